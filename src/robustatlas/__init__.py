@@ -1,0 +1,1 @@
+"""robustatlas: how robust is a classifier, globally?"""

@@ -1,0 +1,1 @@
+"""Threat models: one file per family."""
