@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
+from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 
 
-class UnsupportedInputError(ValueError):
+class UnsupportedInputError(UserError):
     """The images do not fit the threat model (for instance grey images for a colour attack)."""
 
 
