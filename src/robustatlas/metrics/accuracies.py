@@ -1,0 +1,266 @@
+"""The table that metrics over many attacks read: accuracy on clean inputs and under (attack, strength), in percent."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robustatlas.errors import UserError
+
+STRENGTH_TOLERANCE = 1e-5
+"""Relative difference up to which two strengths are the same one (8/255 in float32 and in float64 are)."""
+
+
+def same_strength(a: float, b: float) -> bool:
+    """Whether two strengths are equal up to `STRENGTH_TOLERANCE`."""
+    return math.isclose(a, b, rel_tol=STRENGTH_TOLERANCE)
+
+
+@dataclass(frozen=True)
+class AccuracyTable:
+    """Clean accuracy and accuracy under every (attack, strength), in percent.
+
+    Attributes:
+        clean: accuracy on the unperturbed inputs in [0, 100]; NaN where it was not measured.
+        cells: attack -> strength -> accuracy in [0, 100]. Strengths are positive and in increasing order.
+
+    Raises:
+        UserError: where a value is no percentage, or strengths are not positive, increasing and distinct.
+
+    Example:
+        >>> table = AccuracyTable(clean=90.0, cells={"linf": {0.01: 80.0, 0.02: 60.0}})
+        >>> table.attacks, table.at("linf", 0.02)
+        (('linf',), 60.0)
+    """
+
+    clean: float
+    cells: Mapping[str, Mapping[float, float]]
+
+    def __post_init__(self) -> None:
+        clean = float(self.clean)
+        if not math.isnan(clean):
+            _check_percent(clean, "the clean accuracy")
+        cells = {}
+        for attack, row in self.cells.items():
+            strengths = [float(strength) for strength in row]
+            _check_strengths(strengths, attack)
+            values = [float(value) for value in row.values()]
+            for strength, value in zip(strengths, values, strict=True):
+                _check_percent(value, f"the accuracy under {attack} at strength {strength:g}")
+            cells[attack] = MappingProxyType(dict(zip(strengths, values, strict=True)))
+        object.__setattr__(self, "clean", clean)
+        object.__setattr__(self, "cells", MappingProxyType(cells))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by value: read-only views cannot be pickled."""
+        return AccuracyTable, (self.clean, {attack: dict(row) for attack, row in self.cells.items()})
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """Names of the attacks, in the table's order."""
+        return tuple(self.cells)
+
+    def strengths(self, attack: str) -> NDArray[np.float64]:
+        """Strengths [S] of an attack, increasing."""
+        return np.fromiter(self._row(attack), dtype=np.float64)
+
+    def values(self, attack: str) -> NDArray[np.float64]:
+        """Accuracies [S] under an attack in percent, in the order of `strengths`."""
+        return np.fromiter(self._row(attack).values(), dtype=np.float64)
+
+    def at(self, attack: str, strength: float) -> float:
+        """Accuracy in percent under an attack at one of the strengths of the table."""
+        row = self._row(attack)
+        if strength in row:
+            return row[strength]
+        for known, value in row.items():
+            if same_strength(known, strength):
+                return value
+        raise UserError(
+            f"the table has no accuracy under {attack} at strength {strength:g}; it has the strengths "
+            f"{', '.join(f'{known:g}' for known in row)}"
+        )
+
+    def restrict(
+        self,
+        attacks: Iterable[str] | None = None,
+        strengths: Mapping[str, Sequence[float]] | None = None,
+    ) -> AccuracyTable:
+        """The same table with only some attacks, or only some strengths of some attacks.
+
+        Args:
+            attacks: the attacks to keep, in this order; all when None.
+            strengths: attack -> the strengths to keep of it; attacks that are not named here keep all of theirs.
+
+        Raises:
+            UserError: for an attack or a strength that the table does not have.
+
+        Example:
+            >>> table = AccuracyTable(90.0, {"linf": {0.01: 80.0, 0.02: 60.0}, "l2": {0.5: 70.0}})
+            >>> dict(table.restrict(["linf"], {"linf": [0.02]}).cells["linf"])
+            {0.02: 60.0}
+        """
+        chosen = self.attacks if attacks is None else tuple(attacks)
+        cells = {attack: dict(self._row(attack)) for attack in chosen}
+        for attack, kept in (strengths or {}).items():
+            if attack not in cells:
+                raise UserError(f"strengths are given for {attack!r}, which is not among the attacks {_names(cells)}")
+            cells[attack] = {strength: self.at(attack, strength) for strength in kept}
+        return AccuracyTable(self.clean, cells)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: `{"clean": percent or None, "cells": {attack: {"strength": percent}}}`."""
+        return {
+            "clean": None if math.isnan(self.clean) else self.clean,
+            "cells": {attack: {repr(s): value for s, value in row.items()} for attack, row in self.cells.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AccuracyTable:
+        """The table of plain data, as `to_dict` gives it; strengths may be numbers or their text.
+
+        Raises:
+            UserError: also where every accuracy is at most 1, because percent are expected and not fractions.
+
+        Example:
+            >>> AccuracyTable.from_dict({"clean": 90, "cells": {"linf": {"0.01": 80}}}).at("linf", 0.01)
+            80.0
+            >>> AccuracyTable.from_dict({"clean": 0.9, "cells": {"linf": {"0.01": 0.8}}})
+            Traceback (most recent call last):
+            robustatlas.errors.UserError: every accuracy is at most 1: these look like fractions, and percent are \
+expected; multiply them by 100
+        """
+        if not isinstance(data, Mapping) or not {"clean", "cells"} <= data.keys():
+            raise UserError(
+                'an accuracy table is {"clean": percent, "cells": {attack: {strength: percent}}}; '
+                f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}"
+            )
+        cells: dict[str, dict[float, float]] = {}
+        for attack, row in data["cells"].items():
+            pairs = [(_number(key, attack), _number(value, attack)) for key, value in row.items()]
+            _check_strengths([strength for strength, _ in pairs], attack)
+            cells[attack] = dict(pairs)
+        clean = data["clean"]
+        table = cls(math.nan if clean is None else _number(clean, "clean"), cells)
+        table.require_percent()
+        return table
+
+    def to_json(self, path: str | Path) -> None:
+        """Write the table as a JSON file."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> AccuracyTable:
+        """Read a table that `to_json` wrote."""
+        return cls.from_dict(read_json(path))
+
+    @classmethod
+    def from_minimal_strengths(
+        cls, minimal_strengths: Mapping[str, ArrayLike], strengths: Mapping[str, ArrayLike]
+    ) -> AccuracyTable:
+        """The accuracies that per-sample minimal strengths imply.
+
+        Args:
+            minimal_strengths: attack -> [N] smallest strength at which an adversarial example was found; 0 where the
+                clean input is misclassified, inf where none was found. All attacks on the same N samples.
+            strengths: attack -> [S] the strengths to evaluate at, increasing.
+
+        Returns:
+            accuracy at a strength = share of samples whose minimal strength is larger, in percent.
+
+        Example:
+            >>> found = {"linf": [0.0, 0.02, 0.04, float("inf")]}
+            >>> AccuracyTable.from_minimal_strengths(found, {"linf": [0.01, 0.02, 0.03]}).values("linf")
+            array([75., 50., 50.])
+        """
+        if not minimal_strengths:
+            raise UserError("no attack is given; an accuracy table needs the minimal strengths of at least one attack")
+        cells, clean_errors = {}, {}
+        for attack, given in minimal_strengths.items():
+            minimal = np.asarray(given, dtype=np.float64)
+            if minimal.ndim != 1 or minimal.size == 0 or np.isnan(minimal).any() or (minimal < 0).any():
+                raise UserError(f"the minimal strengths of {attack} must be one number >= 0 (or inf) for each sample")
+            grid = np.asarray(strengths[attack], dtype=np.float64)
+            surviving = minimal.size - np.searchsorted(np.sort(minimal), grid, side="right")
+            cells[attack] = dict(zip(grid.tolist(), (100.0 * surviving / minimal.size).tolist(), strict=True))
+            clean_errors[attack] = minimal == 0
+        first, *others = clean_errors.values()
+        if any(not np.array_equal(first, other) for other in others):
+            raise UserError(
+                "the attacks disagree on which samples are misclassified clean; give the same samples to all"
+            )
+        return cls(100.0 * float(np.mean(~first)), cells)
+
+    def require_percent(self) -> None:
+        """Raise a `UserError` where the values look like fractions: all at most 1, and not all 0."""
+        values = [value for row in self.cells.values() for value in row.values()]
+        highest = max([*values, 0.0 if math.isnan(self.clean) else self.clean])
+        if 0 < highest <= 1:
+            raise UserError(
+                "every accuracy is at most 1: these look like fractions, and percent are expected; multiply them by 100"
+            )
+
+    def _row(self, attack: str) -> Mapping[float, float]:
+        if attack not in self.cells:
+            raise UserError(f"the table has no attack {attack!r}; it has {_names(self.cells)}")
+        return self.cells[attack]
+
+
+def read_json(path: str | Path) -> Any:
+    """Parse a JSON file; a `UserError` says what is wrong with it."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path} is not a JSON file: {error}") from error
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise UserError(f"the key {repeated!r} appears twice in one JSON object")
+    return data
+
+
+def _number(value: Any, where: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise UserError(f"{value!r} in {where} of the accuracy table is not a number") from None
+
+
+def _check_percent(value: float, what: str) -> None:
+    if not 0.0 <= value <= 100.0:
+        raise UserError(f"{what} is {value:g}; a percentage in [0, 100] is expected")
+
+
+def _check_strengths(strengths: Sequence[float], attack: str) -> None:
+    if not strengths:
+        raise UserError(f"{attack} has no strengths; at least one is expected")
+    if not all(math.isfinite(strength) and strength > 0 for strength in strengths):
+        raise UserError(f"the strengths of {attack} must be positive finite numbers; given: {_listed(strengths)}")
+    for smaller, larger in pairwise(strengths):
+        if same_strength(smaller, larger):
+            raise UserError(f"the strength {larger:g} of {attack} is given twice; give each strength once")
+        if smaller > larger:
+            raise UserError(f"the strengths of {attack} are not in increasing order ({_listed(strengths)}); sort them")
+
+
+def _listed(strengths: Sequence[float]) -> str:
+    return ", ".join(f"{strength:g}" for strength in strengths)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(str, names)) or "none"
