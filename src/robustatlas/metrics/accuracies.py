@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.errors import UserError
+from robustatlas.metrics.checks import check_minimal
 
 STRENGTH_TOLERANCE = 1e-5
 """Relative difference up to which two strengths are the same one (8/255 in float32 and in float64 are)."""
@@ -186,9 +187,7 @@ expected; multiply them by 100
             raise UserError("no attack is given; an accuracy table needs the minimal strengths of at least one attack")
         cells, clean_errors = {}, {}
         for attack, given in minimal_strengths.items():
-            minimal = np.asarray(given, dtype=np.float64)
-            if minimal.ndim != 1 or minimal.size == 0 or np.isnan(minimal).any() or (minimal < 0).any():
-                raise UserError(f"the minimal strengths of {attack} must be one number >= 0 (or inf) for each sample")
+            minimal = check_minimal(given, attack)
             grid = np.asarray(strengths[attack], dtype=np.float64)
             surviving = minimal.size - np.searchsorted(np.sort(minimal), grid, side="right")
             cells[attack] = dict(zip(grid.tolist(), (100.0 * surviving / minimal.size).tolist(), strict=True))

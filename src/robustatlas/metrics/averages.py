@@ -1,0 +1,65 @@
+"""Average accuracy over attacks, and union accuracy: the per-sample worst case over attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.accuracies import STRENGTH_TOLERANCE, AccuracyTable
+from robustatlas.metrics.checks import check_minimal
+
+
+def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = None, *, clean: bool = False) -> float:
+    """Mean accuracy in percent over every (attack, strength), all weighted alike.
+
+    Args:
+        accuracies: of the model.
+        attacks: the attacks to go over; all when None.
+        clean: whether the clean accuracy counts as one more point.
+
+    Example:
+        >>> model = AccuracyTable(81, {"p": {1: 60, 2: 30}, "q": {1: 77, 2: 28}})
+        >>> average_accuracy(model), average_accuracy(model, clean=True)
+        (48.75, 55.2)
+    """
+    table = accuracies.restrict(attacks)
+    if not table.attacks:
+        raise UserError("the set of attacks is empty; name at least one attack")
+    values = np.concatenate([table.values(attack) for attack in table.attacks])
+    return float(np.mean(np.append(values, table.clean) if clean else values))
+
+
+def union_accuracy(minimal_strengths: Mapping[str, ArrayLike], at: Mapping[str, float]) -> float:
+    """Share of samples that no attack breaks, each attack up to its own strength, in percent.
+
+    Args:
+        minimal_strengths: attack -> [N] smallest strength (or size) at which each sample was broken; 0 where it is
+            misclassified clean, inf where it never was. The same N samples in the same order for every attack.
+        at: attack -> largest strength the adversary may use; only these attacks take part. A strength between those
+            that were evaluated counts as the next lower one that was.
+
+    Raises:
+        UserError: for an attack without minimal strengths, different numbers of samples, or values < 0 or NaN.
+
+    Example:
+        >>> found = {"linf": [0.0, 0.02, 0.05, float("inf")], "l2": [0.0, 2.0, 0.5, 2.0]}
+        >>> union_accuracy(found, {"linf": 0.03, "l2": 1.0})
+        25.0
+    """
+    if not at:
+        raise UserError("the set of attacks is empty; name at least one attack and its largest strength")
+    survives: dict[str, NDArray[np.bool_]] = {}
+    for attack, strength in at.items():
+        if attack not in minimal_strengths:
+            raise UserError(f"there are no minimal strengths of {attack!r}; given: {', '.join(minimal_strengths)}")
+        if not strength >= 0:
+            raise UserError(f"the largest strength of {attack} is {strength}; a number >= 0 is expected")
+        minimal = check_minimal(minimal_strengths[attack], attack)
+        survives[attack] = minimal > strength * (1 + STRENGTH_TOLERANCE)
+    sizes = {attack: len(mask) for attack, mask in survives.items()}
+    if len(set(sizes.values())) > 1:
+        raise UserError(f"the attacks were run on different numbers of samples ({sizes}); give the same samples to all")
+    return 100.0 * float(np.mean(np.logical_and.reduce(list(survives.values()))))

@@ -1,0 +1,158 @@
+"""Competitiveness ratio: how near a defense comes to models trained against each attack (MultiRobustBench)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.accuracies import AccuracyTable
+from robustatlas.metrics.matching import MatchedCells, known_attacks, match_cells, seen_mask
+
+if TYPE_CHECKING:
+    from robustatlas.references import Reference
+
+RatioKind = Literal["ind-avg", "ind-worst", "exp", "max"]
+
+
+@dataclass(frozen=True)
+class InOut:
+    """Competitiveness ratio over what a defense was trained on, and over everything else, in percent.
+
+    Attributes:
+        inside: over the clean point and the attacks of the training up to their strengths.
+        outside: over all other points; NaN where the training covered every point.
+    """
+
+    inside: float
+    outside: float
+
+
+def competitiveness_ratio(
+    accuracies: AccuracyTable,
+    reference: Reference | AccuracyTable,
+    kind: RatioKind = "ind-avg",
+    attacks: Iterable[str] | None = None,
+) -> float:
+    """Competitiveness ratio (CR) of a model, in percent of the reference; may exceed 100.
+
+    K is the set of evaluated points P: every (attack, strength), and the clean input once. Ratios are not clipped.
+
+    - `ind-avg`: mean over K of acc(P) / acc*(P), the average-case leaderboard.
+    - `ind-worst`: smallest acc(P) / acc*(P), the worst-case leaderboard.
+    - `exp`: sum of acc over sum of acc*.
+    - `max`: smallest acc over smallest acc*, wherever each is.
+
+    With a single attack in `attacks` this is the single-attack CR of that attack.
+
+    Args:
+        accuracies: of the model, in percent.
+        reference: acc*, the accuracies of models trained against the very attack.
+        kind: see above.
+        attacks: the attacks to go over; when None those that the reference ranks.
+
+    Raises:
+        UserError: where a point is missing or extra, or where a ratio would be taken to a reference of 0.
+
+    Source: Dai et al. 2023, "MultiRobustBench: Benchmarking Robustness Against Multiple Attacks", section 4.
+
+    Example:
+        >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}, "q": {1: 88, 2: 79}})
+        >>> model = AccuracyTable(81, {"p": {1: 60, 2: 30}, "q": {1: 77, 2: 28}})
+        >>> round(competitiveness_ratio(model, reference), 6)
+        67.588608
+    """
+    return _ratio(match_cells(accuracies, reference, attacks), kind)
+
+
+def competitiveness_in_out(
+    accuracies: AccuracyTable,
+    reference: Reference | AccuracyTable,
+    trained_on: Mapping[str, float],
+    kind: RatioKind = "ind-avg",
+    attacks: Iterable[str] | None = None,
+) -> InOut:
+    """Competitiveness ratio over the points seen in training and over the others.
+
+    Args:
+        accuracies: of the model, in percent.
+        reference: acc*.
+        trained_on: attack -> largest strength that the model was trained against; {} for none.
+        kind: as for `competitiveness_ratio`.
+        attacks: the attacks to go over; when None those that the reference ranks.
+
+    Example:
+        >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}, "q": {1: 88, 2: 79}})
+        >>> model = AccuracyTable(81, {"p": {1: 60, 2: 30}, "q": {1: 77, 2: 28}})
+        >>> competitiveness_in_out(model, reference, trained_on={"p": 1.5}).inside
+        82.5
+    """
+    cells = match_cells(accuracies, reference, attacks)
+    seen = seen_mask(cells, trained_on, known_attacks(reference))
+    return InOut(_ratio(cells.select(seen), kind), float("nan") if seen.all() else _ratio(cells.select(~seen), kind))
+
+
+def percent_seen(
+    accuracies: AccuracyTable,
+    reference: Reference | AccuracyTable,
+    trained_on: Mapping[str, float],
+    attacks: Iterable[str] | None = None,
+) -> float:
+    """Share of the evaluated points that a model saw in training, in percent; the clean point counts as seen.
+
+    Example:
+        >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}, "q": {1: 88, 2: 79}})
+        >>> percent_seen(reference, reference, trained_on={"p": 1.5})
+        40.0
+    """
+    cells = match_cells(accuracies, reference, attacks)
+    return 100.0 * float(np.mean(seen_mask(cells, trained_on, known_attacks(reference))))
+
+
+def _ratio(cells: MatchedCells, kind: RatioKind) -> float:
+    if kind not in _KINDS:
+        raise UserError(f"there is no competitiveness ratio {kind!r}; the kinds are {', '.join(get_args(RatioKind))}")
+    return 100.0 * _KINDS[kind](cells)
+
+
+def _ind_avg(cells: MatchedCells) -> float:
+    _check_divisible(cells)
+    return float(np.mean(cells.accuracy / cells.reference))
+
+
+def _ind_worst(cells: MatchedCells) -> float:
+    _check_divisible(cells)
+    return float(np.min(cells.accuracy / cells.reference))
+
+
+def sum_ratio(cells: MatchedCells) -> float:
+    """Sum of the accuracies over the sum of the reference accuracies, as a fraction."""
+    if cells.reference.sum() == 0:
+        raise UserError("the reference accuracies are all 0, so there is no ratio to them")
+    return float(cells.accuracy.sum() / cells.reference.sum())
+
+
+def _max(cells: MatchedCells) -> float:
+    if cells.reference.min() == 0:
+        _check_divisible(cells)
+    return float(cells.accuracy.min() / cells.reference.min())
+
+
+def _check_divisible(cells: MatchedCells) -> None:
+    zeros = np.flatnonzero(cells.reference == 0)
+    if zeros.size:
+        raise UserError(
+            f"the reference accuracy at {cells.name(int(zeros[0]))} is 0, so there is no ratio to it; restrict both "
+            "tables to smaller strengths with AccuracyTable.restrict"
+        )
+
+
+_KINDS: dict[str, Callable[[MatchedCells], float]] = {
+    "ind-avg": _ind_avg,
+    "ind-worst": _ind_worst,
+    "exp": sum_ratio,
+    "max": _max,
+}

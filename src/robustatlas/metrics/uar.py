@@ -1,0 +1,52 @@
+"""Unforeseen attack robustness (UAR)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from robustatlas.metrics.accuracies import AccuracyTable
+from robustatlas.metrics.competitiveness import sum_ratio
+from robustatlas.metrics.matching import chosen_attacks, match_cells
+
+if TYPE_CHECKING:
+    from robustatlas.references import Reference
+
+
+def unforeseen_attack_robustness(accuracies: AccuracyTable, reference: Reference | AccuracyTable, attack: str) -> float:
+    """UAR of a model under one attack: 100 * sum of its accuracies / sum of the reference's; may exceed 100.
+
+    Args:
+        accuracies: of the model, in percent, at the strengths that the reference is calibrated at.
+        reference: ATA, the best accuracy of adversarially trained models under the same attack and strength.
+        attack: name of the attack. The clean accuracy takes no part.
+
+    Raises:
+        UserError: where a strength is missing or extra.
+
+    Source: Kang et al. 2019, "Testing Robustness Against Unforeseen Adversaries", equation 1 with calibrated strengths.
+
+    Example:
+        >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}})
+        >>> model = AccuracyTable(81, {"p": {1: 60, 2: 30}})
+        >>> round(unforeseen_attack_robustness(model, reference, "p"), 6)
+        64.285714
+    """
+    return 100.0 * sum_ratio(match_cells(accuracies, reference, [attack], clean=False))
+
+
+def mean_uar(
+    accuracies: AccuracyTable, reference: Reference | AccuracyTable, attacks: Iterable[str] | None = None
+) -> float:
+    """Mean of the UARs of several attacks (mUAR); when `attacks` is None, of those that the reference ranks.
+
+    Example:
+        >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}, "q": {1: 88, 2: 79}})
+        >>> model = AccuracyTable(81, {"p": {1: 60, 2: 30}, "q": {1: 77, 2: 28}})
+        >>> round(mean_uar(model, reference), 6)
+        63.579983
+    """
+    chosen = chosen_attacks(accuracies, reference, attacks)
+    return float(np.mean([unforeseen_attack_robustness(accuracies, reference, attack) for attack in chosen]))
