@@ -1,0 +1,133 @@
+"""Global warps: affine, perspective, rotation, translation.
+
+A matrix maps pixels of the input (column, row, 1; the origin is the centre of the top left pixel) to pixels of the
+result, which is read by bilinear sampling along the inverse map; black outside.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robustatlas.noise import Noise
+from robustatlas.threats.base import per_sample
+from robustatlas.threats.box import BoxThreat, require_images
+from robustatlas.threats.sampling import pixels, resample, sample
+
+_FAR = 1e4
+
+
+def _adjugate(m: Tensor) -> Tensor:
+    """The inverse of ``m`` [B, 3, 3] times its determinant: the same map of the plane, also where ``m`` is singular."""
+    rows = [torch.linalg.cross(m[:, :, (i + 1) % 3], m[:, :, (i + 2) % 3], dim=1) for i in range(3)]
+    return torch.stack(rows, 1)
+
+
+def _sources(matrix: Tensor, height: int, width: int) -> Tensor:
+    """``[B, H, W, 2]``: the place in the input (column, row) that each pixel shows under ``matrix`` [B, 3, 3]."""
+    inverse = _adjugate(matrix)
+    where = pixels(height, width, matrix)
+    homogeneous = torch.cat([where, torch.ones_like(where[..., :1])], -1).view(1, -1, 3) @ inverse.transpose(1, 2)
+    scale = homogeneous[..., 2:]
+    safe = torch.where(scale.abs() > 1e-8, scale, torch.ones_like(scale))
+    return (homogeneous[..., :2] / safe).clamp(-_FAR, _FAR).view(-1, height, width, 2)
+
+
+class _Warp(BoxThreat):
+    """A warp by a matrix made from theta. ``faithful``: start U(0, epsilon), one-sided, as MultiRobustBench's code."""
+
+    faithful: bool
+
+    @abstractmethod
+    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
+        """``[B, 3, 3]``: the map from pixels of ``x`` to pixels of the result."""
+
+    def check(self, x: Tensor) -> None:
+        require_images(x, type(self).__name__.lower())
+
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+        theta = super().start(x, epsilon, noise)
+        return (theta + per_sample(epsilon, theta)) / 2 if self.faithful else theta
+
+    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+        height, width = x.shape[2:]
+        last = torch.tensor([width - 1, height - 1], dtype=theta.dtype, device=theta.device)
+        grid = 2 * _sources(self.matrix(x, theta), height, width) / last - 1
+        if self.faithful:
+            return sample(x, grid, True)
+        return resample(x, grid, 2 * pixels(height, width, theta) / last - 1, True)
+
+
+def _identity(theta: Tensor) -> Tensor:
+    return torch.eye(3, dtype=theta.dtype, device=theta.device).expand(len(theta), 3, 3)
+
+
+@dataclass(frozen=True)
+class Affine(_Warp):
+    """The six entries of an affine matrix, each at most epsilon from the identity's (MultiRobustBench, App. C).
+
+    theta is ``[B, 2, 3]``; its last column is a shift in pixels.
+    """
+
+    faithful: bool = False
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return (2, 3)
+
+    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
+        return _identity(theta) + torch.cat([theta, torch.zeros_like(theta[:, :1])], 1)
+
+
+@dataclass(frozen=True)
+class Perspective(_Warp):
+    """The eight free entries of a homography, each at most epsilon from the identity's (MultiRobustBench, App. C).
+
+    theta is ``[B, 8]``, the matrix row by row without its last entry, which stays 1. The third row is multiplied by
+    pixel coordinates.
+    """
+
+    faithful: bool = False
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return (8,)
+
+    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
+        return _identity(theta) + torch.cat([theta, torch.zeros_like(theta[:, :1])], 1).view(-1, 3, 3)
+
+
+@dataclass(frozen=True)
+class Rotation(_Warp):
+    """Rotation about the image's centre by at most epsilon degrees, counter-clockwise; theta is ``[B, 1]``."""
+
+    faithful: bool = False
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return (1,)
+
+    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
+        angle = torch.deg2rad(theta[:, 0])
+        cos, sin = angle.cos(), angle.sin()
+        row, column = (x.shape[2] - 1) / 2, (x.shape[3] - 1) / 2
+        zero, one = torch.zeros_like(cos), torch.ones_like(cos)
+        top = torch.stack([cos, sin, (1 - cos) * column - sin * row], 1)
+        middle = torch.stack([-sin, cos, (1 - cos) * row + sin * column], 1)
+        return torch.stack([top, middle, torch.stack([zero, zero, one], 1)], 1)
+
+
+@dataclass(frozen=True)
+class Translation(_Warp):
+    """A shift by at most epsilon times the image's width and height; theta is ``[B, 2]``, (right, down)."""
+
+    faithful: bool = False
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return (2,)
+
+    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
+        shift = torch.stack([theta[:, 0] * x.shape[3], theta[:, 1] * x.shape[2]], 1)
+        column = torch.cat([shift, torch.zeros_like(shift[:, :1])], 1)
+        empty = torch.zeros_like(column)
+        return _identity(theta) + torch.stack([empty, empty, column], 2)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+
+from robustatlas.errors import UserError
+from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.threats.color import Brightness, Hue
+from robustatlas.threats.compose import Compose, carben
+from robustatlas.threats.flow import StAdv
+from robustatlas.threats.lp import L2, Linf
+from robustatlas.threats.patch import Patch
+from robustatlas.threats.recolor import Recolor
+from robustatlas.threats.warp import Rotation
+from threat_properties import (
+    check_finite,
+    check_gradient,
+    check_independent,
+    check_sound,
+    degenerate_images,
+    images,
+    moved,
+    noise_for,
+)
+
+PAPER = Compose((Recolor(), StAdv(), Linf()), (0.06, 0.05, 8 / 255))
+
+
+@pytest.mark.parametrize("threat", [PAPER, carben(), Compose((Patch(), L2()), (0.5, 1.0))])
+def test_is_a_sound_set(threat):
+    for x in (images(), images(dtype=torch.float64), degenerate_images()):
+        check_sound(threat, x, 1.0)
+        check_independent(threat, x, 1.0)
+        check_finite(threat, x, 1.0)
+
+
+def test_gradient():
+    gentle = Compose((Recolor(), StAdv(), Rotation()), (0.05, 0.05, 10.0))
+    check_gradient(gentle, 0.2 + 0.6 * images(), 1.0)
+
+
+def test_parts_are_applied_in_order():
+    x = images()
+    forth = Compose((Brightness(), Hue()), (0.3, 1.0))
+    back = Compose((Hue(), Brightness()), (1.0, 0.3))
+    expected = Hue().apply(Brightness().apply(x, torch.full((3, 1), 0.2)), torch.full((3, 1), 0.7))
+    theta = torch.tensor([[0.2, 0.7]]).expand(3, 2)
+    torch.testing.assert_close(forth.apply(x, theta), expected)
+    assert not torch.allclose(back.apply(x, theta.flip(1)), expected)
+
+
+def test_a_single_part_is_that_part():
+    x, epsilon = images(), torch.tensor([0.2, 0.5, 1.0])
+    both = Compose((Linf(),), (0.1,))
+    theta = moved(both, x, 1.0)
+    alone = Linf().project(x, theta.view_as(x), 0.1 * epsilon)
+    assert torch.equal(both.project(x, theta, epsilon), alone.flatten(1))
+    torch.testing.assert_close(both.size(x, theta), Linf().size(x, theta.view_as(x)) / 0.1)
+    gradient = torch.randn(3, 432)
+    torch.testing.assert_close(both.steepest(gradient), 0.1 * gradient.sign())
+
+
+def test_strength_is_the_largest_share_of_a_full_strength():
+    x = images()
+    both = Compose((Brightness(), Hue()), (0.2, 1.0))
+    theta = torch.tensor([[0.1, 0.1], [0.1, 0.9], [0.0, 0.0]])
+    torch.testing.assert_close(both.size(x, theta), torch.tensor([0.5, 0.9, 0.0]))
+    projected = both.project(x, theta, torch.full((3,), 0.4))
+    torch.testing.assert_close(projected, torch.tensor([[0.08, 0.1], [0.08, 0.4], [0.0, 0.0]]))
+
+
+def test_image_shapes_can_alternate():
+    for x in (images(), images(side=8), images(), images(side=8, width=18)):
+        theta = moved(PAPER, x, 1.0)
+        assert PAPER.apply(x, theta).shape == x.shape
+        unseen = Compose(PAPER.parts, PAPER.strengths)
+        assert torch.equal(unseen.apply(x, theta), PAPER.apply(x, theta))
+
+
+def test_survives_a_process_border():
+    x = images()
+    copy = pickle.loads(pickle.dumps(PAPER))
+    assert copy == PAPER
+    assert torch.equal(copy.start(x, torch.ones(3), noise_for(x)), PAPER.start(x, torch.ones(3), noise_for(x)))
+
+
+def test_every_part_checks_the_images():
+    with pytest.raises(UnsupportedInputError, match="hue"):
+        carben().check(images(channels=1))
+
+
+@pytest.mark.parametrize(("parts", "strengths"), [((), ()), ((Hue(),), (1.0, 2.0)), ((Hue(),), (0.0,))])
+def test_bad_compositions_are_refused(parts, strengths):
+    with pytest.raises(UserError, match="expected"):
+        Compose(parts, strengths)
