@@ -226,19 +226,18 @@ class RunStore:
     def result(self, attacks: Sequence[str] | None = None) -> Result:
         """What is there of ``attacks`` (all that have begun when None), as one :class:`Result`."""
         shards = range(len(self.shards))
-        begun = tuple(
-            attack
-            for attack in (self.manifest.settings.attacks if attacks is None else attacks)
-            if any(self.done(attack, shard) for shard in shards)
-        )
-        if attacks is not None:
-            for attack in attacks:
-                self._attack(attack)
-        common = [k for k in shards if self.done_samples(k) and all(self.done(attack, k) for attack in begun)]
-        if not begun or not common:
-            raise UserError(f"The run in {self.path or 'memory'} has no finished shard yet; run its evaluation on.")
+        if attacks is None:
+            attacks = [a for a in self.manifest.settings.attacks if any(self.done(a, shard) for shard in shards)]
+        for attack in attacks:
+            self._attack(attack)
+        common = [k for k in shards if self.done_samples(k) and all(self.done(attack, k) for attack in attacks)]
+        if not attacks or not common:
+            raise UserError(
+                f"The run in {self.path or 'memory'} has no finished shard yet"
+                f"{' of ' + ', '.join(attacks) if attacks else ''}; run its evaluation on."
+            )
         samples = joined([self.read_samples(shard) for shard in common])
-        outcomes = {attack: self._outcome(attack, common) for attack in begun}
+        outcomes = {attack: self._outcome(attack, common) for attack in attacks}
         return Result(
             manifest=self.manifest,
             index=samples["index"],

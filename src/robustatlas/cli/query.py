@@ -1,0 +1,57 @@
+"""``robustatlas query``: SQL over one or many runs."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from robustatlas.outcomes import query as run_query
+
+
+def query(
+    sql: Annotated[str, typer.Argument(help="A SELECT over the views runs, samples and outcomes (DuckDB's SQL).")],
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values instead of a table.")] = False,
+) -> None:
+    """Run SQL over the outcomes of one or many runs.
+
+    Views: runs (run, model, data, search, procedure, precision, created, seed, samples), samples (run, index,
+    label, clean_prediction, clean_margin) and outcomes (run, attack, index, minimal_strength, minimal_size,
+    found_class, forward, backward, seconds, margins, fooled).
+
+    The samples that are hardest to fool:
+
+        robustatlas query "SELECT index, minimal_size FROM outcomes ORDER BY 2 DESC LIMIT 10" runs/a
+
+    Mean cost per attack, over many runs:
+
+        robustatlas query "SELECT run, attack, avg(forward + backward) AS passes FROM outcomes GROUP BY ALL" runs/*
+    """
+    table = run_query(sql, runs)
+    if as_csv:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(table.columns)
+        writer.writerows(table.rows)
+        return
+    view = Table(*table.columns)
+    for row in table.rows:
+        view.add_row(*(_cell(value) for value in row))
+    console = Console()
+    console.print(view)
+    console.print(f"{len(table.rows)} row{'' if len(table.rows) == 1 else 's'}")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return f"[{', '.join(_cell(item) for item in value)}]"
+    return str(value)

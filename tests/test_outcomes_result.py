@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import outcomes_examples as examples
+from robustatlas.errors import UserError
+from robustatlas.outcomes import Result, RunStore
+
+GRID = np.array([0.1, 0.2, 0.3])
+
+
+def made_up(sizes: list[float], **options: object) -> Result:
+    predictions = [9 if size == 0 else 0 for size in sizes]
+    return Result.from_arrays(
+        labels=[0] * len(sizes),
+        clean_prediction=predictions,
+        minimal_size={"linf": sizes},
+        strengths={"linf": GRID},
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def test_accuracies_by_hand() -> None:
+    result = made_up([0.0, 0.05, 0.1, 0.25, np.inf])
+    table = result.accuracies()
+    assert table.clean == 80.0
+    assert dict(table.cells["linf"]) == {0.1: 40.0, 0.2: 40.0, 0.3: 20.0}
+
+
+def test_a_size_equal_to_a_strength_is_within_it() -> None:
+    np.testing.assert_array_equal(made_up([0.1, 0.2, 0.3]).minimal_strength("linf"), GRID)
+
+
+def test_strengths_judged_on_their_own() -> None:
+    fooled = np.array([[0, 1, 0], [1, 1, 1], [-1, -1, -1]], np.int8)
+    outcome = made_up([0.15, 0.05, 0.0], fooled={"linf": fooled}, monotone=False).outcome("linf")
+    np.testing.assert_allclose(outcome.accuracies(), [100 / 3, 0, 100 / 3])
+
+
+def test_strengths_judged_on_their_own_need_every_strength() -> None:
+    fooled = np.array([[0, -1, 0]], np.int8)
+    with pytest.raises(UserError, match="search 'every'"):
+        made_up([0.15], fooled={"linf": fooled}, monotone=False).outcome("linf").accuracies()
+
+
+def test_unknown_attack_lists_the_known_ones() -> None:
+    with pytest.raises(UserError, match=r"'l7' in this run; it has linf"):
+        made_up([0.1]).outcome("l7")
+
+
+def test_strengths_must_increase() -> None:
+    with pytest.raises(UserError, match="must increase"):
+        Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.2, 0.1]})
+
+
+def test_adversarial_examples_that_were_not_kept() -> None:
+    with pytest.raises(UserError, match="keep_adversarial=True"):
+        made_up([0.1]).adversarial("linf")
+
+
+@given(arrays.arrays(np.float64, st.integers(1, 30), elements=st.floats(0, 0.5) | st.just(np.inf)))
+def test_robust_accuracy_never_rises_and_agrees_with_the_sizes(sizes: np.ndarray) -> None:
+    accuracies = made_up(sizes.tolist()).outcome("linf").accuracies()
+    assert (np.diff(accuracies) <= 0).all()
+    np.testing.assert_allclose(accuracies, [100 * np.mean(sizes > strength) for strength in GRID])
+
+
+def test_passes_and_seconds() -> None:
+    result = examples.fill(RunStore.create_or_resume(None, examples.manifest())).result()
+    outcome = result.outcome("l2")
+    assert result.passes("l2") == (outcome.forward.mean(), outcome.backward.mean())
+    assert outcome.seconds == pytest.approx(0.5 * 7)
