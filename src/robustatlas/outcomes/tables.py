@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,12 @@ _STALE_SECONDS = 600.0
 
 class CorruptFileError(UserError):
     """A file of a run cannot be read: truncated, or not what its name says."""
+
+
+@functools.cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One DuckDB instance in memory for the whole process: starting one takes longer than reading a shard."""
+    return duckdb.connect()
 
 
 def quoted(text: str | Path) -> str:
@@ -99,7 +106,7 @@ def write_parquet(path: Path, columns: Columns) -> None:
     select = f"SELECT {', '.join(expressions)} FROM flat"
 
     def write(temporary: Path) -> None:
-        with duckdb.connect() as connection:
+        with _database().cursor() as connection:
             connection.register("flat", flat)
             connection.execute(f"COPY ({select}) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)")
 
@@ -110,7 +117,7 @@ def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of :func:`write_parquet`; :class:`CorruptFileError` names a file that cannot be read."""
     source = f"read_parquet({quoted(path)})"
     try:
-        with duckdb.connect() as connection:
+        with _database().cursor() as connection:
             table = connection.sql(f"SELECT * FROM {source}")
             names = table.columns
             lists = {
