@@ -1,0 +1,63 @@
+"""Templates and static files, and how values get into pages: always escaped."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlsplit
+
+import jinja2
+from markupsafe import Markup
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("robustatlas.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
+    return environment
+
+
+def render(template: str, **values: Any) -> str:
+    """The page that a template makes of the values; text is escaped, and `| tojson` is safe inside a script element."""
+    return _templates().get_template(template).render(**values)
+
+
+def static(name: str) -> str:
+    """The text of one of our style sheets or scripts."""
+    return (files("robustatlas.report") / "static" / name).read_text(encoding="utf-8")
+
+
+def inline(name: str) -> Markup:
+    """A style sheet or script of ours for use inside a page, where it must not end its own element."""
+    text = static(name)
+    if "</" in text and name.endswith(".js"):
+        text = text.replace("</", "<\\/")
+    return Markup(text)
+
+
+def plotly_script() -> str:
+    """plotly.js, minified, as the plotly package ships it."""
+    from plotly.offline import get_plotlyjs
+
+    script: str = get_plotlyjs()
+    return script
+
+
+def web_address(url: str) -> str:
+    """`url` where it is an http or https address, else nothing: other schemes (javascript:, data:) are no papers.
+
+    >>> web_address("https://arxiv.org/abs/2302.10980"), web_address("javascript:alert(1)")
+    ('https://arxiv.org/abs/2302.10980', '')
+    """
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:
+        return ""
+    return url.strip() if parts.scheme in ("http", "https") and parts.netloc else ""

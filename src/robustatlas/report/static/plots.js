@@ -1,0 +1,194 @@
+// @ts-check
+"use strict";
+
+/**
+ * The four plots of the comparison, as plotly figures.
+ *
+ * @typedef {{defense: Defense, accuracies: number[], seen: boolean[]}} Entry
+ */
+const Plots = (() => {
+  /** @param {number} value */
+  const percent = (value) => `${value.toFixed(2)}%`;
+
+  /**
+   * @param {string} text
+   * @param {number} width
+   */
+  const short = (text, width) => (text.length > width ? `${text.slice(0, width - 1)}…` : text);
+
+  /**
+   * The attacks of the cells, with the indices of their cells.
+   * @param {Board} board
+   * @param {Cells} cells
+   */
+  function panels(board, cells) {
+    return board.attacks
+      .map((attack, index) => ({ attack, index, at: Metrics.indicesOf(cells, index, false) }))
+      .filter((panel) => panel.at.length > 0);
+  }
+
+  /**
+   * One small panel for each attack: accuracy over strength, with the reference.
+   * @param {Board} board
+   * @param {Cells} cells
+   * @param {Entry[]} entries
+   * @param {number} width
+   */
+  function strengthPlot(board, cells, entries, width) {
+    const shown = panels(board, cells);
+    const columns = Math.min(width < 460 ? 2 : width < 900 ? 3 : 4, Math.max(shown.length, 1));
+    const rows = Math.max(Math.ceil(shown.length / columns), 1);
+    const rowHeight = 190;
+    const height = rows * rowHeight + 20;
+    const gapX = 34 / width;
+    const gapY = 76 / height;
+    const cellWidth = (1 - gapX * (columns - 1)) / columns;
+    const cellHeight = (1 - gapY * (rows - 1)) / rows;
+    const style = Page.series();
+    /** @type {object[]} */
+    const data = [];
+    /** @type {object[]} */
+    const annotations = [];
+    /** @type {Record<string, any>} */
+    const axes = {};
+    shown.forEach(({ attack, at }, position) => {
+      const column = position % columns;
+      const row = Math.floor(position / columns);
+      const left = column * (cellWidth + gapX);
+      const top = 1 - row * (cellHeight + gapY);
+      const suffix = position === 0 ? "" : String(position + 1);
+      axes[`xaxis${suffix}`] = Page.axis({
+        domain: [left, left + cellWidth], anchor: `y${suffix}`, nticks: 4, rangemode: "tozero", tickfont: { size: 10 },
+        title: attack.axis, automargin: false,
+      });
+      axes[`xaxis${suffix}`].title = { text: wrap(attack.axis, (width * cellWidth) / 5.4), font: { size: 10 }, standoff: 3 };
+      axes[`yaxis${suffix}`] = Page.axis({
+        domain: [top - cellHeight, top], anchor: `x${suffix}`, range: [0, 102], tickvals: [0, 50, 100], tickfont: { size: 10 },
+        showticklabels: column === 0, ticksuffix: "%", automargin: false,
+      });
+      annotations.push({
+        text: `<b>${Page.plotText(attack.label)}</b>`, showarrow: false, xref: `x${suffix} domain`, yref: `y${suffix} domain`,
+        x: 0, y: 1, xanchor: "left", yanchor: "bottom", font: { size: 11, color: Page.colour("--text") },
+      });
+      const strengths = [0, ...at.map((i) => cells.strength[i])];
+      const reference = [board.reference.clean, ...at.map((i) => cells.reference[i])];
+      const anchor = { xaxis: `x${suffix}`, yaxis: `y${suffix}`, type: "scatter" };
+      data.push({
+        ...anchor, mode: "lines", x: strengths, y: reference, line: { color: Page.colour("--line-strong"), width: 4 },
+        hovertemplate: "%{x}: %{y:.2f}%<extra>reference</extra>",
+      });
+      entries.forEach(({ defense, accuracies }, i) => {
+        data.push({
+          ...anchor, mode: "lines", x: strengths, connectgaps: false,
+          y: [defense.clean, ...at.map((cell) => accuracies[cell])].map((y) => (Number.isNaN(y) ? null : y)),
+          line: { color: style[i].colour, dash: style[i].dash, width: 2 },
+          hovertemplate: `%{x}: %{y:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
+        });
+      });
+    });
+    return { data, layout: Page.layout({ ...axes, annotations, height: height + 40, margin: { l: 40, r: 8, t: 22, b: 44 } }) };
+  }
+
+  /**
+   * Break a title after the name where it is wider than its panel.
+   * @param {string} text
+   * @param {number} width characters that fit
+   */
+  function wrap(text, width) {
+    return Page.plotText(text).replace(text.length > width ? " (" : "\u0000", "<br>(");
+  }
+
+  /**
+   * @param {Board} board
+   * @param {Cells} cells
+   * @param {Entry[]} entries
+   * @param {Kind} kind
+   */
+  function singlePlot(board, cells, entries, kind) {
+    const shown = panels(board, cells);
+    const labels = shown.map(({ attack }) => Page.plotText(attack.label));
+    const style = Page.series();
+    const data = entries.map(({ defense, accuracies }, i) => ({
+      type: "scatter", mode: "markers",
+      x: shown.map(({ index }) => Metrics.ratioOn(accuracies, cells, kind, Metrics.indicesOf(cells, index, true))),
+      y: labels, marker: { color: style[i].colour, symbol: style[i].symbol, size: 10, line: { color: Page.colour("--surface"), width: 1 } },
+      hovertemplate: `%{y}: %{x:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
+    }));
+    return {
+      data,
+      layout: Page.layout({
+        height: Math.max(260, 30 * shown.length + 70),
+        xaxis: Page.axis({ title: "competitiveness ratio (%)", rangemode: "tozero" }),
+        yaxis: Page.axis({ autorange: "reversed", nticks: undefined, tickvals: labels, type: "category" }),
+        shapes: [verticalLine(100)],
+      }),
+    };
+  }
+
+  /** @param {number} x */
+  function verticalLine(x) {
+    return { type: "line", x0: x, x1: x, y0: 0, y1: 1, yref: "paper", line: { color: Page.colour("--line-strong"), width: 1.5, dash: "dot" } };
+  }
+
+  /**
+   * @param {Board} board
+   * @param {Cells} cells
+   * @param {Entry[]} entries
+   */
+  function referencePlot(board, cells, entries) {
+    const style = Page.series();
+    const text = cells.attack.map((attack, i) =>
+      attack < 0 ? "clean" : `${Page.plotText(board.attacks[attack].label)} at ${cells.strength[i]}`);
+    const data = entries.map(({ defense, accuracies }, i) => ({
+      type: "scatter", mode: "markers", x: cells.reference, y: accuracies.map((y) => (Number.isNaN(y) ? null : y)), text,
+      marker: { color: style[i].colour, symbol: style[i].symbol, size: 6, opacity: 0.72 },
+      hovertemplate: `%{text}<br>defense %{y:.2f}%, reference %{x:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
+    }));
+    const diagonal = { type: "line", x0: 0, y0: 0, x1: 100, y1: 100, line: { color: Page.colour("--line-strong"), width: 1.5, dash: "dot" } };
+    return {
+      data,
+      layout: Page.layout({
+        height: 400, shapes: [diagonal],
+        xaxis: Page.axis({ title: "reference accuracy (%)", range: [0, 101] }),
+        yaxis: Page.axis({ title: "accuracy (%)", range: [0, 101] }),
+      }),
+    };
+  }
+
+  /**
+   * @param {Cells} cells
+   * @param {Entry[]} entries
+   * @param {Kind} kind
+   */
+  function seenPlot(cells, entries, kind) {
+    const style = Page.series();
+    const labels = entries.map(({ defense }) => Page.plotText(short(defense.name, 26)));
+    const data = entries.flatMap(({ accuracies, seen }, i) => {
+      const side = (/** @type {boolean} */ inside) =>
+        Metrics.ratioOn(accuracies, cells, kind, seen.flatMap((isSeen, cell) => (isSeen === inside ? [cell] : [])));
+      const y = `${i + 1}`;
+      const [inside, outside] = [side(true), side(false)];
+      const mark = (/** @type {number | null} */ x, /** @type {boolean} */ filled) => ({
+        type: "scatter", mode: "markers", x: [x], y: [y],
+        marker: { color: style[i].colour, symbol: `${style[i].symbol}${filled ? "" : "-open"}`, size: 13, line: { width: 2 } },
+        hovertemplate: `${filled ? "inside" : "outside"} the training attacks: %{x:.2f}%<extra></extra>`,
+      });
+      const bar = { type: "scatter", mode: "lines", x: [inside, outside], y: [y, y], line: { color: style[i].colour, width: 2 }, hoverinfo: "skip" };
+      return [bar, mark(inside, true), mark(outside, false)];
+    });
+    return {
+      data,
+      layout: Page.layout({
+        height: 400, shapes: [verticalLine(100)],
+        xaxis: Page.axis({ title: "competitiveness ratio (%)", rangemode: "tozero" }),
+        yaxis: Page.axis({
+          autorange: "reversed", type: "category", tickvals: labels.map((_, i) => `${i + 1}`), ticktext: labels, nticks: undefined,
+          ticklabelposition: "inside top", tickfont: { size: 11, color: Page.colour("--text-soft") }, showline: false,
+        }),
+        margin: { l: 12, r: 12, t: 12, b: 44 },
+      }),
+    };
+  }
+
+  return { strengthPlot, singlePlot, referencePlot, seenPlot, percent };
+})();
