@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from robustatlas.bundle import Bundle
+
 _GOLDEN = -0x61C8864680B583EB  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 _MIX_1 = -0x40A7B892E31B1A47  # 0xBF58476D1CE4E5B9
 _MIX_2 = -0x6B2FB644ECCEEE15  # 0x94D049BB133111EB
@@ -30,7 +32,7 @@ def _mix(bits: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Noise:
+class Noise(Bundle):
     """Independent random streams, one per sample.
 
     ``keys`` is an int64 tensor ``[B]``. Drawing does not change the object: the same call gives the same numbers.

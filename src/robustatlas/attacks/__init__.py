@@ -1,0 +1,1 @@
+"""Attacks: what one is, and the catalogue of named ones."""

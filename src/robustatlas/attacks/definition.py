@@ -1,0 +1,55 @@
+"""What an attack is: a threat model, the optimizers that search it, and the strengths at which it is reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from robustatlas.optimizers.base import Optimizer
+from robustatlas.threats.base import ThreatModel
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One optimizer with its objective, run once or several times.
+
+    ``targets``: number of target classes, tried one after the other in the order of their logits (0: untargeted; ``"random"``: one wrong class drawn per
+    sample); ``restarts``: number of untargeted runs from different random starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or ``"best"``: the first run begins
+    at the best example so far, drawn into the set, the others at random. ``judge``: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures).
+    """
+
+    optimizer: Optimizer[Any]
+    objective: str
+    targets: int | Literal["random"] = 0
+    restarts: int = 1
+    start: Literal["random", "neutral", "best"] = "random"
+    judge: Literal["best", "last"] = "best"
+
+    def runs(self, classes: int) -> int:
+        """How often the stage runs with this number of classes."""
+        return min(self.targets, classes - 1) if isinstance(self.targets, int) and self.targets else self.restarts
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A named attack.
+
+    ``stages`` are tried in order at a given strength. ``bound`` and ``closing`` serve the search by descent: minimum-size attacks that give the
+    first bound of each sample, and a second kind of attack for samples whose bound lies just above a strength.
+    ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is the input itself; ``repairs``: samples that are misclassified clean are
+    attacked and judged as well (historical procedures). ``unbounded``: sizes above the largest strength mean something (lp).
+    """
+
+    name: str
+    threat: ThreatModel
+    strengths: tuple[float, ...]
+    stages: tuple[Stage, ...]
+    bound: tuple[Stage, ...] = ()
+    descent: tuple[Stage, ...] = ()
+    closing: tuple[Stage, ...] = ()
+    unit: str = ""
+    source: str = ""
+    nested: bool = True
+    contains_clean: bool = True
+    repairs: bool = False
+    unbounded: bool = False

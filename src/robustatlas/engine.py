@@ -1,0 +1,230 @@
+"""The loop of every attack: evaluate a batch, record what was found, let settled samples go, verify.
+
+Samples are attacked in *lanes*. All lanes of a batch run the same stage, each at its own strength, target and step; a lane whose run ends is
+verified, its sample's schedule says what comes next, and the lane is given to the next run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.bundle import Bundle, join, take
+from robustatlas.classifier import Classifier
+from robustatlas.errors import UserError
+from robustatlas.noise import Noise
+from robustatlas.objectives import OBJECTIVES, margin_of
+from robustatlas.optimizers.base import Evaluation, Problem, State, select
+from robustatlas.search import TOLERANCE, Schedule
+
+
+@dataclass
+class Ledger:
+    """What is known of N samples under one attack.
+
+    ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter, ``found_class`` its prediction (-1: none);
+    ``margins`` [N, S]: lowest softmax margin seen with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very
+    strength ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes.
+    """
+
+    x: Tensor
+    labels: Tensor
+    strengths: Tensor
+    noise: Noise
+    clean_prediction: Tensor
+    clean_margin: Tensor
+    ranking: Tensor
+    best_size: Tensor
+    best_theta: Tensor
+    found_class: Tensor
+    margins: Tensor
+    fooled: Tensor
+    forward: Tensor
+    backward: Tensor
+
+
+@dataclass(frozen=True)
+class Lanes(Bundle):
+    """A batch at work.
+
+    ``rows`` [B] into the ledger; ``level`` [B] of their strength; ``bounding`` [B]: looks for the smallest size, so success does not end the run;
+    ``candidate``: the smallest example of this run, smaller than what was known; its ``candidate_size`` [B].
+    """
+
+    rows: Tensor
+    level: Tensor
+    bounding: Tensor
+    problem: Problem
+    state: State
+    candidate: Tensor
+    candidate_size: Tensor
+
+
+def open_ledger(model: Classifier, attack: Attack, x: Tensor, labels: Tensor, noise: Noise, strengths: Tensor, lanes: int) -> Ledger:
+    """The ledger after one clean pass."""
+    with torch.no_grad():
+        logits = torch.cat([model.logits(part, verifying=True) for part in x.split(lanes)])
+    n, s = len(x), len(strengths)
+    theta = attack.threat.neutral(x)
+    clean_margin = margin_of(logits.softmax(1), labels)
+    wrong = logits.scatter(1, labels[:, None], -torch.inf)
+    return Ledger(
+        x=x,
+        labels=labels,
+        strengths=strengths,
+        noise=noise,
+        clean_prediction=logits.argmax(1),
+        clean_margin=clean_margin,
+        ranking=wrong.argsort(dim=1, descending=True, stable=True),
+        best_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
+        best_theta=theta,
+        found_class=torch.full((n,), -1, device=x.device),
+        margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
+        fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
+        forward=torch.ones(n, dtype=torch.int64, device=x.device),
+        backward=torch.zeros(n, dtype=torch.int64, device=x.device),
+    )
+
+
+def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tensor) -> Evaluation:
+    """One forward, and where the optimizer wants it one backward pass, at ``theta``."""
+    gradient = stage.optimizer.needs_gradient
+    theta = theta.detach().requires_grad_(gradient)
+    with torch.set_grad_enabled(gradient):
+        logits = model.logits(problem.threat.apply(problem.x, theta))
+        targets = problem.targets if stage.targets else None
+        value = OBJECTIVES[stage.objective](logits, problem.labels, targets)
+    slope = torch.autograd.grad(value.sum(), theta)[0] if gradient else torch.zeros_like(theta)
+    theta, logits = theta.detach(), logits.detach().to(problem.x.dtype)
+    fooled = logits.argmax(1) != problem.labels
+    if model.rounding:
+        fooled &= margin_of(logits, problem.labels) < -model.rounding * logits.abs().amax(1)
+    return Evaluation(logits, value.detach(), slope, fooled, problem.threat.size(problem.x, theta))
+
+
+def run(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule, lanes: int) -> Ledger:
+    """Carry out a schedule; ``lanes`` samples at most are at work at once. Results do not depend on ``lanes``."""
+    while True:
+        waiting = (~schedule.done).nonzero().squeeze(1)
+        if not len(waiting):
+            return ledger
+        stage_of = schedule.stage_of[schedule.attempt[waiting]]
+        busiest = int(stage_of.bincount().argmax())
+        _run_stage(model, attack, ledger, schedule, busiest, waiting[stage_of == busiest], lanes)
+
+
+def _run_stage(
+    model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule, number: int, queue: Tensor, capacity: int
+) -> None:
+    """Run the samples of ``queue``, all at an attempt of stage ``number``, until each is done or wants another stage."""
+    stage = schedule.stages[number]
+    lanes = _enter(attack, ledger, schedule, stage, queue[:capacity])
+    queue = queue[capacity:]
+    while len(lanes.rows):
+        evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta)
+        _record(ledger, lanes.rows, evaluation, backward=stage.optimizer.needs_gradient)
+        moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
+        finished = stage.optimizer.finished(moved)
+        if stage.judge == "last":
+            better = evaluation.fooled & finished
+            ended = finished
+        else:
+            better = evaluation.fooled & (evaluation.size < lanes.candidate_size)
+            ended = finished | (better & ~lanes.bounding & (evaluation.size <= lanes.problem.epsilon * (1 + TOLERANCE)))
+        finite = evaluation.logits.isfinite().all()
+        any_better, any_ended, all_finite = torch.stack([better.any(), ended.any(), finite]).tolist()
+        if not all_finite:
+            raise UserError(
+                f"The model returned NaN or infinite logits during the attack {attack.name!r}, at inputs inside [0, 1]. "
+                "Look for divisions or logarithms in the model that overflow, or run it in float32."
+            )
+        candidate, size = lanes.candidate, lanes.candidate_size
+        if any_better:
+            candidate = select(better, lanes.state.theta, candidate)
+            size = torch.where(better, evaluation.size, size)
+        lanes = Lanes(lanes.rows, lanes.level, lanes.bounding, lanes.problem, moved, candidate, size)
+        if any_ended:
+            over = take(lanes, ended.nonzero().squeeze(1))
+            fooled = _verify(model, attack, ledger, over, last=stage.judge == "last")
+            schedule.advance(over.rows, fooled, ledger.best_size[over.rows])
+            again = over.rows[~schedule.done[over.rows] & (schedule.stage_of[schedule.attempt[over.rows]] == number)]
+            lanes = take(lanes, (~ended).nonzero().squeeze(1))
+            free = capacity - len(lanes.rows) - len(again)
+            again, queue = torch.cat([again, queue[:free]]), queue[free:]
+            if len(again):
+                lanes = join(lanes, _enter(attack, ledger, schedule, stage, again))
+
+
+def _enter(attack: Attack, ledger: Ledger, schedule: Schedule, stage: Stage, rows: Tensor) -> Lanes:
+    """Lanes at the beginning of the run that the schedule names for each of ``rows``."""
+    x, level, attempt = ledger.x[rows], schedule.level[rows], schedule.attempt[rows]
+    numbers, bounding = schedule.number_of[attempt], schedule.bounds[attempt]
+    epsilon = ledger.strengths[level]
+    if attack.unbounded:
+        epsilon = torch.where(bounding, torch.inf, epsilon)
+    noise = ledger.noise.take(rows).child(attempt * len(ledger.strengths) + level)
+    problem = Problem(attack.threat, x, ledger.labels[rows], _targets(ledger, stage, rows, numbers), epsilon, noise)
+    theta = _start(attack, ledger, stage, problem, rows, numbers)
+    known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
+    return Lanes(rows, level, bounding, problem, stage.optimizer.init(problem, theta), ledger.best_theta[rows], known)
+
+
+def _targets(ledger: Ledger, stage: Stage, rows: Tensor, numbers: Tensor) -> Tensor:
+    if stage.targets == "random":
+        classes = ledger.ranking.shape[1]
+        return (ledger.labels[rows] + 1 + ledger.noise.take(rows).child(-2).integers(classes - 1)) % classes
+    return ledger.ranking[rows].gather(1, numbers[:, None]).squeeze(1) if stage.targets else torch.full_like(rows, -1)
+
+
+def _start(attack: Attack, ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, numbers: Tensor) -> Tensor:
+    threat, x = problem.threat, problem.x
+    if stage.start == "neutral" or stage.optimizer.minimum_size:
+        return threat.neutral(x)
+    theta = threat.start(x, problem.epsilon * stage.optimizer.start_radius, problem.noise)
+    if stage.start == "best":
+        warm = ledger.best_size[rows].isfinite() & (numbers == 0)
+        theta = select(warm, threat.project(x, ledger.best_theta[rows], problem.epsilon), theta)
+    return theta
+
+
+def _record(ledger: Ledger, rows: Tensor, evaluation: Evaluation, *, backward: bool) -> None:
+    ledger.forward.index_add_(0, rows, torch.ones_like(rows))
+    if backward:
+        ledger.backward.index_add_(0, rows, torch.ones_like(rows))
+    margin = margin_of(evaluation.logits.softmax(1), ledger.labels[rows])
+    column = torch.searchsorted(ledger.strengths * (1 + TOLERANCE), evaluation.size)
+    place = rows * ledger.margins.shape[1] + column
+    ledger.margins.view(-1).scatter_reduce_(0, place, margin, "amin")
+
+
+def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, last: bool) -> Tensor:
+    """Check the candidates of ended runs with a separate forward pass and enter them. ``[B]``: the sample is fooled at the run's strength.
+
+    ``last``: judged by the last iterate of the run alone, whatever its size (historical procedures).
+    """
+    known = torch.full_like(over.candidate_size, torch.inf) if last else ledger.best_size[over.rows]
+    fresh = (over.candidate_size < known).nonzero().squeeze(1)
+    fooled = torch.zeros_like(over.bounding)
+    if len(fresh):
+        new = take(over, fresh)
+        x_adv = attack.threat.apply(new.problem.x, new.candidate)
+        with torch.no_grad():
+            prediction = model.logits(x_adv, verifying=True).argmax(1)
+        ledger.forward.index_add_(0, new.rows, torch.ones_like(new.rows))
+        inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
+        good = (prediction != new.problem.labels) & inside
+        fooled[fresh] = good
+        smaller = good & (new.candidate_size < ledger.best_size[new.rows])
+        rows = new.rows[smaller]
+        ledger.best_size[rows] = new.candidate_size[smaller]
+        ledger.best_theta[rows] = new.candidate[smaller]
+        ledger.found_class[rows] = prediction[smaller]
+    if not last:
+        fooled = ledger.best_size[over.rows] <= over.problem.epsilon * (1 + TOLERANCE)
+    judged = (~over.bounding).nonzero().squeeze(1)
+    rows, level = over.rows[judged], over.level[judged]
+    ledger.fooled[rows, level] = torch.maximum(ledger.fooled[rows, level], fooled[judged].to(torch.int8))
+    return fooled

@@ -1,0 +1,95 @@
+"""What an optimizer is: two pure functions over an explicit state of per-sample tensors.
+
+``init(problem, theta) -> state`` and ``step(problem, state, evaluation) -> state``. The engine evaluates the classifier at ``state.theta``, hands
+the evaluation to ``step``, and so on until ``finished``. It drops and adds samples between steps, hence every tensor of a state (and of a
+problem) has the leading dimension B and counters are per sample.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.bundle import Bundle
+from robustatlas.noise import Noise
+from robustatlas.threats.base import ThreatModel, per_sample
+
+@dataclass(frozen=True)
+class Problem(Bundle):
+    """A batch of samples under attack.
+
+    ``x`` [B, ...] in [0, 1], ``labels`` [B], ``targets`` [B] (-1: untargeted; all or none of a batch), ``epsilon`` [B], ``noise`` a stream per sample.
+    """
+
+    threat: ThreatModel
+    x: Tensor
+    labels: Tensor
+    targets: Tensor
+    epsilon: Tensor
+    noise: Noise
+
+
+@dataclass(frozen=True)
+class Evaluation(Bundle):
+    """What the classifier said at ``state.theta``.
+
+    ``logits`` [B, C]; ``objective`` [B]; ``gradient`` of the objective with respect to theta (zeros where the optimizer needs none);
+    ``fooled`` [B] bool: misclassified, whatever the size; ``size`` [B]: smallest epsilon whose set contains theta.
+    """
+
+    logits: Tensor
+    objective: Tensor
+    gradient: Tensor
+    fooled: Tensor
+    size: Tensor
+
+
+@dataclass(frozen=True)
+class State(Bundle):
+    """Where an optimizer stands: ``theta`` is evaluated next; ``step`` [B] counts the evaluations handed to ``step``."""
+
+    theta: Tensor
+    step: Tensor
+
+
+S = TypeVar("S", bound=State)
+
+
+class Optimizer(ABC, Generic[S]):
+    """Base of all optimizers; implementations are frozen dataclasses with a field ``steps``."""
+
+    steps: int
+    needs_gradient: ClassVar[bool] = True
+    minimum_size: ClassVar[bool] = False
+    """Looks for the smallest adversarial example from the clean point, rather than for any at a given epsilon."""
+
+    @property
+    def start_radius(self) -> float:
+        """Size of the set from which a random start is drawn, as a multiple of epsilon."""
+        return 1.0
+
+    @abstractmethod
+    def init(self, problem: Problem, theta: Tensor) -> S:
+        """The state that begins at ``theta``."""
+
+    @abstractmethod
+    def step(self, problem: Problem, state: S, evaluation: Evaluation) -> S:
+        """The state after one evaluation at ``state.theta``."""
+
+    def finished(self, state: S) -> Tensor:
+        """``[B]`` bool: no further evaluation is wanted. By default after ``steps`` moves and the evaluation of the last one."""
+        return state.step > self.steps
+
+
+def counter(theta: Tensor) -> Tensor:
+    """A step counter [B] at 0."""
+    return torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
+
+
+def select(mask: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    """``torch.where`` with a mask [B]."""
+    return torch.where(per_sample(mask, yes), yes, no)

@@ -1,0 +1,57 @@
+"""Fast minimum-norm attack (Pintor et al. 2021) over any nested threat model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
+
+
+@dataclass(frozen=True)
+class FMNState(State):
+    """``radius``: the size allowed at this step; ``best``: smallest size that was misclassified so far (inf: none)."""
+
+    radius: Tensor
+    best: Tensor
+
+
+@dataclass(frozen=True)
+class FMN(Optimizer[FMNState]):
+    """Minimum-size attack: the allowed size shrinks where theta is adversarial and grows where it is not.
+
+    Until a first success the size is the distance to the linearised boundary. Steps are ``rate`` x that size, both falling with a cosine; the
+    problem's epsilon only caps the size. The objective must be a margin (zero at the boundary).
+    """
+
+    minimum_size: ClassVar[bool] = True
+
+    steps: int = 30
+    rate: float = 1.0
+    shrink: float = 0.05
+    shrink_end: float = 1e-4
+    rate_end: float = 0.01
+
+    def init(self, problem: Problem, theta: Tensor) -> FMNState:
+        never = torch.full_like(problem.epsilon, torch.inf)
+        return FMNState(theta, counter(theta), never, never)
+
+    def step(self, problem: Problem, state: FMNState, evaluation: Evaluation) -> FMNState:
+        threat, x = problem.threat, problem.x
+        falling = 0.5 * (1 + torch.cos(math.pi * state.step.to(x.dtype) / self.steps).clamp(-1, 1))
+        shrink = self.shrink_end + (self.shrink - self.shrink_end) * falling
+        rate = self.rate_end + (self.rate - self.rate_end) * falling
+        direction = threat.steepest(evaluation.gradient)
+        slope = (evaluation.gradient * direction).flatten(1).sum(1).clamp_min(1e-12)
+
+        best = torch.where(evaluation.fooled, torch.minimum(state.best, evaluation.size), state.best)
+        linear = evaluation.size + evaluation.objective.abs() / slope
+        grown = torch.where(best.isfinite(), state.radius * (1 + shrink), linear)
+        radius = torch.where(evaluation.fooled, torch.minimum(state.radius * (1 - shrink), best), grown)
+        radius = torch.minimum(radius, problem.epsilon)
+        theta = threat.project(x, threat.move(state.theta, direction, rate * radius), radius)
+        return FMNState(theta, state.step + 1, radius, best)

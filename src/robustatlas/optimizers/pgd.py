@@ -1,0 +1,46 @@
+"""Projected gradient ascent, with the schedules that published attacks use."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
+
+
+@dataclass(frozen=True)
+class PGDState(State):
+    """``previous``: the point before ``theta``."""
+
+    previous: Tensor
+
+
+@dataclass(frozen=True)
+class PGD(Optimizer[PGDState]):
+    """Madry et al. 2018, over any threat model: steepest ascent, then projection.
+
+    The step is ``rate`` x epsilon; ``"cosine"`` lets it fall to zero over the ``steps``. ``rate`` follows the source of each attack, e.g.
+    1/sqrt(steps) (UAR) or 1/(steps - 2) (MultiRobustBench). ``momentum`` adds that share of the last move.
+    """
+
+    steps: int = 20
+    rate: float = 0.25
+    schedule: Literal["constant", "cosine"] = "constant"
+    momentum: float = 0.0
+
+    def init(self, problem: Problem, theta: Tensor) -> PGDState:
+        return PGDState(theta, counter(theta), theta)
+
+    def step(self, problem: Problem, state: PGDState, evaluation: Evaluation) -> PGDState:
+        threat = problem.threat
+        length = self.rate * problem.epsilon
+        if self.schedule == "cosine":
+            length = length * 0.5 * (1 + torch.cos(math.pi * state.step.to(length.dtype) / self.steps))
+        theta = threat.move(state.theta, threat.steepest(evaluation.gradient), length)
+        if self.momentum:
+            theta = theta + self.momentum * (state.theta - state.previous)
+        return PGDState(threat.project(problem.x, theta, problem.epsilon), state.step + 1, state.theta)

@@ -1,0 +1,156 @@
+"""How strengths are explored: which strength a sample is attacked at next, and by which run of which stage.
+
+A schedule holds, per sample, the index of the strength (``level``) and of the run (``attempt``) that come next. The engine reports how each run ended.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.errors import UserError
+
+TOLERANCE = 1e-5
+"""Relative tolerance on size <= epsilon."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run: a stage, and which of its targets or restarts."""
+
+    stage: Stage
+    number: int
+    bound: bool
+
+
+def attempts_of(stages: tuple[Stage, ...], classes: int, *, bound: bool = False) -> list[Attempt]:
+    """All runs of ``stages``, in order; ``bound``: they look for the smallest size, whatever the strength."""
+    return [Attempt(stage, n, bound) for stage in stages for n in range(stage.runs(classes))]
+
+
+class Schedule(ABC):
+    """Which strength and which run comes next for each of N samples.
+
+    ``level`` int64 [N]: index of the strength; ``attempt`` int64 [N]: index into ``attempts``; ``done`` bool [N].
+    Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``number_of`` and ``bounds``.
+    """
+
+    def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
+        self.strengths = strengths
+        self.attempts = self.plan(attack, classes)
+        self.stages = list(dict.fromkeys(a.stage for a in self.attempts))
+        self.stage_of = torch.tensor([self.stages.index(a.stage) for a in self.attempts], device=todo.device)
+        self.number_of = torch.tensor([a.number for a in self.attempts], device=todo.device)
+        self.bounds = torch.tensor([a.bound for a in self.attempts], device=todo.device)
+        self.level = torch.zeros_like(todo, dtype=torch.int64)
+        self.attempt = torch.zeros_like(self.level)
+        self.done = ~todo
+
+    def plan(self, attack: Attack, classes: int) -> list[Attempt]:
+        """The runs that this search makes of an attack."""
+        return attempts_of(attack.stages, classes)
+
+    @abstractmethod
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+        """Samples ``rows`` ended a run; ``fooled``: with a verified example at their strength; ``best_size``: their smallest so far."""
+
+    def _next_attempt(self, rows: Tensor, fooled: Tensor) -> Tensor:
+        """Count a failed run; which of the rows are through with their level."""
+        following = self.attempt[rows] + 1
+        settled = fooled | (following >= len(self.attempts))
+        self.attempt[rows] = torch.where(settled, 0, following)
+        return settled
+
+
+class Every(Schedule):
+    """Each strength by itself, from the smallest; a strength above the smallest example found is settled without a run."""
+
+    def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
+        super().__init__(attack, strengths, classes, todo)
+        self.skips = attack.nested and all(a.stage.judge == "best" for a in self.attempts)
+
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+        settled = self._next_attempt(rows, fooled)
+        following = self.level[rows] + settled.long()
+        over = following >= len(self.strengths)
+        following = following.clamp_max(len(self.strengths) - 1)
+        if self.skips:
+            over |= best_size <= self.strengths[following] * (1 + TOLERANCE)
+        self.level[rows] = following
+        self.done[rows] = over
+
+
+class Bisection(Schedule):
+    """Per-sample bisection over the strengths: the procedure of MultiRobustBench."""
+
+    def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
+        super().__init__(attack, strengths, classes, todo)
+        self.low = torch.zeros_like(self.level)
+        self.high = torch.full_like(self.level, len(strengths) - 1)
+        self.level = (self.low + self.high) // 2
+
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+        settled = self._next_attempt(rows, fooled)
+        middle = self.level[rows]
+        self.high[rows] = torch.where(settled & fooled, middle - 1, self.high[rows])
+        self.low[rows] = torch.where(settled & ~fooled, middle + 1, self.low[rows])
+        over = self.low[rows] > self.high[rows]
+        self.level[rows] = torch.where(over, middle, (self.low[rows] + self.high[rows]) // 2)
+        self.done[rows] = over
+
+
+class Descent(Schedule):
+    """From above: minimum-size attacks bound the size, then the strong attack works just below the bound until it fails.
+
+    A success at any strength is itself the next bound, and the run goes on from that very example drawn into the set of the next strength
+    below. The effort follows the ratio of strength to bound: a strength far below a bound needs little proof, one just below deserves all runs, and
+    the closing attack of another kind.
+    """
+
+    EFFORT = ((0.75, 1), (0.85, 3))
+    CLOSE = 0.9
+
+    def plan(self, attack: Attack, classes: int) -> list[Attempt]:
+        bound = attempts_of(attack.bound, classes, bound=True)
+        strong = attempts_of(attack.descent or attack.stages, classes)
+        self.first, self.strong = len(bound), len(strong)
+        return [*bound, *strong, *attempts_of(attack.closing, classes)]
+
+    def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
+        super().__init__(attack, strengths, classes, todo)
+        self.level += len(strengths) - 1
+
+    def allowed(self, ratio: Tensor) -> Tensor:
+        """Number of attempts (bound ones included) that a sample gets when its strength is ``ratio`` times its bound."""
+        allowed = torch.full_like(ratio, len(self.attempts), dtype=torch.int64)
+        allowed = torch.where(ratio < self.CLOSE, self.first + self.strong, allowed)
+        for limit, runs in reversed(self.EFFORT):
+            allowed = torch.where(ratio < limit, self.first + min(runs, self.strong), allowed)
+        return allowed
+
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+        below = torch.searchsorted(self.strengths * (1 + TOLERANCE), best_size) - 1
+        attempt = self.attempt[rows]
+        bounding = attempt < self.first
+        attempt = attempt + (bounding | ~fooled).long()
+        bounding = attempt < self.first
+        level = torch.where(bounding, len(self.strengths) - 1, torch.minimum(below, self.level[rows]))
+        ratio = torch.where(best_size.isfinite(), self.strengths[level.clamp_min(0)] / best_size, 1.0)
+        exhausted = attempt >= self.allowed(ratio).clamp_min(self.first + 1)
+        self.done[rows] = ~bounding & ((level < 0) | exhausted)
+        self.attempt[rows] = attempt.clamp_max(len(self.attempts) - 1)
+        self.level[rows] = level.clamp_min(0)
+
+
+SEARCHES: dict[str, type[Schedule]] = {"every": Every, "bisection": Bisection, "descent": Descent}
+
+
+def search_named(name: str) -> type[Schedule]:
+    """The search of that name."""
+    if name not in SEARCHES:
+        raise UserError(f"search={name!r} is not known; expected one of {', '.join(SEARCHES)}.")
+    return SEARCHES[name]

@@ -1,0 +1,236 @@
+"""Perturbations bounded in an lp norm: theta is the perturbation delta, and x + delta stays in [0, 1].
+
+Besides the methods of every threat model these sets offer what optimizers with more structure ask for: ``hyperplane`` (FAB's projection
+on a linearised decision boundary inside the box) and, for l1, ``linear_oracle`` (Frank-Wolfe).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from robustatlas.noise import Noise
+from robustatlas.threats.base import ThreatModel, per_sample
+
+_TINY = 1e-12
+_NEWTON_STEPS = 12
+
+
+class _Box(torch.autograd.Function):
+    """Clamp to [0, 1] with the gradient of the identity, so that rounding at the border does not hide a coordinate."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clamp(0, 1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient
+
+
+def norm(delta: Tensor, p: float) -> Tensor:
+    """``[B]``: the lp norm of each sample's ``delta`` [B, ...]; p in {0, 1, 2, inf}."""
+    return torch.linalg.vector_norm(delta.flatten(1), p, dim=1)
+
+
+def to_box(x: Tensor, delta: Tensor) -> Tensor:
+    """``delta`` moved so that x + delta is in [0, 1]."""
+    return torch.minimum(torch.maximum(delta, -x), 1 - x)
+
+
+def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -> Tensor:
+    """Euclidean projection on {||v||_1 <= radius, |v_i| <= cap_i}, exactly.
+
+    ``values`` [B, ...], ``radius`` [B], ``cap`` like ``values`` and >= 0 (``None``: no cap). The shrinkage of |v_i| is a common lambda, but at
+    least what the cap asks for and at most |v_i|; lambda is found among the sorted break points (Croce and Hein 2021, prop. 2.1).
+    """
+    size = values.abs().flatten(1)
+    capped = size if cap is None else torch.minimum(size, cap.flatten(1))
+    total = capped.sum(1)
+    outside = total > radius
+    if not bool(outside.any()):
+        return values.sign() * capped.view_as(values)
+    rows = outside.nonzero().squeeze(1)
+    u, b, r = size[rows], capped[rows], radius[rows]
+    breaks, order = torch.cat([u - b, u], 1).sort(1)
+    active = torch.where(order < u.shape[1], 1.0, -1.0).to(u.dtype).cumsum(1)
+    drops = torch.cat([torch.zeros_like(r)[:, None], active[:, :-1] * breaks.diff(dim=1)], 1)
+    sums = total[rows][:, None] - drops.cumsum(1)
+    k = (sums > r[:, None]).sum(1, keepdim=True).clamp(1, breaks.shape[1] - 1) - 1
+    slope = active.gather(1, k).clamp_min(1)
+    shrink = breaks.gather(1, k) + (sums.gather(1, k) - r[:, None]) / slope
+    capped = capped.index_copy(0, rows, torch.minimum(b, (u - shrink).clamp_min(0)))
+    return values.sign() * capped.view_as(values)
+
+
+def _fill(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor:
+    """Coordinates moved by their ``room`` in ``order`` until sum(weight * move) reaches ``budget`` [B]; the last one moves in part."""
+    w, full = weight.gather(1, order), room.gather(1, order)
+    gain = w * full
+    left = (budget[:, None] - (gain.cumsum(1) - gain)).clamp_min(0)
+    part = torch.where(w > 0, left / w.clamp_min(_TINY), torch.zeros_like(w))
+    return torch.zeros_like(room).scatter(1, order, torch.minimum(full, part))
+
+
+@dataclass(frozen=True)
+class Lp(ThreatModel):
+    """The ball of an lp norm, intersected with [0, 1].
+
+    ``starts``: where a random start lies; ``"surface"`` as in AutoAttack, ``"volume"`` uniform in the ball, ``"radial"`` (l2) uniform in direction and
+    in radius, as MultiRobustBench's training attack.
+    """
+
+    starts: Literal["surface", "volume", "radial"] = "surface"
+
+    p: float = 0.0
+
+    def neutral(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+        return _Box.apply(x + theta)
+
+    def size(self, x: Tensor, theta: Tensor) -> Tensor:
+        return norm(theta, self.p)
+
+    def hyperplane(self, x: Tensor, theta: Tensor, normal: Tensor, rise: Tensor) -> Tensor:
+        """Smallest move d (in this norm) with <normal, d> = rise and x + theta + d in [0, 1].
+
+        ``normal`` like ``theta``, ``rise`` [B] of any sign. Where no point of the box reaches the plane, the corner of the box nearest to it.
+        """
+        w = (normal * per_sample(torch.where(rise < 0, -1.0, 1.0).to(normal.dtype), normal)).flatten(1)
+        at = (x + theta).flatten(1)
+        room = torch.where(w > 0, 1 - at, torch.where(w < 0, at, torch.zeros_like(at))).clamp_min(0)
+        return (w.sign() * self._shortest(w.abs(), room, rise.abs())).view_as(theta)
+
+    @abstractmethod
+    def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
+        """The move [B, d], 0 <= move <= room, of smallest norm with sum(weight * move) = rise."""
+
+
+@dataclass(frozen=True)
+class Linf(Lp):
+    """max_i |delta_i| <= epsilon."""
+
+    p: float = torch.inf
+
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+        t = noise.symmetric(*x.shape[1:], dtype=x.dtype)
+        if self.starts == "surface":
+            t = t / (per_sample(norm(t, torch.inf), t) + _TINY)
+        return to_box(x, t * per_sample(epsilon, t))
+
+    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+        bound = per_sample(epsilon, theta)
+        return torch.minimum(torch.maximum(theta, torch.maximum(-bound, -x)), torch.minimum(bound, 1 - x))
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        return gradient.sign()
+
+    def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
+        # sum(weight * min(level, room)) is concave in level, so Newton's method climbs to the root from the left.
+        level = torch.zeros_like(rise)
+        for _ in range(_NEWTON_STEPS):
+            reached = torch.minimum(room, level[:, None])
+            slope = (weight * (room > level[:, None])).sum(1)
+            level = level + torch.where(slope > 0, (rise - (weight * reached).sum(1)) / slope.clamp_min(1e-30), torch.ones_like(rise))
+        return torch.minimum(room, level.clamp_min(0)[:, None])
+
+
+@dataclass(frozen=True)
+class L2(Lp):
+    """||delta||_2 <= epsilon."""
+
+    p: float = 2.0
+
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+        t = noise.child(0).normal(*x.shape[1:], dtype=x.dtype)
+        t = t / (per_sample(norm(t, 2), t) + _TINY)
+        if self.starts != "surface":
+            radius = noise.child(1).uniform(dtype=x.dtype)
+            if self.starts == "volume":
+                radius = radius ** (1 / t[0].numel())
+            t = t * per_sample(radius, t)
+        return to_box(x, t * per_sample(epsilon, t))
+
+    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+        factor = (epsilon / (norm(theta, 2) + _TINY)).clamp_max(1)
+        return to_box(x, theta * per_sample(factor, theta))
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        return gradient / (per_sample(norm(gradient, 2), gradient) + _TINY)
+
+    def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
+        level = torch.zeros_like(rise)
+        for _ in range(_NEWTON_STEPS):
+            move = weight * level[:, None]
+            free = move < room
+            slope = (weight.square() * free).sum(1)
+            reached = (weight * torch.minimum(move, room)).sum(1)
+            level = level + torch.where(slope > 0, (rise - reached) / slope.clamp_min(1e-30), torch.zeros_like(rise))
+        return torch.minimum(weight * level.clamp_min(0)[:, None], room)
+
+
+@dataclass(frozen=True)
+class L1(Lp):
+    """sum_i |delta_i| <= epsilon. Steepest ascent moves the ``sparsity`` share of coordinates with the largest gradients."""
+
+    p: float = 1.0
+    sparsity: float = 0.05
+
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+        if self.starts == "surface":
+            return self.project(x, noise.normal(*x.shape[1:], dtype=x.dtype), epsilon)
+        t = noise.child(0).exponential(*x.shape[1:], dtype=x.dtype)
+        rest = noise.child(1).exponential(dtype=x.dtype)
+        t = t / per_sample(norm(t, 1) + rest, t) * noise.child(2).sign(*x.shape[1:], dtype=x.dtype)
+        return to_box(x, t * per_sample(epsilon, t))
+
+    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+        return project_l1_ball(theta, epsilon, torch.where(theta > 0, 1 - x, x))
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        flat = gradient.flatten(1)
+        kept = max(1, round(self.sparsity * flat.shape[1]))
+        values, index = flat.abs().topk(kept, dim=1)
+        share = torch.where(values > 0, 1.0 / kept, 0.0).to(flat.dtype)
+        return (torch.zeros_like(flat).scatter(1, index, share) * flat.sign()).view_as(gradient)
+
+    def linear_oracle(self, x: Tensor, theta: Tensor, gradient: Tensor, epsilon: Tensor) -> Tensor:
+        """The point of the set that maximises <gradient, point>: coordinates of largest gradient moved to the border of the box."""
+        g = gradient.flatten(1)
+        room = torch.where(gradient > 0, 1 - x, x).flatten(1)
+        order = g.abs().argsort(dim=1, descending=True, stable=True)
+        move = _fill(order, room, epsilon, torch.ones_like(room))
+        return (g.sign() * move).view_as(theta)
+
+    def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
+        return _fill(weight.argsort(dim=1, descending=True, stable=True), room, rise, weight)
+
+
+@dataclass(frozen=True)
+class L0(Lp):
+    """At most epsilon coordinates changed (each channel of a pixel counts, as in FMN and sigma-zero)."""
+
+    p: float = 0.0
+
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+        return self.project(x, to_box(x, noise.symmetric(*x.shape[1:], dtype=x.dtype)), epsilon)
+
+    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+        theta = to_box(x, theta)
+        size = theta.abs().flatten(1)
+        order = size.argsort(dim=1, descending=True, stable=True)
+        rank = torch.empty_like(order).scatter(1, order, torch.arange(size.shape[1], device=x.device).expand_as(order))
+        kept = rank < epsilon.floor()[:, None]
+        return torch.where(kept.view_as(theta), theta, torch.zeros_like(theta))
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        return gradient / (per_sample(norm(gradient, 1), gradient) + _TINY)
+
+    def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
+        return _fill((weight * room).argsort(dim=1, descending=True, stable=True), room, rise, weight)
