@@ -59,5 +59,5 @@ def describe(attack: str) -> AttackLabel:
     """
     if attack.startswith("corruption-"):
         name = attack.removeprefix("corruption-").replace("_", " ").replace("-", " ")
-        return AttackLabel(name[:1].upper() + name[1:], "severity (1–5)", CORRUPTION)
+        return AttackLabel((name[:1].upper() + name[1:]).replace("Jpeg", "JPEG"), "severity (1–5)", CORRUPTION)
     return _LABELS.get(attack, AttackLabel(attack, "strength ε", OTHER))

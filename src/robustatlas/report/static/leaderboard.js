@@ -18,9 +18,9 @@
       value: (row) => row.rank, show: (row) => (row.rank === null ? "–" : String(row.rank)), descends: false },
     { key: "defense", title: "Defense", hint: "Name, linked to the paper", kind: "text",
       value: (row) => row.defense.name, show: (row) => row.defense.name, descends: false },
+    { key: "cr", title: "CR, %", hint: "Competitiveness ratio", kind: "number", value: (row) => row.cr, show: (row) => fixed(row.cr), descends: true },
     { key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", kind: "number",
       value: (row) => row.defense.clean, show: (row) => fixed(row.defense.clean), descends: true },
-    { key: "cr", title: "CR, %", hint: "Competitiveness ratio", kind: "number", value: (row) => row.cr, show: (row) => fixed(row.cr), descends: true },
     { key: "sc", title: "SC", hint: "Stability constant; lower is steadier", kind: "number", value: (row) => row.sc, show: (row) => fixed(row.sc), descends: false },
     { key: "seen", title: "Seen, %", hint: "Share of the cells inside the training attacks", kind: "number",
       value: (row) => row.seen, show: (row) => fixed(row.seen), descends: true },
@@ -108,6 +108,14 @@
     return node;
   }
 
+  /**
+   * A name that may be broken at its joints: Dai2023|Multi|Robust|Bench_|LPIPS.
+   * @param {string} name
+   */
+  function breakable(name) {
+    return name.split(/(?<=[_-])|(?<=[a-z0-9])(?=[A-Z])/).flatMap((part, i) => (i === 0 ? [part] : [make("wbr"), part]));
+  }
+
   /** @type {Map<string, {tr: HTMLElement, pick: HTMLInputElement, cells: Map<string, HTMLElement>, shown: string}>} */
   const built = new Map();
 
@@ -115,7 +123,8 @@
   function buildRow(defense) {
     const pick = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", "aria-label": `Compare ${defense.name}` }));
     pick.addEventListener("change", () => toggleCompared(defense.name, pick.checked));
-    const name = defense.url ? make("a", { href: defense.url, rel: "noopener" }, defense.name) : make("span", {}, defense.name);
+    const name = defense.url ? make("a", { href: defense.url, rel: "noopener" }, ...breakable(defense.name))
+      : make("span", {}, ...breakable(defense.name));
     const heading = make("th", { scope: "row", class: "name" }, name);
     if (defense.ownRun) heading.append(make("span", { class: "tag" }, "your run"));
     if (defense.title) heading.append(make("small", {}, defense.title));
@@ -163,7 +172,7 @@
     if (row.cr === null) {
       const own = make("button", { type: "button" }, "Rank on its cells");
       own.addEventListener("click", () => change({ selection: cellsOfDefense(row.defense) }));
-      return [`incomplete, ${row.missing} cells missing `, own];
+      return [make("span", {}, `incomplete, ${row.missing} missing`), own];
     }
     const width = Math.max(0, Math.min(100, (100 * row.cr) / best));
     const fill = make("i");
@@ -237,9 +246,10 @@
     const target = Page.element("attacks");
     let group = "";
     for (const attack of board.attacks) {
+      const oneUnit = board.attacks.every((other) => other.group !== attack.group || other.axis === attack.axis);
       if (attack.group !== group) {
         group = attack.group;
-        target.append(make("h3", {}, group));
+        target.append(make("h3", {}, oneUnit ? `${group}: ${attack.axis}` : group));
       }
       const box = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", value: attack.name }));
       const options = () => attack.strengths.map((strength, level) => make("option", { value: `${level}` }, String(strength)));
@@ -250,7 +260,7 @@
       from.addEventListener("change", () => selectRange(attack, Number(from.value), Math.max(Number(from.value), Number(to.value))));
       to.addEventListener("change", () => selectRange(attack, Math.min(Number(from.value), Number(to.value)), Number(to.value)));
       target.append(make("div", { class: "attack" }, make("label", {}, box, name), from, make("span", { class: "soft small" }, "to"), to,
-        make("span", { class: "unit" }, attack.axis)));
+        ...(oneUnit ? [] : [make("span", { class: "unit" }, attack.axis)])));
       choosers.set(attack.name, { box, from, to, name });
     }
     for (const button of document.querySelectorAll("[data-preset]")) {
@@ -346,7 +356,8 @@
     Page.draw(strength, () => Plots.strengthPlot(board, cells, entries, strength.clientWidth || 700));
     Page.draw(Page.element("plot-single"), () => Plots.singlePlot(board, cells, entries, kind));
     Page.draw(Page.element("plot-reference"), () => Plots.referencePlot(board, cells, entries));
-    Page.draw(Page.element("plot-seen"), () => Plots.seenPlot(cells, entries, kind));
+    const seen = Page.element("plot-seen");
+    Page.draw(seen, () => Plots.seenPlot(cells, entries, kind, seen.clientWidth || 700));
   }
 
   /** @param {Row[]} chosen */
@@ -375,7 +386,7 @@
   function drawFacts(chosen, cells) {
     const place = (/** @type {number} */ cell) => (cells.attack[cell] < 0 ? "clean" : `${board.attacks[cells.attack[cell]].label} ${cells.strength[cell]}`);
     const rows = chosen.map((row) => make("tr", {},
-      make("th", { scope: "row" }, row.defense.name),
+      make("th", { scope: "row" }, ...breakable(row.defense.name)),
       make("td", {}, row.trained),
       make("td", { class: "number" }, fixed(row.scFloored)),
       make("td", {}, row.witness ? `${place(row.witness[0])} and ${place(row.witness[1])}` : "–"),

@@ -63,8 +63,8 @@ const Plots = (() => {
       });
       axes[`xaxis${suffix}`].title = { text: wrap(attack.axis, (width * cellWidth) / 5.4), font: { size: 10 }, standoff: 3 };
       axes[`yaxis${suffix}`] = Page.axis({
-        domain: [top - cellHeight, top], anchor: `x${suffix}`, range: [0, 102], tickvals: [0, 50, 100], tickfont: { size: 10 },
-        showticklabels: column === 0, ticksuffix: "%", automargin: false,
+        domain: [top - cellHeight, top], anchor: `x${suffix}`, range: [0, 102], tickvals: [0, 50, 100],
+        ticktext: ["0%", "50%", "100%"], tickfont: { size: 10 }, showticklabels: column === 0, automargin: false,
       });
       annotations.push({
         text: `<b>${Page.plotText(attack.label)}</b>`, showarrow: false, xref: `x${suffix} domain`, yref: `y${suffix} domain`,
@@ -148,7 +148,7 @@ const Plots = (() => {
     return {
       data,
       layout: Page.layout({
-        height: 400, shapes: [diagonal],
+        height: 440, shapes: [diagonal],
         xaxis: Page.axis({ title: "reference accuracy (%)", range: [0, 101] }),
         yaxis: Page.axis({ title: "accuracy (%)", range: [0, 101] }),
       }),
@@ -159,10 +159,12 @@ const Plots = (() => {
    * @param {Cells} cells
    * @param {Entry[]} entries
    * @param {Kind} kind
+   * @param {number} width
    */
-  function seenPlot(cells, entries, kind) {
+  function seenPlot(cells, entries, kind, width) {
+    const narrow = width < 560;
     const style = Page.series();
-    const labels = entries.map(({ defense }) => Page.plotText(short(defense.name, 26)));
+    const labels = entries.map(({ defense }) => Page.plotText(short(defense.name, 34)));
     const data = entries.flatMap(({ accuracies, seen }, i) => {
       const side = (/** @type {boolean} */ inside) =>
         Metrics.ratioOn(accuracies, cells, kind, seen.flatMap((isSeen, cell) => (isSeen === inside ? [cell] : [])));
@@ -179,12 +181,15 @@ const Plots = (() => {
     return {
       data,
       layout: Page.layout({
-        height: 400, shapes: [verticalLine(100)],
+        height: (narrow ? 58 : 48) * entries.length + 80, shapes: [verticalLine(100)],
         xaxis: Page.axis({ title: "competitiveness ratio (%)", rangemode: "tozero" }),
         yaxis: Page.axis({
           autorange: "reversed", type: "category", tickvals: labels.map((_, i) => `${i + 1}`), ticktext: labels, nticks: undefined,
-          ticklabelposition: "inside top", tickfont: { size: 11, color: Page.colour("--text-soft") }, showline: false,
+          showticklabels: !narrow, showline: !narrow,
         }),
+        annotations: narrow ? labels.map((text, i) => ({
+          text, xref: "paper", x: 0, xanchor: "left", y: `${i + 1}`, yshift: 15, showarrow: false, font: { size: 11 },
+        })) : [],
         margin: { l: 12, r: 12, t: 12, b: 44 },
       }),
     };
