@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.fft
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.threats.jpeg import Jpeg, JpegL1, JpegL2, JpegLinf, pattern
+from threat_checks import (
+    ascend,
+    assert_finite_everywhere,
+    assert_independent_of_batch,
+    assert_neutral_is_identity,
+    assert_projection_agrees_with_size,
+    assert_step_crosses_the_set,
+    degenerate_images,
+    golden_images,
+    goldens,
+    noise_for,
+    random_images,
+    random_theta,
+)
+
+FAMILY = [JpegLinf, JpegL2, JpegL1]
+
+
+def golden_coefficients() -> Tensor:
+    """The coefficients of the goldens, whose blocks are those of the transposed image, in our order."""
+
+    def plane(name: str) -> Tensor:
+        blocks = goldens()[f"jpeg_v_{name}"]
+        side = int(blocks.shape[1] ** 0.5)
+        return blocks.view(-1, side, side, 8, 8).permute(0, 2, 1, 4, 3).flatten(1)
+
+    return torch.cat([plane(name) for name in ("y", "cb", "cr")], dim=1)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+def test_historical_map_matches_the_original_code(epsilon: float):
+    theta = torch.cat((torch.ones(4, 1), epsilon * golden_coefficients()), dim=1)
+    output = JpegLinf(faithful=True).apply(golden_images(), theta)
+    torch.testing.assert_close(255 * output, goldens()[f"jpeg_out255_eps{epsilon}"], rtol=0, atol=1.5e-4)
+
+
+def test_default_adds_the_same_pattern_as_the_original_code():
+    """Away from 0 and 1, where neither clips, both differ by what subsampling did to the clean image."""
+    theta, x = 0.5 * golden_coefficients(), golden_images()
+    original = (goldens()["jpeg_out255_eps0.5"] - goldens()["jpeg_out255_eps0.0"]) / 255
+    ours = JpegLinf().apply(x, theta) - x
+    inside = (x > 0.3) & (x < 0.7)
+    torch.testing.assert_close(ours[inside], original[inside], rtol=0, atol=1e-5)
+
+
+def test_grey_pattern_is_the_inverse_cosine_transform():
+    coefficients = torch.zeros(1, 64)
+    coefficients[0, 8 * 3 + 2] = 1.0  # vertical frequency 3, horizontal 2; quantised in steps of 22
+    spectrum = np.zeros((8, 8))
+    spectrum[3, 2] = 22 / 255
+    expected = scipy.fft.idctn(spectrum, norm="ortho")
+    np.testing.assert_allclose(pattern(coefficients, 1, 8, 8)[0, 0], expected, atol=1e-7)
+
+
+def test_blocks_over_the_border_are_cut():
+    coefficients = random_images(1, 2 * 2 * 64)
+    assert torch.equal(pattern(coefficients, 1, 11, 9), pattern(coefficients, 1, 16, 16)[..., :11, :9])
+
+
+@pytest.mark.parametrize("family", FAMILY)
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 1, 28, 28), (2, 3, 20, 33), (1, 3, 224, 224)])
+def test_neutral_is_the_identity(family: type[Jpeg], shape: tuple[int, ...]):
+    assert_neutral_is_identity(family(), random_images(*shape))
+    assert_neutral_is_identity(family(), random_images(*shape, dtype=torch.float64))
+
+
+@given(st.floats(1e-2, 200), st.sampled_from(FAMILY), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_projection_agrees_with_size(epsilon: float, family: type[Jpeg], faithful: bool):
+    if faithful and family is not JpegLinf:
+        # The historical start ignores the bound on single coefficients, hence only the projection is checked.
+        threat, x = family(faithful=True), random_images(2, 3, 16, 16)
+        radius = torch.tensor([epsilon, epsilon / 2])
+        projected = threat.project(x, random_theta(threat, x, radius), radius)
+        assert (threat.size(x, projected) <= radius * (1 + 1e-5)).all()
+        return
+    x = random_images(2, 3, 16, 16, dtype=torch.float64)
+    assert_projection_agrees_with_size(family(faithful), x, torch.tensor([epsilon, epsilon / 2], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("family", FAMILY)
+def test_contract(family: type[Jpeg]):
+    epsilon = torch.tensor([0.1, 0.5, 1.0, 2.0])
+    for channels in (1, 3):
+        x = degenerate_images(channels, 16, 16)
+        assert_finite_everywhere(family(), x, (0.0, 1.0, 1e4))
+        assert_independent_of_batch(family(), x, epsilon)
+        assert_step_crosses_the_set(family(), x, epsilon)
+        assert_projection_agrees_with_size(family(), x, epsilon)
+    x = degenerate_images(3, 16, 16)
+    assert_finite_everywhere(family(faithful=True), x, (0.0, 1.0, 1e4))
+    assert_independent_of_batch(family(faithful=True), x, epsilon)
+
+
+@pytest.mark.parametrize("family", FAMILY)
+def test_ascent_raises_the_objective(family: type[Jpeg]):
+    x = golden_images()
+    epsilon = torch.full((4,), {JpegLinf: 0.2, JpegL2: 4.0, JpegL1: 20.0}[family])
+    gains = ascend(family(), x, random_images(4, 3, 32, 32) - 0.5, epsilon)
+    assert (gains[-1] > gains[0] + 0.5).all()
+
+
+def test_gradient():
+    x = random_images(1, 3, 16, 16, dtype=torch.float64) * 0.2 + 0.4
+    for threat in (JpegLinf(), JpegLinf(faithful=True)):
+        theta = threat.start(x, torch.full((1,), 0.01, dtype=torch.float64), noise_for(x))
+        coefficients = theta[:, -384:].requires_grad_()
+        front = theta[:, :-384]
+        assert torch.autograd.gradcheck(
+            lambda c, threat=threat, front=front: threat.apply(x, torch.cat((front, c), dim=1)),
+            coefficients,
+            fast_mode=True,
+        )
+
+
+def test_l1_oracle_beats_every_point_of_the_set():
+    threat, x = JpegL1(), random_images(3, 1, 8, 8)
+    epsilon = torch.tensor([0.5, 5.0, 50.0])
+    gradient = noise_for(x).normal(64)
+    vertex = threat.linear_oracle(x, threat.neutral(x), gradient, epsilon)
+    torch.testing.assert_close(threat.size(x, vertex), epsilon)
+    for scale in (0.1, 1.0, 10.0):
+        other = threat.project(x, scale * noise_for(x, first=9).normal(64) + gradient, epsilon)
+        assert ((vertex - other) * gradient).sum(1).min() > -1e-4
+
+
+def test_historical_l1_oracle_counts_caps_from_the_current_theta():
+    threat, x = JpegL1(faithful=True), random_images(1, 3, 16, 16)
+    theta = threat.neutral(x)
+    theta[0, 1:4] = torch.tensor([1.5, -2.0, 0.0])
+    gradient = torch.zeros_like(theta)
+    gradient[0, 1:4] = torch.tensor([3.0, 2.0, -1.0])
+    vertex = threat.linear_oracle(x, theta, gradient, torch.tensor([5.0]))
+    assert vertex[0, :4].tolist() == [1.0, 0.5, 4.0, -0.5]
+    assert vertex[0, 4:].abs().sum() == 0
+
+
+def test_historical_first_gradient_is_taken_at_epsilon_times_the_start():
+    threat, x = JpegLinf(faithful=True), random_images(1, 3, 16, 16)
+    epsilon = torch.tensor([0.25])
+    start = threat.start(x, epsilon, noise_for(x))
+    assert start[0, 0] == 0.25
+    moved = threat.project(x, threat.move(start, torch.zeros_like(start), epsilon), epsilon)
+    assert moved[0, 0] == 1
+    assert torch.equal(moved[:, 1:], start[:, 1:])
+    scaled = moved.clone()
+    scaled[:, 1:] *= 0.25
+    torch.testing.assert_close(threat.apply(x, start), threat.apply(x, scaled))
+
+
+def test_bound_on_single_coefficients():
+    x = random_images(1, 1, 8, 8)
+    for threat in (JpegL2(), JpegL1()):
+        theta = threat.neutral(x)
+        theta[0, 5] = 2.5
+        assert threat.size(x, theta).isinf().all()
+        projected = threat.project(x, theta, torch.tensor([10.0]))
+        assert projected[0, 5] == 2
+        assert threat.size(x, projected) == 2
+
+
+def test_says_which_images_fit():
+    with pytest.raises(UnsupportedInputError, match=r"grey or RGB .*\(1, 2, 8, 8\)"):
+        JpegL1().check(torch.zeros(1, 2, 8, 8))
+    for shape in ((1, 1, 16, 16), (1, 3, 28, 28)):
+        with pytest.raises(UnsupportedInputError, match="multiples of 16"):
+            JpegL1(faithful=True).check(torch.zeros(shape))
+        JpegL1().check(torch.zeros(shape))
