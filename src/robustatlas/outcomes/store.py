@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
+from robustatlas.files import is_temporary, one_sentence, remove_stale_temporaries, write_atomically
 from robustatlas.outcomes.manifest import AttackSettings, Manifest
 from robustatlas.outcomes.result import (
     OUTCOME_COLUMNS,
@@ -33,16 +34,7 @@ from robustatlas.outcomes.result import (
     check_columns,
     joined,
 )
-from robustatlas.outcomes.tables import (
-    Columns,
-    CorruptFileError,
-    is_temporary,
-    one_sentence,
-    read_parquet,
-    remove_stale_temporaries,
-    write_atomically,
-    write_parquet,
-)
+from robustatlas.outcomes.tables import Columns, CorruptFileError, read_parquet, write_parquet
 
 
 class _Shelf(Protocol):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
+from robustatlas.files import write_atomically
 
 Columns = Mapping[str, NDArray[Any]]
-_STALE_SECONDS = 600.0
 
 
 class CorruptFileError(UserError):
@@ -40,60 +39,6 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-@contextmanager
-def one_sentence(path: Path) -> Iterator[None]:
-    """Turn the failures of writing ``path`` (read-only, full disk, a file in the way) into one sentence."""
-    try:
-        yield
-    except (OSError, duckdb.IOException) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        if "No space left" in reason:
-            reason = "no space is left on the device"
-        raise UserError(
-            f"Cannot write {path}: {reason}. Everything written before is kept; give a folder that can be written "
-            "or free some space, and run the same command again to go on."
-        ) from error
-
-
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, flush it to the disk and rename it to ``path``.
-
-    Whoever is killed in between leaves the old ``path`` (or none) and a temporary file that nobody reads.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with one_sentence(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            write(temporary)
-            _flush(temporary)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _flush(path.parent)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def is_temporary(path: Path) -> bool:
-    """Whether ``path`` is a temporary file of :func:`write_atomically`."""
-    return path.name.startswith(".") and path.name.endswith(".tmp")
-
-
-def remove_stale_temporaries(root: Path) -> None:
-    """Remove what killed writers left below ``root``; files young enough to be in the making are left alone."""
-    for path in root.rglob(".*.tmp"):
-        with one_sentence(path):
-            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                path.unlink(missing_ok=True)
-
-
 def write_parquet(path: Path, columns: Columns) -> None:
     """Write one- and two-dimensional arrays of equal length (two-dimensional ones as lists; NaN as NULL)."""
     flat: dict[str, NDArray[Any]] = {}
@@ -108,9 +53,18 @@ def write_parquet(path: Path, columns: Columns) -> None:
     def write(temporary: Path) -> None:
         with _database().cursor() as connection:
             connection.register("flat", flat)
-            connection.execute(f"COPY ({select}) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)")
+            try:
+                connection.execute(f"COPY ({select}) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)")
+            except duckdb.IOException as error:
+                raise _as_os_error(error) from error
 
     write_atomically(path, write)
+
+
+def _as_os_error(error: duckdb.IOException) -> OSError:
+    known = (errno.ENOSPC, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EDQUOT, errno.EIO)
+    code = next((code for code in known if os.strerror(code) in str(error)), errno.EIO)
+    return OSError(code, os.strerror(code))
 
 
 def read_parquet(path: Path) -> dict[str, NDArray[Any]]:

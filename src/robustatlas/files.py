@@ -1,0 +1,64 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from robustatlas.errors import UserError
+
+_STALE_SECONDS = 600.0
+
+
+@contextmanager
+def one_sentence(path: Path) -> Iterator[None]:
+    """Turn the failures of writing ``path`` (read-only, full disk, a file in the way) into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"Cannot write {path}: {error.strerror or error}. Everything written before is kept; give a folder that "
+            "can be written or free some space, and run the same command again to go on."
+        ) from error
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, flush it to the disk and rename it to ``path``.
+
+    Whoever is killed in between leaves the old ``path`` (or none) and a temporary file that nobody reads.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with one_sentence(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write(temporary)
+            _flush(temporary)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _flush(path.parent)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether ``path`` is a temporary file of :func:`write_atomically`."""
+    return path.name.startswith(".") and path.name.endswith(".tmp")
+
+
+def remove_stale_temporaries(root: Path) -> None:
+    """Remove what killed writers left below ``root``; files young enough to be in the making are left alone."""
+    for path in root.rglob(".*.tmp"):
+        with one_sentence(path):
+            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                path.unlink(missing_ok=True)
