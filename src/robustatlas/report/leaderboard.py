@@ -81,7 +81,8 @@ def run_entry(result: Result, about: Mapping[str, Any] | None = None) -> Entry:
 
     Args:
         result: the run; attacks that judge each strength on its own count only if every strength was searched.
-        about: what a run does not know of its model: `title`, `url`, `architecture`, `extra_data`, `trained_on`, `notes`.
+        about: what a run does not know of its model: `title`, `url`, `architecture`, `extra_data`, `trained_on` and
+            `notes`.
 
     Example:
         >>> from robustatlas.outcomes import Result
@@ -160,7 +161,9 @@ def build_leaderboard(
     own = [run_entry(result, details.pop(result.manifest.settings.model.name, None)) for result in results]
     if details:
         names = ", ".join(entry.name for entry in own) or "none"
-        raise UserError(f"{', '.join(details)} is described, but no run has a model of that name; the runs have {names}")
+        raise UserError(
+            f"{', '.join(details)} is described, but no run has a model of that name; the runs have {names}"
+        )
     board = board_data(reference, [*published_entries(reference), *own], title or _title(reference))
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
@@ -216,7 +219,9 @@ def _defense(entry: Entry, reference: Reference) -> dict[str, Any]:
 
 def _aligned(cells: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:
     """Accuracies at the strengths, None where the cells have none of that strength."""
-    return [next((value for own, value in cells.items() if same_strength(own, strength)), None) for strength in strengths]
+    return [
+        next((value for own, value in cells.items() if same_strength(own, strength)), None) for strength in strengths
+    ]
 
 
 def _with_unique_names(entries: Sequence[Entry]) -> list[Entry]:
@@ -234,7 +239,11 @@ def _with_unique_names(entries: Sequence[Entry]) -> list[Entry]:
 
 def _place(reference: Reference, attack: str) -> tuple[int, bool, int]:
     """By group; within a group ranked attacks come first, and then the reference's own order counts."""
-    return GROUPS.index(describe(attack).group), attack not in reference.ranked, reference.accuracies.attacks.index(attack)
+    return (
+        GROUPS.index(describe(attack).group),
+        attack not in reference.ranked,
+        reference.accuracies.attacks.index(attack),
+    )
 
 
 def _number(value: float) -> float | None:

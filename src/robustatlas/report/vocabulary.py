@@ -58,6 +58,8 @@ def describe(attack: str) -> AttackLabel:
     ('L∞', 'Gaussian noise', 'mine')
     """
     if attack.startswith("corruption-"):
-        name = attack.removeprefix("corruption-").replace("_", " ").replace("-", " ")
-        return AttackLabel((name[:1].upper() + name[1:]).replace("Jpeg", "JPEG"), "severity (1–5)", CORRUPTION)
+        words = attack.removeprefix("corruption-").replace("_", " ").replace("-", " ")
+        name = (words[:1].upper() + words[1:]).replace("Jpeg", "JPEG")
+        taken = any(name == known.label for known in _LABELS.values())
+        return AttackLabel(f"{name} corruption" if taken else name, "severity (1–5)", CORRUPTION)
     return _LABELS.get(attack, AttackLabel(attack, "strength ε", OTHER))

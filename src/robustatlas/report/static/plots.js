@@ -168,7 +168,7 @@ const Plots = (() => {
     const data = entries.flatMap(({ accuracies, seen }, i) => {
       const side = (/** @type {boolean} */ inside) =>
         Metrics.ratioOn(accuracies, cells, kind, seen.flatMap((isSeen, cell) => (isSeen === inside ? [cell] : [])));
-      const y = `${i + 1}`;
+      const y = `#${i + 1}`;
       const [inside, outside] = [side(true), side(false)];
       const mark = (/** @type {number | null} */ x, /** @type {boolean} */ filled) => ({
         type: "scatter", mode: "markers", x: [x], y: [y],
@@ -184,11 +184,11 @@ const Plots = (() => {
         height: (narrow ? 58 : 48) * entries.length + 80, shapes: [verticalLine(100)],
         xaxis: Page.axis({ title: "competitiveness ratio (%)", rangemode: "tozero" }),
         yaxis: Page.axis({
-          autorange: "reversed", type: "category", tickvals: labels.map((_, i) => `${i + 1}`), ticktext: labels, nticks: undefined,
+          autorange: "reversed", type: "category", tickvals: labels.map((_, i) => `#${i + 1}`), ticktext: labels, nticks: undefined,
           showticklabels: !narrow, showline: !narrow,
         }),
         annotations: narrow ? labels.map((text, i) => ({
-          text, xref: "paper", x: 0, xanchor: "left", y: `${i + 1}`, yshift: 15, showarrow: false, font: { size: 11 },
+          text, xref: "paper", x: 0, xanchor: "left", y: `#${i + 1}`, yshift: 15, showarrow: false, font: { size: 11 },
         })) : [],
         margin: { l: 12, r: 12, t: 12, b: 44 },
       }),

@@ -1,0 +1,242 @@
+"""Figures for notebooks and papers, drawn with matplotlib: one column (3.3 inches) wide, readable without colour.
+
+matplotlib's own settings are left as they are; axes that are given keep their fonts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.accuracies import AccuracyTable
+from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.report.vocabulary import describe
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMN = 3.3
+"""Width of a figure in inches: one column of a two-column paper."""
+
+COLOURS = ("#0a6670", "#d95f0e", "#6c4aa6", "#c9a227", "#4a5058", "#8c2d5b")
+DASHES: tuple[Any, ...] = (
+    "solid",
+    (0, (5, 1.6)),
+    (0, (1.2, 1.2)),
+    (0, (5, 1.4, 1.2, 1.4)),
+    (0, (9, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+)
+"""Lines differ by dash as well as by colour."""
+
+SEQUENCE = LinearSegmentedColormap.from_list("robustatlas", ["#f7f5ef", "#a9cfcf", "#3d8f96", "#0a4d56", "#04262c"])
+"""From light (0 %) to dark (100 %), monotone in lightness."""
+
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.dpi": 150,
+}
+
+Curves = RobustnessCurve | Sequence[RobustnessCurve] | Mapping[str, RobustnessCurve]
+
+
+def plot_curves(
+    curves: Curves,
+    ax: Axes | None = None,
+    *,
+    confidence: float | None = 0.95,
+    up_to: float | None = None,
+    crossings: bool = True,
+) -> Axes:
+    """Draw robustness curves: robust error in percent over the perturbation size, with confidence bands.
+
+    Args:
+        curves: one curve, several, or name -> curve. Without names, the attacks name them.
+        ax: where to draw; a new figure, 3.3 inches wide, when None.
+        confidence: of the simultaneous bands; None draws none.
+        up_to: right end of the axis; just beyond the largest finite size of the curves when None.
+        crossings: mark where two curves of the same attack cross significantly, where exactly two are drawn.
+
+    Returns:
+        the axes, whose `.figure` can be saved.
+
+    Raises:
+        UserError: where there is no curve, or `up_to` is not a positive size.
+
+    Example:
+        >>> curve = RobustnessCurve([0.0, 0.01, 0.03, float("inf")], attack="linf")
+        >>> axes = plot_curves({"our model": curve})
+        >>> axes.get_xlabel(), axes.get_ylabel()
+        ('largest pixel change (pixels 0–1)', 'robust error (%)')
+    """
+    named = _named(curves)
+    end = _end(named.values()) if up_to is None else up_to
+    if not 0 < end < np.inf:
+        raise UserError(f"up_to is {up_to}; a positive finite size is expected")
+    with mpl.rc_context(STYLE if ax is None else {}):
+        axes = _new_axes(2.15) if ax is None else ax
+        for position, (name, curve) in enumerate(named.items()):
+            _draw_curve(axes, name, curve, position, end, confidence)
+        if crossings and len(named) == 2:
+            _mark_crossings(axes, *named.values(), end=end, confidence=confidence or 0.95)
+        axes.set_xlim(0, end)
+        axes.set_ylim(0, 102)
+        axes.set_xlabel(_size_label(named.values()))
+        axes.set_ylabel("robust error (%)")
+        axes.grid(True, color="#000000", alpha=0.08, linewidth=0.5)
+        axes.set_axisbelow(True)
+        if len(named) > 1 or not isinstance(curves, RobustnessCurve):
+            _legend_above(axes, len(named))
+    return axes
+
+
+def plot_accuracy_matrix(
+    accuracies: AccuracyTable,
+    ax: Axes | None = None,
+    *,
+    relative_to: AccuracyTable | None = None,
+    attacks: Sequence[str] | None = None,
+) -> Axes:
+    """Draw accuracies as a strip of colour for each attack, from its weakest to its strongest strength.
+
+    Args:
+        accuracies: in percent.
+        ax: where to draw; a new figure, 3.3 inches wide, when None.
+        relative_to: divide by these accuracies (acc* of a reference): the ratio in percent, shown up to 120. Strengths
+            that these do not have stay empty.
+        attacks: the attacks to draw, from the top; all when None.
+
+    Returns:
+        the axes, whose `.figure` can be saved. Each strip goes from 0 to the largest strength, written at its end.
+
+    Example:
+        >>> table = AccuracyTable(90.0, {"linf": {0.01: 70.0, 0.02: 40.0}, "l2": {0.5: 60.0, 1.0: 20.0}})
+        >>> [label.get_text() for label in plot_accuracy_matrix(table).get_yticklabels()]
+        ['L∞', 'L2']
+    """
+    names = list(accuracies.attacks if attacks is None else attacks)
+    if not names:
+        raise UserError("the table has no attacks; at least one is needed for a figure")
+    scale = Normalize(0, 100 if relative_to is None else 120)
+    with mpl.rc_context(STYLE if ax is None else {}):
+        axes = _new_axes(0.75 + 0.2 * len(names)) if ax is None else ax
+        for row, attack in enumerate(names):
+            strengths = accuracies.strengths(attack)
+            edges = np.concatenate([[0.0], strengths]) / strengths[-1]
+            values = _strip(accuracies, relative_to, attack)
+            axes.pcolormesh(edges, [row - 0.42, row + 0.42], values[None, :], cmap=SEQUENCE, norm=scale)
+            end = f"{strengths[-1]:g}"
+            axes.annotate(
+                end, (1, row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7, annotation_clip=False
+            )
+        axes.set_xlim(0, 1)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_yticks(range(len(names)), [describe(attack).label for attack in names])
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
+        axes.tick_params(length=0)
+        axes.set_frame_on(False)
+        axes.set_xlabel("strength / largest strength (at the right)")
+        bar = axes.figure.colorbar(ScalarMappable(scale, SEQUENCE), ax=axes, pad=0.13, aspect=14, shrink=0.9)
+        bar.set_label("accuracy (%)" if relative_to is None else "share of the reference (%)")
+        bar.outline.set_visible(False)
+    return axes
+
+
+def _strip(accuracies: AccuracyTable, relative_to: AccuracyTable | None, attack: str) -> np.ma.MaskedArray[Any, Any]:
+    """Values [S] of one attack; masked where the reference has none."""
+    values = accuracies.values(attack)
+    if relative_to is None:
+        return np.ma.masked_invalid(values)
+    below = []
+    for strength in accuracies.strengths(attack).tolist():
+        try:
+            below.append(relative_to.at(attack, strength))
+        except UserError:
+            below.append(np.nan)
+    return np.ma.masked_invalid(100 * values / np.array(below))
+
+
+def _named(curves: Curves) -> dict[str, RobustnessCurve]:
+    if isinstance(curves, RobustnessCurve):
+        curves = [curves]
+    if isinstance(curves, Mapping):
+        named = dict(curves)
+    else:
+        labels = [describe(curve.attack).label if curve.attack else "curve" for curve in curves]
+        unique = len(set(labels)) == len(labels)
+        named = {
+            label if unique else f"{label} ({position})": curve
+            for position, (label, curve) in enumerate(zip(labels, curves, strict=True), start=1)
+        }
+    if not named:
+        raise UserError("there is no curve to draw; give at least one")
+    return named
+
+
+def _end(curves: Any) -> float:
+    largest = max((curve.jumps[-1] for curve in curves if curve.jumps.size), default=0.0)
+    return 1.04 * float(largest) or 1.0
+
+
+def _new_axes(height: float) -> Axes:
+    return plt.subplots(figsize=(COLUMN, height), layout="constrained")[1]
+
+
+def _draw_curve(
+    axes: Axes, name: str, curve: RobustnessCurve, position: int, end: float, confidence: float | None
+) -> None:
+    colour, dash = COLOURS[position % len(COLOURS)], DASHES[position % len(DASHES)]
+    sizes = np.concatenate([[0.0], curve.jumps[curve.jumps > 0], [end]])
+    sizes = np.sort(sizes[sizes <= end])
+    axes.step(sizes, 100 * curve.at(sizes), where="post", color=colour, linestyle=dash, linewidth=1.3, label=name)
+    if confidence is not None:
+        low, high = curve.band(confidence).at(sizes)
+        axes.fill_between(sizes, 100 * low, 100 * high, step="post", color=colour, alpha=0.13, linewidth=0)
+
+
+def _mark_crossings(axes: Axes, first: RobustnessCurve, second: RobustnessCurve, end: float, confidence: float) -> None:
+    if first.attack != second.attack:
+        return
+    for crossing in first.crossings(second, confidence=confidence):
+        if crossing.significant and crossing.start <= end:
+            height = 100 * float(first.at(crossing.start))
+            axes.plot(
+                crossing.start, height, "o", markersize=5, markerfacecolor="white", markeredgecolor="black", zorder=5
+            )
+
+
+def _size_label(curves: Any) -> str:
+    attacks = {curve.attack for curve in curves}
+    if len(attacks) > 1:
+        return "perturbation size (in each attack's unit)"
+    label = describe(attacks.pop())
+    units = {curve.unit for curve in curves} - {""}
+    if label.axis == "strength ε":
+        return f"perturbation size ({units.pop()})" if len(units) == 1 else "perturbation size"
+    return label.axis
+
+
+def _legend_above(axes: Axes, entries: int) -> None:
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=min(entries, 3), frameon=False, borderaxespad=0.2,
+        handlelength=2.4, columnspacing=1.2,
+    )  # fmt: skip
