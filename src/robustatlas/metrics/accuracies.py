@@ -197,7 +197,7 @@ expected; multiply them by 100
             raise UserError(
                 "the attacks disagree on which samples are misclassified clean; give the same samples to all"
             )
-        return cls(100.0 * float(np.mean(~first)), cells)
+        return cls(100.0 * int(np.count_nonzero(~first)) / first.size, cells)
 
     def require_percent(self) -> None:
         """Raise a `UserError` where the values look like fractions: all at most 1, and not all 0."""

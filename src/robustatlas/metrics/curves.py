@@ -1,0 +1,285 @@
+"""Robustness curves: the robust error as a function of the perturbation size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.checks import check_confidence, check_minimal
+from robustatlas.metrics.intervals import proportion_bounds
+
+BandKind = Literal["simultaneous", "pointwise"]
+
+
+@dataclass(frozen=True)
+class Band:
+    """A confidence band of a robustness curve: a step function on [0, inf).
+
+    Attributes:
+        sizes: [K] increasing, the first is 0; the bounds hold from each size up to the next.
+        low: [K] lower bounds of the robust error, fractions.
+        high: [K] upper bounds.
+        confidence: of the band.
+        kind: `simultaneous` (the whole curve lies within, DKW) or `pointwise` (each point does, Clopper-Pearson).
+    """
+
+    sizes: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    confidence: float
+    kind: BandKind
+
+    def at(self, size: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper bound [...] of the robust error at sizes [...] >= 0."""
+        position = np.searchsorted(self.sizes, np.asarray(size, dtype=np.float64), side="right") - 1
+        return self.low[position], self.high[position]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A place where one robustness curve goes from above the other to below it.
+
+    The two curves are equal on [`start`, `end`) and differ in opposite senses before and after.
+
+    Attributes:
+        start: perturbation size at which the curve that had the smaller error loses its lead.
+        end: size from which the other curve has the smaller error; equal to `start` where they jump past each other.
+        better_before: 0 or 1, the curve with the smaller robust error before; 0 is the one `crossings` was called on.
+        better_after: the other one.
+        gap_before: largest difference of the robust errors (fractions) since the crossing before this one.
+        gap_after: largest difference up to the crossing after this one.
+        significant: whether both gaps are larger than chance explains at the confidence that was asked for.
+    """
+
+    start: float
+    end: float
+    better_before: int
+    better_after: int
+    gap_before: float
+    gap_after: float
+    significant: bool
+
+
+@dataclass(frozen=True, eq=False)
+class RobustnessCurve:
+    """The robust error R(size): share of samples with an adversarial example no larger than the size.
+
+    R is the right-continuous empirical distribution function of the minimal sizes; R(0) is the clean error. From an
+    attack, which may miss adversarial examples, it is a lower bound of the true error.
+
+    Attributes:
+        minimal_sizes: [N] size of the smallest adversarial example of each sample; 0 where the clean input is
+            misclassified, inf where none was found.
+        attack: name of the attack.
+        unit: what the size measures, for labels of axes.
+
+    Source: Göpfert et al. 2020, "Adversarial Robustness Curves", definition 1; Risse et al. 2021, "Robustness curves".
+
+    Example:
+        >>> curve = RobustnessCurve([0.0, 0.1, 0.3, float("inf")])
+        >>> curve.at([0.0, 0.1, 0.2])
+        array([0.25, 0.5 , 0.5 ])
+        >>> float(curve.quantile(0.5)), curve.area(0.4)
+        (0.1, 0.5)
+    """
+
+    minimal_sizes: NDArray[np.float64]
+    attack: str = ""
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        sizes = check_minimal(self.minimal_sizes, self.attack or "the curve").copy()
+        sizes.setflags(write=False)
+        object.__setattr__(self, "minimal_sizes", sizes)
+
+    @property
+    def samples(self) -> int:
+        """Number of samples N."""
+        return len(self.minimal_sizes)
+
+    @cached_property
+    def sorted_sizes(self) -> NDArray[np.float64]:
+        """The minimal sizes [N] in increasing order."""
+        return np.sort(self.minimal_sizes)
+
+    @cached_property
+    def jumps(self) -> NDArray[np.float64]:
+        """The finite sizes [K] at which the curve rises, increasing; 0 among them where there are clean errors."""
+        return np.unique(self.minimal_sizes[np.isfinite(self.minimal_sizes)])
+
+    def at(self, size: ArrayLike) -> NDArray[np.float64]:
+        """Robust error at sizes [...] >= 0, fractions [...] in [0, 1]."""
+        return np.asarray(self._broken(size) / self.samples, dtype=np.float64)
+
+    def robust_accuracy(self, size: ArrayLike) -> NDArray[np.float64]:
+        """Robust accuracy at sizes [...] >= 0, fractions [...]: 1 - R(size)."""
+        return np.asarray((self.samples - self._broken(size)) / self.samples, dtype=np.float64)
+
+    def quantile(self, share: ArrayLike) -> NDArray[np.float64]:
+        """Smallest sizes [...] at which the robust error reaches shares [...] in [0, 1]; inf where it never does."""
+        shares = np.asarray(share, dtype=np.float64)
+        if not ((shares >= 0) & (shares <= 1)).all():
+            raise UserError(f"shares of samples between 0 and 1 are expected; given: {shares.tolist()}")
+        # The tolerance undoes the rounding of shares such as 3 * (1 / 3).
+        rank = np.ceil(shares * self.samples - 1e-9).astype(np.int64)
+        return np.where(rank <= 0, 0.0, self.sorted_sizes[np.maximum(rank, 1) - 1])
+
+    def area(self, up_to: float) -> float:
+        """Mean robust error over sizes between 0 and `up_to`, a fraction: the area under the curve, over `up_to`.
+
+        1 - area is the mean of min(minimal size, up_to) / up_to: how far the samples stay robust on average.
+        """
+        if not 0 < up_to < np.inf:
+            raise UserError(f"the area is taken up to a positive finite size; given: {up_to}")
+        return float(1 - np.mean(np.minimum(self.minimal_sizes, up_to)) / up_to)
+
+    def band(self, confidence: float = 0.95, kind: BandKind = "simultaneous") -> Band:
+        """Confidence band of the curve, for samples drawn independently.
+
+        `simultaneous`: the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant; with at least the asked
+        confidence the whole true curve lies within. `pointwise`: Clopper-Pearson; so does each point on its own.
+
+        Example:
+            >>> band = RobustnessCurve([0.0, 0.1, 0.3, float("inf")]).band()
+            >>> [round(float(bound), 3) for bound in band.at(0.2)]
+            [0.0, 1.0]
+        """
+        check_confidence(confidence)
+        sizes = self.jumps if self.jumps.size and self.jumps[0] == 0 else np.concatenate([[0.0], self.jumps])
+        if kind == "simultaneous":
+            error = self.at(sizes)
+            half_width = dkw_half_width(self.samples, confidence)
+            low, high = np.maximum(error - half_width, 0), np.minimum(error + half_width, 1)
+        elif kind == "pointwise":
+            low, high = proportion_bounds(self._broken(sizes), self.samples, confidence)
+        else:
+            raise UserError(f"there is no band {kind!r}; the kinds are {', '.join(get_args(BandKind))}")
+        return Band(sizes, low, high, confidence, kind)
+
+    def crossings(self, other: RobustnessCurve, confidence: float = 0.95, tolerance: float = 1e-9) -> list[Crossing]:
+        """Where the curves cross: one model is more robust at smaller sizes, the other at larger ones.
+
+        A crossing is significant where both the lead before it and the lead after it are: the simultaneous bands of the
+        two curves, each at the confidence 1 - (1 - confidence) / 2 so that both hold together, do not overlap somewhere
+        on either side.
+
+        Args:
+            other: a curve of the same attack.
+            confidence: for `Crossing.significant`.
+            tolerance: sizes that differ by no more, relative to the larger one, are the same size.
+
+        Returns:
+            the crossings, by increasing size. Curves that merely touch do not cross.
+
+        Example:
+            >>> a, b = RobustnessCurve([1.0, 3.0]), RobustnessCurve([1.5, 2.0])
+            >>> [(c.start, c.end, c.better_before, c.better_after) for c in a.crossings(b)]
+            [(1.5, 2.0, 1, 0)]
+        """
+        check_confidence(confidence)
+        sizes = _merged(np.concatenate([self.jumps, other.jumps]), tolerance)
+        reach = sizes * (1 + tolerance)
+        gap = self.at(reach) - other.at(reach)
+        leads = np.flatnonzero(gap != 0)
+        if leads.size == 0:
+            return []
+        sign = np.sign(gap[leads])
+        turns = np.flatnonzero(sign[1:] != sign[:-1])
+        runs = np.split(np.abs(gap[leads]), turns + 1)
+        both = 1 - (1 - confidence) / 2
+        chance = dkw_half_width(self.samples, both) + dkw_half_width(other.samples, both)
+        return [
+            Crossing(
+                start=float(sizes[leads[turn] + 1]),
+                end=float(sizes[leads[turn + 1]]),
+                better_before=int(sign[turn] > 0),
+                better_after=int(sign[turn] < 0),
+                gap_before=float(before.max()),
+                gap_after=float(after.max()),
+                significant=bool(before.max() > chance and after.max() > chance),
+            )
+            for turn, before, after in zip(turns, runs[:-1], runs[1:], strict=True)
+        ]
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the curve with its band; see `robustatlas.report.figures.plot_curves`."""
+        from robustatlas.report.figures import plot_curves
+
+        return plot_curves([self], ax=ax, **options)
+
+    def _broken(self, size: ArrayLike) -> NDArray[np.int64]:
+        sizes = np.asarray(size, dtype=np.float64)
+        if not (sizes >= 0).all():
+            raise UserError("robustness curves are defined at sizes >= 0; a smaller one or NaN is given")
+        finite = np.minimum(sizes, np.finfo(np.float64).max)  # at an infinite size the samples never broken still hold
+        return np.asarray(np.searchsorted(self.sorted_sizes, finite, side="right"), dtype=np.int64)
+
+
+def dkw_half_width(samples: int, confidence: float) -> float:
+    """Half-width of the simultaneous band of an empirical distribution function of N samples.
+
+    Source: Massart 1990, "The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality".
+
+    Example:
+        >>> round(dkw_half_width(1000, 0.95), 4)
+        0.0429
+    """
+    return float(np.sqrt(np.log(2 / (1 - confidence)) / (2 * samples)))
+
+
+def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
+    """The curve of the per-sample strongest of several attacks of one threat model, on the same samples.
+
+    Example:
+        >>> a, b = RobustnessCurve([0.1, 0.4]), RobustnessCurve([0.2, 0.3])
+        >>> envelope([a, b]).minimal_sizes
+        array([0.1, 0.3])
+    """
+    if not curves:
+        raise UserError("an envelope is taken over at least one curve; none is given")
+    if len({curve.samples for curve in curves}) > 1:
+        counts = ", ".join(str(curve.samples) for curve in curves)
+        raise UserError(f"an envelope is taken over curves of the same samples; these have {counts} samples")
+    sizes = np.minimum.reduce([curve.minimal_sizes for curve in curves])
+    return RobustnessCurve(sizes, attack=curves[0].attack, unit=curves[0].unit)
+
+
+def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
+    """How near an attack's curve comes to the envelope of all attacks, in [0, 1]; 1 where it is as strong.
+
+    Area under the robust accuracy of both curves up to the size at which the envelope has broken every sample that it
+    breaks (the clean accuracy stands for an attack that finds nothing): xi = (A_none - A_attack) / (A_none - A_best).
+
+    Args:
+        curve: of the attack.
+        best: the envelope of several attacks (see `envelope`) on the same samples.
+
+    Source: Cinà et al. 2025, "AttackBench: Evaluating Gradient-based Attacks for Adversarial Examples", section 3.
+
+    Example:
+        >>> weak = RobustnessCurve([0.2, 0.4])
+        >>> round(local_optimality(weak, RobustnessCurve([0.1, 0.4])), 3), local_optimality(weak, weak)
+        (0.667, 1.0)
+    """
+    if curve.samples != best.samples:
+        raise UserError(
+            f"the attack's curve has {curve.samples} samples and the envelope {best.samples}; give the same samples"
+        )
+    up_to = float(best.jumps[-1]) if best.jumps.size else 0.0
+    if up_to == 0:
+        return 1.0
+    clean_error = float(best.at(0.0))
+    return (curve.area(up_to) - clean_error) / (best.area(up_to) - clean_error)
+
+
+def _merged(sizes: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
+    """Distinct sizes, increasing; of those that agree up to the tolerance the largest stands for all."""
+    distinct = np.unique(sizes)
+    last_of_its_kind = np.append(np.diff(distinct) > tolerance * distinct[1:], True)[: distinct.size]
+    return np.asarray(distinct[last_of_its_kind], dtype=np.float64)

@@ -1,0 +1,165 @@
+"""Adversarial hypervolume: the confidence that a model keeps, over all perturbation sizes up to a limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robustatlas.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class AdversarialHypervolume:
+    """Adversarial hypervolume of a set of samples.
+
+    Attributes:
+        per_sample: [N] in [0, 1].
+        frontier: [N, L] F_i, the confidence kept against perturbations up to i * epsilon / L, in [0, 1], falling.
+        clean: [N] F_0, the confidence on the clean input; 1, its largest value, where it was not given.
+        corrected: share of samples at which the attack found a higher margin at a larger size, so that the margin of a
+            smaller size had to be carried over; much of it says that the attack is too weak.
+    """
+
+    per_sample: NDArray[np.float64]
+    frontier: NDArray[np.float64]
+    clean: NDArray[np.float64]
+    corrected: float
+
+    @property
+    def mean(self) -> float:
+        """Mean over all samples, those misclassified clean included as 0."""
+        return float(self.per_sample.mean())
+
+    @property
+    def std(self) -> float:
+        """Standard deviation over all samples (divided by N)."""
+        return float(self.per_sample.std())
+
+    @property
+    def levels(self) -> int:
+        """Number of perturbation sizes L."""
+        return int(self.frontier.shape[1])
+
+    @property
+    def error_bound(self) -> float:
+        """How much the mean is at most below the integral that it approximates: mean of (F_0 - F_L) / L.
+
+        The frontier falls, so its integral lies between the sum over right end points (the hypervolume) and the sum
+        over left end points. Where this is too much for a comparison, evaluate at more levels.
+        """
+        return float(np.mean(self.clean - self.frontier[:, -1]) / self.levels)
+
+
+def adversarial_hypervolume(margins: ArrayLike, clean_margin: ArrayLike | None = None) -> AdversarialHypervolume:
+    """Adversarial hypervolume from the lowest margins found within growing perturbation sizes.
+
+    AH(x) = (1 / L) * sum over i = 1..L of F_i, with F_i = max(0, lowest margin found within i * epsilon / L): the
+    area under the adversarial frontier, with sizes in units of epsilon. A sample that is misclassified clean has 0.
+    The frontier of nested sets falls, so a margin found at a smaller size also stands for the larger ones.
+
+    Args:
+        margins: [N, L] lowest p_y - max of the other p_k, probabilities, found within the sizes epsilon / L,
+            2 * epsilon / L, ..., epsilon; in [-1, 1]. The paper's are L = 10 and epsilon = 8/255 (linf) or 0.5 (l2) on
+            CIFAR-10, 4/255 (linf) on ImageNet. NaN after a margin <= 0 means that it was not searched any more. For
+            another confidence than the margin see `normalised_cross_entropy`.
+        clean_margin: [N] margins of the clean inputs. Without them clean errors show at the first level.
+
+    Raises:
+        UserError: where margins lie outside [-1, 1] (they may be of logits), or are NaN before the first margin <= 0.
+
+    Source: Guo et al. 2024, "Exploring the Adversarial Frontier: Quantifying Robustness via Adversarial Hypervolume",
+    Algorithm 1, with the loop's size read as i * epsilon / N and the margin clipped at 0.
+
+    Example:
+        >>> volume = adversarial_hypervolume([[0.8, 0.5, 0.2, -0.1], [0.6, 0.3, 0.4, 0.1]])
+        >>> volume.per_sample, volume.corrected
+        (array([0.375, 0.325]), 0.5)
+    """
+    found = np.asarray(margins, dtype=np.float64)
+    if found.ndim != 2 or found.size == 0:
+        raise UserError(f"margins [samples, levels] are expected; given an array of shape {found.shape}")
+    clean = _clean_margins(clean_margin, len(found))
+    _check_margins(found, "the margins")
+
+    with_clean = np.column_stack([clean, found])
+    settled = np.minimum.accumulate(np.where(np.isnan(with_clean), np.inf, with_clean), axis=1)
+    gaps = np.isnan(found) & (settled[:, :-1] > 0)
+    if gaps.any():
+        sample, level = np.argwhere(gaps)[0]
+        raise UserError(
+            f"the margin of sample {sample} at level {level + 1} is NaN although no adversarial example was found "
+            "before; search every level, for example with the hypervolume suite and search 'every'"
+        )
+    frontier = np.maximum(settled[:, 1:], 0.0)
+    rises = ((found > settled[:, :-1]) & (settled[:, :-1] > 0)).any(axis=1)
+    per_sample = frontier.mean(axis=1)
+    return AdversarialHypervolume(per_sample, frontier, np.clip(clean, 0.0, 1.0), float(np.mean(rises)))
+
+
+def hypervolume_at_levels(margins: ArrayLike, clean_margin: ArrayLike | None = None) -> dict[int, float]:
+    """Mean hypervolume for every number of levels that the given margins contain: how it converges with L.
+
+    Args:
+        margins: [N, L] as for `adversarial_hypervolume`.
+        clean_margin: [N] as for `adversarial_hypervolume`.
+
+    Returns:
+        number of levels (every divisor of L) -> mean hypervolume. It grows with the number of levels.
+
+    Source: Guo et al. 2024, Figure 5.
+
+    Example:
+        >>> hypervolume_at_levels([[0.75, 0.5, 0.5, 0.25]])
+        {1: 0.25, 2: 0.375, 4: 0.5}
+    """
+    frontier = adversarial_hypervolume(margins, clean_margin).frontier
+    levels = frontier.shape[1]
+    means = frontier.mean(axis=0)
+    return {
+        count: float(means[levels // count - 1 :: levels // count].mean())
+        for count in range(1, levels + 1)
+        if levels % count == 0
+    }
+
+
+def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArray[np.float64]:
+    """Confidence in [-1, 1] from the cross-entropy: 1 for certainty, 0 for a uniform guess, below 0 for worse.
+
+    1 + log(p_y) / log(C), clipped below at -1; in place of the margin in `adversarial_hypervolume`. Unlike the margin
+    it may be above 0 where the input is misclassified, and 0 does not mark the decision boundary.
+
+    Args:
+        true_probability: [...] probability of the true class.
+        classes: number of classes C, at least 2.
+
+    Example:
+        >>> normalised_cross_entropy([1.0, 0.5, 0.0], classes=4)
+        array([ 1. ,  0.5, -1. ])
+    """
+    probability = np.asarray(true_probability, dtype=np.float64)
+    if classes < 2 or not ((probability >= 0) & (probability <= 1)).all():
+        raise UserError("probabilities in [0, 1] of the true class and at least 2 classes are expected")
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.maximum(1 + np.log(probability) / np.log(classes), -1.0))
+
+
+def _clean_margins(clean_margin: ArrayLike | None, samples: int) -> NDArray[np.float64]:
+    if clean_margin is None:
+        return np.full(samples, np.inf)
+    clean = np.asarray(clean_margin, dtype=np.float64)
+    if clean.shape != (samples,) or np.isnan(clean).any():
+        raise UserError(
+            f"one clean margin, not NaN, for each of the {samples} samples is expected; given {clean.shape}"
+        )
+    _check_margins(clean, "the clean margins")
+    return clean
+
+
+def _check_margins(margins: NDArray[np.float64], what: str) -> None:
+    worst = np.nanmax(np.abs(margins), initial=0.0)
+    if worst > 1 + 1e-6:
+        raise UserError(
+            f"{what} reach {worst:g}; margins of probabilities in [-1, 1] are expected: apply softmax before the margin"
+        )

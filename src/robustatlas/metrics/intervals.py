@@ -1,0 +1,93 @@
+"""Confidence intervals: of proportions (Clopper-Pearson), and from bootstrap replicates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.checks import check_confidence
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number with its confidence interval.
+
+    Attributes:
+        value: the estimate.
+        low: lower end.
+        high: upper end.
+        confidence: of the interval, such as 0.95.
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+
+    def excludes(self, number: float) -> bool:
+        """Whether the number lies outside the interval."""
+        return not self.low <= number <= self.high
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def proportion_bounds(
+    successes: ArrayLike, total: int, confidence: float = 0.95
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Exact (Clopper-Pearson) confidence bounds of proportions.
+
+    Args:
+        successes: [...] counts out of `total`.
+        total: number of trials, at least 1.
+        confidence: probability, at least, that the bounds of one proportion contain it.
+
+    Returns:
+        lower and upper bounds [...], fractions in [0, 1].
+
+    Source: Clopper and Pearson 1934, Biometrika 26(4).
+
+    Example:
+        >>> low, high = proportion_bounds([0, 45], total=50)
+        >>> low.round(4), high.round(4)
+        (array([0.    , 0.7819]), array([0.0711, 0.9667]))
+    """
+    check_confidence(confidence)
+    counts = np.asarray(successes, dtype=np.float64)
+    if total < 1 or (counts < 0).any() or (counts > total).any():
+        raise UserError(f"the successes must lie between 0 and the {total} trials, of which there must be at least one")
+    tail = (1 - confidence) / 2
+    low = np.where(counts == 0, 0.0, stats.beta.ppf(tail, np.maximum(counts, 0.5), total - counts + 1))
+    high = np.where(counts == total, 1.0, stats.beta.ppf(1 - tail, counts + 1, np.maximum(total - counts, 0.5)))
+    return low, high
+
+
+def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -> Interval:
+    """Exact (Clopper-Pearson) confidence interval of an accuracy measured on N samples, in percent.
+
+    Args:
+        accuracy: in percent, a multiple of 100 / N.
+        samples: N.
+        confidence: of the interval.
+
+    Example:
+        >>> print(accuracy_interval(90.0, samples=50))
+        90.00 [78.19, 96.67]
+    """
+    successes = accuracy * samples / 100
+    if not np.isclose(successes, round(successes), atol=1e-6 * samples):
+        raise UserError(f"an accuracy of {accuracy:g} % is no whole number of {samples} samples; give their number")
+    low, high = proportion_bounds(round(successes), samples, confidence)
+    return Interval(float(accuracy), 100 * float(low), 100 * float(high), confidence)
+
+
+def percentile_interval(value: float, replicates: NDArray[np.float64], confidence: float = 0.95) -> Interval:
+    """Percentile bootstrap interval of a number, from its values [R] on resampled data."""
+    check_confidence(confidence)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(replicates, [tail, 1 - tail])
+    return Interval(float(value), float(low), float(high), confidence)
