@@ -1,0 +1,133 @@
+"""The one form that every data set takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robustatlas.errors import UserError
+from robustatlas.noise import Noise
+
+_CHANNELS = (1, 3)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Inputs in [0, 1] and their labels.
+
+    Attributes:
+        images: float32 ``[N, C, H, W]`` in [0, 1] (any ``[N, ...]`` for inputs that are no images).
+        labels: int64 ``[N]``, positions in ``classes``.
+        name: For reports and run manifests.
+        classes: Names of the classes.
+        index: int64 ``[N]``, positions in the whole data set (0, 1, ... unless this is a subset).
+
+    Example:
+        >>> data = Dataset.of(np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 1, 0]), "mine")
+        >>> data.images.shape, data.take(2).labels.tolist()
+        (torch.Size([4, 1, 8, 8]), [0, 1])
+    """
+
+    images: Tensor
+    labels: Tensor
+    name: str
+    classes: tuple[str, ...]
+    index: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @classmethod
+    def of(
+        cls,
+        images: NDArray[Any] | Tensor,
+        labels: NDArray[Any] | Tensor | Sequence[int],
+        name: str = "data",
+        classes: Sequence[str] | None = None,
+    ) -> Dataset:
+        """Check arrays and bring them into the form above.
+
+        Args:
+            images: uint8 0..255 (NHWC, NCHW or NHW) or floating point in [0, 1] (NCHW, NHWC, NHW, or any ``[N, ...]``).
+            labels: Integers ``[N]`` in 0..classes-1.
+            name: For reports and run manifests.
+            classes: Their names; "0", "1", ... when not given.
+
+        Raises:
+            UserError: empty, not matching, NaN, outside [0, 1], labels that are no integers or out of range.
+        """
+        pixels, truth = _array(images), _array(labels)
+        inputs, targets = _inputs(pixels, name), _targets(truth, name)
+        if len(inputs) != len(targets):
+            raise UserError(f"Data set {name!r} has {len(inputs)} images but {len(targets)} labels; give one each.")
+        if classes is None:
+            classes = [str(label) for label in range(int(targets.max()) + 1)]
+        if int(targets.min()) < 0 or int(targets.max()) >= len(classes):
+            raise UserError(
+                f"Labels of {name!r} must lie in 0..{len(classes) - 1} ({len(classes)} classes), "
+                f"got {int(targets.min())}..{int(targets.max())}."
+            )
+        return cls(inputs, targets, name, tuple(str(c) for c in classes), torch.arange(len(targets)))
+
+    def take(self, count: int | None, stratified: bool = False, seed: int = 0) -> Dataset:
+        """The first ``count`` samples, or a random subset with the classes in the proportions of the whole.
+
+        Stratified subsets keep the order of the samples and depend on ``seed`` only. None takes everything.
+        """
+        if count is None:
+            return self
+        if not 1 <= count <= len(self):
+            raise UserError(f"Data set {self.name!r} has {len(self)} samples; ask for 1 to {len(self)}, not {count}.")
+        chosen = self._stratified(count, seed) if stratified else torch.arange(count)
+        return replace(self, images=self.images[chosen], labels=self.labels[chosen], index=self.index[chosen])
+
+    def _stratified(self, count: int, seed: int) -> Tensor:
+        """Samples dealt evenly from their classes: that of random rank r in a class of n comes up at (r + 1/2) / n."""
+        shuffled = Noise.of(seed, self.index, "subset").uniform(1, dtype=torch.float64).squeeze(1).argsort(stable=True)
+        turn = torch.empty(len(self), dtype=torch.float64)
+        for label in range(len(self.classes)):
+            members = shuffled[self.labels[shuffled] == label]
+            turn[members] = (torch.arange(len(members), dtype=torch.float64) + 0.5) / len(members)
+        return turn.argsort(stable=True)[:count].sort().values
+
+
+def _array(values: NDArray[Any] | Tensor | Sequence[int]) -> NDArray[Any]:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def _inputs(images: NDArray[Any], name: str) -> Tensor:
+    if images.ndim < 2 or images.size == 0:
+        raise UserError(f"Images of {name!r} must be a non-empty array [N, ...], got shape {images.shape}.")
+    if images.dtype == np.uint8:
+        return torch.from_numpy(np.divide(_channels_first(images), np.float32(255), dtype=np.float32, order="C"))
+    if not np.issubdtype(images.dtype, np.floating):
+        raise UserError(f"Images of {name!r} must be uint8 in 0..255 or floats in [0, 1], got {images.dtype}.")
+    if not np.isfinite(images).all():
+        raise UserError(f"Images of {name!r} hold NaN or infinite values; they must lie in [0, 1].")
+    low, high = float(images.min()), float(images.max())
+    if low < 0 or high > 1:
+        hint = "divide by 255 or store them as uint8" if low >= 0 and high <= 255 else "undo their normalisation"
+        raise UserError(f"Images of {name!r} must lie in [0, 1], got {low:g}..{high:g}; {hint}.")
+    return torch.from_numpy(np.array(_channels_first(images), dtype=np.float32, order="C"))
+
+
+def _channels_first(images: NDArray[Any]) -> NDArray[Any]:
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 4 and images.shape[1] not in _CHANNELS and images.shape[3] in _CHANNELS:
+        return images.transpose(0, 3, 1, 2)
+    return images
+
+
+def _targets(labels: NDArray[Any], name: str) -> Tensor:
+    if labels.ndim != 1:
+        raise UserError(f"Labels of {name!r} must be one integer per image, got an array of shape {labels.shape}.")
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise UserError(f"Labels of {name!r} must be integers (class numbers), got {labels.dtype}.")
+    return torch.from_numpy(labels.astype(np.int64))

@@ -1,0 +1,67 @@
+"""Readers of the files that data sets come in. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.errors import UserError
+
+Arrays = tuple[NDArray[Any], NDArray[Any]]
+_IDX_UBYTE = 0x08
+_CIFAR_RECORD = 1 + 3 * 32 * 32
+
+
+def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...] | None]:
+    """``images``, ``labels`` and, where there is one, ``classes`` of a NumPy archive."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if missing := {"images", "labels"} - set(archive.files):
+                raise UserError(
+                    f"{path} must hold arrays named 'images' and 'labels'; it lacks {', '.join(sorted(missing))} "
+                    f"and has {', '.join(archive.files) or 'nothing'}."
+                )
+            classes = tuple(map(str, archive["classes"])) if "classes" in archive.files else None
+            return archive["images"], archive["labels"], classes
+    except FileNotFoundError as error:
+        raise UserError(f"There is no file {path}.") from error
+    except UserError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} cannot be read as a NumPy .npz archive without pickled objects: {error}") from error
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """An array of bytes in the IDX format of MNIST, gzipped where the name ends in .gz."""
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        zeros, kind, dimensions = struct.unpack_from(">HBB", content)
+        shape = struct.unpack_from(f">{dimensions}I", content, 4)
+    except (OSError, EOFError, struct.error) as error:
+        raise UserError(f"{path} cannot be read as an IDX file: {error}.") from error
+    data = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
+    if zeros != 0 or kind != _IDX_UBYTE or data.size != np.prod(shape):
+        raise UserError(f"{path} is not a whole IDX file of unsigned bytes; download it again.")
+    return data.reshape(shape)
+
+
+def read_cifar_binary(paths: Sequence[Path]) -> Arrays:
+    """Images (NCHW) and labels of the binary version of CIFAR-10: per image one byte of label and 3,072 of pixels."""
+    parts = []
+    for path in paths:
+        try:
+            records = np.fromfile(path, np.uint8)
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+        if records.size == 0 or records.size % _CIFAR_RECORD:
+            raise UserError(f"{path} is not a whole file of CIFAR-10's binary version; download it again.")
+        parts.append(records.reshape(-1, _CIFAR_RECORD))
+    records = np.concatenate(parts)
+    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]

@@ -1,0 +1,202 @@
+"""Data sets by name: which files they come in, where these are looked for, and where they are downloaded from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+
+from robustatlas.datasets.dataset import Dataset
+from robustatlas.datasets.download import cache_folder, download, download_members
+from robustatlas.datasets.formats import read_cifar_binary, read_idx, read_npz
+from robustatlas.errors import UserError
+
+Split = Literal["test", "train"]
+
+_DIGITS = tuple("0123456789")
+_CLOTHES = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_SYSTEM_FOLDER = Path("/usr/share/datasets")
+
+
+class _Source(Protocol):
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    def find(self, root: Path, split: Split) -> Dataset | None: ...
+    def fetch(self, folder: Path, split: Split) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Idx:
+    """MNIST and its kin: IDX files, gzipped or not."""
+
+    name: str
+    classes: tuple[str, ...]
+    folders: tuple[str, ...]
+    address: str
+    md5: dict[str, str]
+
+    def _files(self, split: Split) -> tuple[str, str]:
+        prefix = "t10k" if split == "test" else "train"
+        return f"{prefix}-images-idx3-ubyte.gz", f"{prefix}-labels-idx1-ubyte.gz"
+
+    def find(self, root: Path, split: Split) -> Dataset | None:
+        for folder in self.folders:
+            for suffix in (".gz", ""):
+                images, labels = (root / folder / name.removesuffix(".gz") for name in self._files(split))
+                pair = images.with_name(images.name + suffix), labels.with_name(labels.name + suffix)
+                if all(path.is_file() for path in pair):
+                    return Dataset.of(read_idx(pair[0]), read_idx(pair[1]), self.name, self.classes)
+        return None
+
+    def fetch(self, folder: Path, split: Split) -> None:
+        for name in self._files(split):
+            download(f"{self.address}/{name}", folder / self.folders[0] / name, self.md5[name])
+
+
+@dataclass(frozen=True)
+class _Cifar10:
+    """The binary version of CIFAR-10; the Python version is pickled."""
+
+    name: str = "cifar10"
+    classes: tuple[str, ...] = _CIFAR10
+    folder: str = "cifar-10-batches-bin"
+    address: str = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
+    md5: str = "c32a1d4ab5d03f1284b67883e8d87530"
+
+    def _files(self, split: Split) -> list[str]:
+        return ["test_batch.bin"] if split == "test" else [f"data_batch_{number}.bin" for number in range(1, 6)]
+
+    def find(self, root: Path, split: Split) -> Dataset | None:
+        paths = [root / self.folder / name for name in self._files(split)]
+        if not all(path.is_file() for path in paths):
+            return None
+        return Dataset.of(*read_cifar_binary(paths), self.name, self.classes)
+
+    def fetch(self, folder: Path, split: Split) -> None:
+        members = [f"{self.folder}/{name}" for name in [*self._files("train"), *self._files("test")]]
+        download_members(self.address, folder, members, self.md5)
+
+
+_SOURCES: dict[str, _Source] = {
+    "mnist": _Idx(
+        "mnist",
+        _DIGITS,
+        ("MNIST/raw", "mnist", "MNIST"),
+        "https://ossci-datasets.s3.amazonaws.com/mnist",
+        {
+            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+    ),
+    "fashion-mnist": _Idx(
+        "fashion-mnist",
+        _CLOTHES,
+        ("FashionMNIST/raw", "fashion-mnist", "FashionMNIST"),
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+        {
+            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
+    ),
+    "cifar10": _Cifar10(),
+}
+
+
+def names() -> tuple[str, ...]:
+    """Names that :func:`load_dataset` knows."""
+    return ("digits", *_SOURCES)
+
+
+def load_dataset(name: str | Path, split: Split = "test") -> Dataset:
+    """A data set by name, or a ``.npz`` file with arrays ``images`` and ``labels`` (and perhaps ``classes``).
+
+    ``digits`` is bundled: 1,797 handwritten digits of 8x8 pixels (E. Alpaydin and C. Kaynak, UCI machine learning
+    repository, 1998; the edition of scikit-learn), here 1,197 for training and 600 for testing.
+
+    ``mnist``, ``fashion-mnist`` and ``cifar10`` are looked for in the folder named by the environment variable
+    ROBUSTATLAS_DATA, in the folder of earlier downloads (~/.cache/robustatlas) and in /usr/share/datasets: as
+    NAME_SPLIT.npz, in the layouts of torchvision, or as IDX files, gzipped or not. If they are nowhere, they are
+    downloaded from their publisher and checked. CIFAR-10 is read in its binary version, as the Python version is
+    pickled and nothing is unpickled here.
+
+    Args:
+        name: One of the names above, or the path of a ``.npz`` file (which is taken whole, whatever the split).
+        split: "test" or "train".
+
+    Raises:
+        UserError: unknown name, files neither here nor to be downloaded, damaged files, images or labels out of range.
+
+    Example:
+        >>> data = load_dataset("digits")
+        >>> data.images.shape, len(load_dataset("digits", "train"))
+        (torch.Size([600, 1, 8, 8]), 1197)
+    """
+    if split not in ("test", "train"):
+        raise UserError(f"The split must be 'test' or 'train', not {split!r}.")
+    if Path(name).suffix == ".npz":
+        path = Path(name)
+        images, labels, classes = read_npz(path)
+        return Dataset.of(images, labels, path.stem, classes)
+    if name == "digits":
+        return _load_digits(split)
+    source = _SOURCES.get(str(name))
+    if source is None:
+        raise UserError(f"Unknown data set {str(name)!r}; give {', '.join(names())}, or a file FILE.npz.")
+    return _find_or_fetch(str(name), source, split)
+
+
+def _load_digits(split: Split) -> Dataset:
+    with resources.files(__package__).joinpath("digits.npz").open("rb") as file, np.load(file) as archive:
+        chosen = archive["is_test"] == (split == "test")
+        images = archive["images"][chosen].astype(np.float32) / 16
+        return Dataset.of(images, archive["labels"][chosen], "digits", _DIGITS)
+
+
+def _find_or_fetch(name: str, source: _Source, split: Split) -> Dataset:
+    given = os.environ.get("ROBUSTATLAS_DATA")
+    roots = [Path(given)] if given else []
+    roots += [cache_folder(), _SYSTEM_FOLDER]
+    found = _find(name, source, roots, split)
+    if found is None:
+        try:
+            source.fetch(cache_folder(), split)
+        except UserError as error:
+            raise UserError(
+                f"Data set {name!r} ({split}) is neither in {', '.join(map(str, roots))} "
+                f"nor to be downloaded ({str(error).rstrip('.')}). "
+                f"Put {name}_{split}.npz or the original files into a folder and set ROBUSTATLAS_DATA to it."
+                + _pickled_hint(roots, name)
+            ) from error
+        found = _find(name, source, [cache_folder()], split)
+    if found is None:
+        raise UserError(f"Data set {name!r} was downloaded to {cache_folder()} but cannot be found there.")
+    return found
+
+
+def _find(name: str, source: _Source, roots: Sequence[Path], split: Split) -> Dataset | None:
+    for root in roots:
+        archive = root / f"{name}_{split}.npz"
+        if archive.is_file():
+            images, labels, _ = read_npz(archive)
+            return Dataset.of(images, labels, name, source.classes)
+        found = source.find(root, split)
+        if found is not None:
+            return found
+    return None
+
+
+def _pickled_hint(roots: Sequence[Path], name: str) -> str:
+    pickled = next((root / "cifar-10-batches-py" for root in roots if (root / "cifar-10-batches-py").is_dir()), None)
+    if name != "cifar10" or pickled is None:
+        return ""
+    return f" {pickled} holds pickles, which are not read here: use the binary version (cifar-10-batches-bin)."
