@@ -75,10 +75,14 @@ class Classifier:
         name: str | None = None,
     ) -> None:
         if not callable(net):
-            raise UserError(f"The model is a {type(net).__name__}; expected an nn.Module or a function from images to logits.")
+            raise UserError(
+                f"The model is a {type(net).__name__}; expected an nn.Module or a function from images to logits."
+            )
         if precision not in ("float32", "bfloat16"):
             raise UserError(f"precision={precision!r} is not known; expected 'float32' or 'bfloat16'.")
-        parameter = next((p for p in net.parameters() if p.is_floating_point()), None) if isinstance(net, nn.Module) else None
+        parameter = (
+            next((p for p in net.parameters() if p.is_floating_point()), None) if isinstance(net, nn.Module) else None
+        )
         home = parameter.device if parameter is not None else torch.device("cpu")
         self.device = torch.device(device) if device is not None else home
         if isinstance(net, nn.Module) and self.device != home and parameter is not None:
@@ -99,8 +103,14 @@ class Classifier:
             return None
         statistic = torch.as_tensor(values, dtype=self.dtype, device=self.device)
         if statistic.dim() > 1 or not bool(torch.isfinite(statistic).all()):
-            raise UserError(f"{what}={values} does not fit; expected one finite number per channel, such as (0.49, 0.48, 0.45).")
+            raise UserError(
+                f"{what}={values} does not fit; expected one finite number per channel, such as (0.49, 0.48, 0.45)."
+            )
         return statistic
+
+    def normalisation(self) -> dict[str, Tensor]:
+        """``mean`` and ``std`` where they are given."""
+        return {name: value for name, value in (("mean", self._mean), ("std", self._std)) if value is not None}
 
     @property
     def rounding(self) -> float:
@@ -110,7 +120,9 @@ class Classifier:
     def _normalised(self, x: Tensor) -> Tensor:
         for statistic in (self._mean, self._std):
             if statistic is not None and statistic.dim() == 1 and (x.dim() < 2 or x.shape[1] != len(statistic)):
-                raise UserError(f"mean/std have {len(statistic)} channels; the inputs have shape {tuple(x.shape)} (batch, channels, ...).")
+                raise UserError(
+                    f"mean/std have {len(statistic)} channels; the inputs have shape {tuple(x.shape)} (batch, channels, ...)."
+                )
         shape = (-1, *(1,) * (x.dim() - 2))
         if self._mean is not None:
             x = x - self._mean.view(shape)

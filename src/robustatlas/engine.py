@@ -6,6 +6,7 @@ verified, its sample's schedule says what comes next, and the lane is given to t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -63,7 +64,9 @@ class Lanes(Bundle):
     candidate_size: Tensor
 
 
-def open_ledger(model: Classifier, attack: Attack, x: Tensor, labels: Tensor, noise: Noise, strengths: Tensor, lanes: int) -> Ledger:
+def open_ledger(
+    model: Classifier, attack: Attack, x: Tensor, labels: Tensor, noise: Noise, strengths: Tensor, lanes: int
+) -> Ledger:
     """The ledger after one clean pass."""
     with torch.no_grad():
         logits = torch.cat([model.logits(part, verifying=True) for part in x.split(lanes)])
@@ -105,19 +108,36 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tensor) -
     return Evaluation(logits, value.detach(), slope, fooled, problem.threat.size(problem.x, theta))
 
 
-def run(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule, lanes: int) -> Ledger:
-    """Carry out a schedule; ``lanes`` samples at most are at work at once. Results do not depend on ``lanes``."""
+def run(
+    model: Classifier,
+    attack: Attack,
+    ledger: Ledger,
+    schedule: Schedule,
+    lanes: int,
+    report: Callable[[int], None] = lambda settled: None,
+) -> Ledger:
+    """Carry out a schedule; ``lanes`` samples at most are at work at once. Results do not depend on ``lanes``.
+
+    ``report`` is called with the number of samples that are through, whenever it changes.
+    """
     while True:
         waiting = (~schedule.done).nonzero().squeeze(1)
         if not len(waiting):
             return ledger
         stage_of = schedule.stage_of[schedule.attempt[waiting]]
         busiest = int(stage_of.bincount().argmax())
-        _run_stage(model, attack, ledger, schedule, busiest, waiting[stage_of == busiest], lanes)
+        _run_stage(model, attack, ledger, schedule, busiest, waiting[stage_of == busiest], lanes, report)
 
 
 def _run_stage(
-    model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule, number: int, queue: Tensor, capacity: int
+    model: Classifier,
+    attack: Attack,
+    ledger: Ledger,
+    schedule: Schedule,
+    number: int,
+    queue: Tensor,
+    capacity: int,
+    report: Callable[[int], None],
 ) -> None:
     """Run the samples of ``queue``, all at an attempt of stage ``number``, until each is done or wants another stage."""
     stage = schedule.stages[number]
@@ -150,6 +170,7 @@ def _run_stage(
             over = take(lanes, ended.nonzero().squeeze(1))
             fooled = _verify(model, attack, ledger, over, last=stage.judge == "last")
             schedule.advance(over.rows, fooled, ledger.best_size[over.rows])
+            report(int(schedule.done.sum()))
             again = over.rows[~schedule.done[over.rows] & (schedule.stage_of[schedule.attempt[over.rows]] == number)]
             lanes = take(lanes, (~ended).nonzero().squeeze(1))
             free = capacity - len(lanes.rows) - len(again)

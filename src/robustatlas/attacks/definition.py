@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 from robustatlas.optimizers.base import Optimizer
@@ -53,3 +53,19 @@ class Attack:
     contains_clean: bool = True
     repairs: bool = False
     unbounded: bool = False
+
+    @property
+    def judges_last(self) -> bool:
+        """Whether only the last iterate of a run counts (historical procedures), so that strengths do not imply each other."""
+        return any(stage.judge == "last" for stage in self.stages)
+
+
+def describe(value: Any) -> Any:
+    """An attack with everything in it as plain dicts, lists, strings and numbers: what the manifest of a run records and compares."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"kind": type(value).__name__} | {f.name: describe(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [describe(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): describe(item) for key, item in value.items()}
+    return value if value is None or isinstance(value, (str, int, float, bool)) else repr(value)

@@ -115,7 +115,9 @@ class APGDL1(Optimizer[APGDL1State]):
             support=torch.where(review, support, state.support),
         )
         over = (state.moves >= total) & (state.stage < len(self.schedule) - 1)
-        entered = self._enter(problem, best, (state.stage + over.long()).clamp_max(len(self.schedule) - 1), state.step + 1)
+        entered = self._enter(
+            problem, best, (state.stage + over.long()).clamp_max(len(self.schedule) - 1), state.step + 1
+        )
         return APGDL1State(**{name: select(over, getattr(entered, name), value) for name, value in vars(moved).items()})
 
     def finished(self, state: APGDL1State) -> Tensor:

@@ -18,6 +18,7 @@ from robustatlas.bundle import Bundle
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel, per_sample
 
+
 @dataclass(frozen=True)
 class Problem(Bundle):
     """A batch of samples under attack.

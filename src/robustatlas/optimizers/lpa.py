@@ -1,0 +1,101 @@
+"""Lagrangian perceptual attack and its fast form (Laidlaw et al. 2021, App. A.2 and A.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
+from robustatlas.optimizers.ppgd import capped_gradient, perceptual_threat
+from robustatlas.threats.base import per_sample
+from robustatlas.threats.lp import to_box
+
+
+def _descend(problem: Problem, theta: Tensor, gradient: Tensor, weight: Tensor, length: Tensor, slack: float) -> Tensor:
+    """A step along ``gradient`` - ``weight`` x gradient of max(distance - epsilon, 0), by which the features move by
+    ``length`` [B].
+
+    ``slack`` keeps the division finite where the features hardly move; the slope is measured over a step of .1.
+    """
+    width = 0.1
+    threat, x = perceptual_threat(problem.threat, "LPA"), problem.x
+    with torch.enable_grad():
+        theta = theta.detach().requires_grad_()
+        here = threat.phi.embed(x + theta)
+        distance = torch.linalg.vector_norm(here - threat.phi.reference(x), dim=1)
+        (away,) = torch.autograd.grad((distance - problem.epsilon).clamp_min(0).sum(), theta)
+    with torch.no_grad():
+        direction = gradient - per_sample(weight, gradient) * away
+        direction = direction / (per_sample(direction.flatten(1).norm(dim=1), direction) + 1e-8)
+        ahead = threat.phi.embed(x + theta + width * direction)
+        slope = (ahead - here).norm(dim=1) / width
+        return to_box(x, theta + per_sample(length / (slope + slack), direction) * direction)
+
+
+@dataclass(frozen=True)
+class LPAState(State):
+    """``weight`` [B] of the distance in the Lagrangian; ``last``: theta is the result; ``over``: it was evaluated."""
+
+    weight: Tensor
+    last: Tensor
+    over: Tensor
+
+
+@dataclass(frozen=True)
+class LPA(Optimizer[LPAState]):
+    """Maximise margin - weight x max(distance - epsilon, 0), raising the weight tenfold where a round ends outside.
+
+    ``rounds`` rounds of ``steps`` steps each; within a round the length of a step falls from epsilon to epsilon / 10. A
+    sample stops when it is fooled inside of the set; the result of a sample is projected.
+    """
+
+    steps: int = 40
+    rounds: int = 5
+    confidence: float = 1.0
+    first_weight: float = 0.01
+
+    def init(self, problem: Problem, theta: Tensor) -> LPAState:
+        perceptual_threat(problem.threat, "LPA")
+        no = torch.zeros_like(problem.labels, dtype=torch.bool)
+        return LPAState(theta, counter(theta), torch.full_like(problem.epsilon, self.first_weight), no, no)
+
+    def step(self, problem: Problem, state: LPAState, evaluation: Evaluation) -> LPAState:
+        epsilon = problem.epsilon
+        length = epsilon * 0.1 ** ((state.step % self.steps).to(epsilon.dtype) / self.steps)
+        gradient = capped_gradient(evaluation, self.confidence)
+        theta = _descend(problem, state.theta, gradient, state.weight, length, 1e-8)
+        step = state.step + 1
+        inside = evaluation.fooled & (evaluation.size <= epsilon)
+        last = state.last | inside | (step >= self.rounds * self.steps)
+        ending = last & ~state.last
+        if bool(ending.any()):
+            theta = select(ending, problem.threat.project(problem.x, theta, epsilon), theta)
+        heavier = (step % self.steps == 0) & (evaluation.size >= epsilon)
+        weight = torch.where(heavier, 10 * state.weight, state.weight)
+        return LPAState(select(state.last, state.theta, theta), step, weight, last, state.last)
+
+    def finished(self, state: LPAState) -> Tensor:
+        return state.over
+
+
+@dataclass(frozen=True)
+class FastLPA(Optimizer[State]):
+    """One round in which the length of a step falls to a tenth and the weight of the distance rises from 1 to 10.
+
+    Nothing is projected, so the result is normally outside of the set: for perceptual adversarial training, not for
+    evaluation.
+    """
+
+    steps: int = 10
+
+    def init(self, problem: Problem, theta: Tensor) -> State:
+        perceptual_threat(problem.threat, "FastLPA")
+        return State(theta, counter(theta))
+
+    def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
+        falling = 0.1 ** (state.step.to(problem.epsilon.dtype) / self.steps)
+        weight = 10 * 0.1 / falling
+        theta = _descend(problem, state.theta, evaluation.gradient, weight, problem.epsilon * falling, 1e-4)
+        return State(theta, state.step + 1)

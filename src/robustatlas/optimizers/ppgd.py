@@ -1,0 +1,98 @@
+"""Perceptual projected gradient descent (Laidlaw et al. 2021, App. A.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robustatlas.errors import UserError
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
+from robustatlas.threats.base import ThreatModel, per_sample
+from robustatlas.threats.lp import to_box
+from robustatlas.threats.perceptual import Perceptual
+
+_SMALL = 1e-4  # gradients with a smaller norm are taken for zero
+
+
+def perceptual_threat(threat: ThreatModel, optimizer: str) -> Perceptual:
+    """``threat``, or a clear error where it measures no perceptual distance."""
+    if not isinstance(threat, Perceptual):
+        raise UserError(
+            f"{optimizer} steps along a perceptual distance and got the threat model {type(threat).__name__}; "
+            "use it with Perceptual (lpips), or use PGD or APGD."
+        )
+    return threat
+
+
+def capped_gradient(evaluation: Evaluation, confidence: float) -> Tensor:
+    """The gradient of min(confidence, objective): zero for samples that are fooled by that much already."""
+    return select(evaluation.objective < confidence, evaluation.gradient, torch.zeros_like(evaluation.gradient))
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    return (a * b).flatten(1).sum(1)
+
+
+@dataclass(frozen=True)
+class PPGD(Optimizer[State]):
+    """Steps in the direction that raises the objective most for its change of the features phi, then projection.
+
+    With J the Jacobian of phi, the direction solves (J^T J) s = gradient, by ``conjugate`` iterations of conjugate
+    gradients with J v from finite differences of width ``width``; its length is such that phi moves by ``rate`` x
+    epsilon. Each step costs up to ``conjugate`` + 3 passes through the features, besides those of the projection.
+
+    The objective is the margin of logits, as far as ``confidence``.
+    """
+
+    steps: int = 40
+    rate: float = 2 / 40
+    conjugate: int = 5
+    width: float = 1e-3
+    confidence: float = 1.0
+
+    def init(self, problem: Problem, theta: Tensor) -> State:
+        perceptual_threat(problem.threat, "PPGD")
+        return State(theta, counter(theta))
+
+    def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
+        threat = perceptual_threat(problem.threat, "PPGD")
+        x, gradient = problem.x, capped_gradient(evaluation, self.confidence)
+        embed = threat.phi.embed
+        with torch.enable_grad():
+            point = (x + state.theta).detach().requires_grad_()
+            here = embed(point)
+
+        def change(direction: Tensor) -> Tensor:
+            with torch.no_grad():
+                return (embed(point + self.width * direction) - here) / self.width
+
+        def normal_matrix(direction: Tensor) -> Tensor:
+            (product,) = torch.autograd.grad(here, point, change(direction), retain_graph=True)
+            return product
+
+        direction = self._solve(normal_matrix, gradient)
+        speed = change(direction).flatten(1).norm(dim=1)
+        length = self.rate * problem.epsilon / speed.clamp_min(1e-12)
+        moves = (gradient.flatten(1).norm(dim=1) >= _SMALL) & (speed > 0)
+        theta = select(moves, to_box(x, state.theta + per_sample(length, x) * direction), state.theta)
+        return State(threat.project(x, theta, problem.epsilon), state.step + 1)
+
+    def _solve(self, matrix: Callable[[Tensor], Tensor], right: Tensor) -> Tensor:
+        """Conjugate gradients; a sample stops after the first iteration once its squared residual is below .1."""
+        solution, residual, direction = torch.zeros_like(right), right, right
+        square = _dot(residual, residual)
+        for iteration in range(self.conjugate):
+            image = matrix(direction)
+            curvature = _dot(direction, image)
+            active = (curvature > 0) & ((square >= 0.1) | (iteration == 0))
+            if not bool(active.any()):
+                break
+            length = torch.where(active, square / torch.where(active, curvature, 1.0), 0.0)
+            solution = solution + per_sample(length, solution) * direction
+            residual = residual - per_sample(length, residual) * image
+            previous, square = square, _dot(residual, residual)
+            direction = residual + per_sample(square / previous.clamp_min(1e-20), direction) * direction
+        return solution

@@ -1,0 +1,53 @@
+"""sigma-zero (Cina et al. 2025): minimum-l0 attack by a smooth count of the changed coordinates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
+from robustatlas.threats.base import per_sample
+from robustatlas.threats.lp import norm, to_box
+
+_TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class SigmaZeroState(State):
+    """``threshold`` [B]: smaller changes are set to zero."""
+
+    threshold: Tensor
+
+
+@dataclass(frozen=True)
+class SigmaZero(Optimizer[SigmaZeroState]):
+    """Descends max(margin, 0) + mean(delta^2 / (delta^2 + sigma)) with gradients scaled by their largest entry; the threshold rises while theta is adversarial and
+    falls while it is not. The objective must be a margin.
+    """
+
+    minimum_size: ClassVar[bool] = True
+
+    steps: int = 100
+    rate: float = 1.0
+    sigma: float = 1e-3
+    threshold: float = 0.3
+    threshold_rate: float = 0.01
+
+    def init(self, problem: Problem, theta: Tensor) -> SigmaZeroState:
+        return SigmaZeroState(theta, counter(theta), torch.full_like(problem.epsilon, self.threshold))
+
+    def step(self, problem: Problem, state: SigmaZeroState, evaluation: Evaluation) -> SigmaZeroState:
+        rate = self.rate * 0.5 * (1 + torch.cos(math.pi * state.step.to(state.theta.dtype) / self.steps))
+        theta = state.theta
+        count = 2 * theta * self.sigma / (theta.square() + self.sigma).square() / theta[0].numel()
+        gradient = count - select(evaluation.fooled, torch.zeros_like(theta), evaluation.gradient)
+        gradient = gradient / (per_sample(norm(gradient, torch.inf), gradient) + _TINY)
+        moved = to_box(problem.x, theta - per_sample(rate, theta) * gradient)
+        change = torch.where(evaluation.fooled, self.threshold_rate, -self.threshold_rate).to(rate.dtype) * rate
+        threshold = (state.threshold + change).clamp(0, 1)
+        kept = moved.abs() >= per_sample(threshold, moved)
+        return SigmaZeroState(moved * kept, state.step + 1, threshold)
