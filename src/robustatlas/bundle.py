@@ -1,4 +1,5 @@
-"""Dataclasses of tensors that share their leading dimension B, so that samples can be dropped from and added to all of them at once."""
+"""Dataclasses of tensors that share their leading dimension B, so that samples can be dropped from and added to all
+of them at once."""
 
 from __future__ import annotations
 

@@ -24,13 +24,14 @@ class _CountBackward(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         ctx.classifier.backward_passes += len(gradient)
         return gradient, None
 
 
 def _logits_of(output: Any) -> Tensor:
-    """The logits in what a network returned: a tensor, ``.logits`` or ``["logits"]`` (Hugging Face), or a first element."""
+    """The logits in what a network returned: a tensor, ``.logits`` or ``["logits"]`` (Hugging Face), or a first
+    element."""
     if isinstance(output, Mapping) and "logits" in output:
         output = output["logits"]
     elif not isinstance(output, Tensor) and hasattr(output, "logits"):
@@ -49,10 +50,13 @@ class Classifier:
     """A network that maps inputs in [0, 1] to logits.
 
     Args:
-        net: an ``nn.Module`` or any callable from ``[B, ...]`` in [0, 1] to logits ``[B, C]`` (also a dict or object with ``logits``).
+        net: an ``nn.Module`` or any callable from ``[B, ...]`` in [0, 1] to logits ``[B, C]`` (also a dict or object
+            with ``logits``).
         mean, std: per-channel normalisation applied before ``net`` (``None``: the network takes [0, 1]).
-        device: where to run; by default where the parameters of ``net`` are. Another device gets a copy; ``net`` itself stays.
-        precision: ``"bfloat16"`` runs the search under autocast; what counts is always verified in float32 or the network's own float64.
+        device: where to run; by default where the parameters of ``net`` are. Another device gets a copy; ``net``
+            itself stays.
+        precision: ``"bfloat16"`` runs the search under autocast; what counts is always verified in float32 or the
+            network's own float64.
         name: what reports call it.
 
     ``net`` is never changed: it runs in eval mode inside :meth:`evaluating`, which restores every module's mode.
@@ -90,7 +94,7 @@ class Classifier:
         self.net = net
         self.dtype = torch.float64 if parameter is not None and parameter.dtype == torch.float64 else torch.float32
         self.precision = precision
-        self.name = name or getattr(net, "__name__", type(net).__name__)
+        self.name = name or str(getattr(net, "__name__", type(net).__name__))
         self.forward_passes = 0
         self.backward_passes = 0
         self._mean = self._statistic(mean, "mean")
@@ -121,7 +125,8 @@ class Classifier:
         for statistic in (self._mean, self._std):
             if statistic is not None and statistic.dim() == 1 and (x.dim() < 2 or x.shape[1] != len(statistic)):
                 raise UserError(
-                    f"mean/std have {len(statistic)} channels; the inputs have shape {tuple(x.shape)} (batch, channels, ...)."
+                    f"mean/std have {len(statistic)} channels; the inputs have shape {tuple(x.shape)} (batch, "
+                    f"channels, ...)."
                 )
         shape = (-1, *(1,) * (x.dim() - 2))
         if self._mean is not None:
@@ -137,7 +142,7 @@ class Classifier:
         """
         self.forward_passes += len(x)
         if x.requires_grad:
-            x = _CountBackward.apply(x, self)
+            x = _CountBackward.apply(x, self)  # type: ignore[no-untyped-call]
         x = self._normalised(x)
         if self.precision == "bfloat16" and not verifying:
             with torch.autocast(self.device.type, dtype=torch.bfloat16):

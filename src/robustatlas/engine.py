@@ -1,7 +1,7 @@
 """The loop of every attack: evaluate a batch, record what was found, let settled samples go, verify.
 
-Samples are attacked in *lanes*. All lanes of a batch run the same stage, each at its own strength, target and step; a lane whose run ends is
-verified, its sample's schedule says what comes next, and the lane is given to the next run.
+Samples are attacked in *lanes*. All lanes of a batch run the same stage, each at its own strength, target and step; a
+lane whose run ends is verified, its sample's schedule says what comes next, and the lane is given to the next run.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from robustatlas.search import TOLERANCE, Schedule
 class Ledger:
     """What is known of N samples under one attack.
 
-    ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter, ``found_class`` its prediction (-1: none);
-    ``margins`` [N, S]: lowest softmax margin seen with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very
-    strength ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes.
+    ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter, ``found_class`` its
+    prediction (-1: none); ``margins`` [N, S]: lowest softmax margin seen with a size within each strength; ``fooled``
+    int8 [N, S]: how runs at that very strength ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward``
+    [N]: passes.
     """
 
     x: Tensor
@@ -51,8 +52,9 @@ class Ledger:
 class Lanes(Bundle):
     """A batch at work.
 
-    ``rows`` [B] into the ledger; ``level`` [B] of their strength; ``bounding`` [B]: looks for the smallest size, so success does not end the run;
-    ``candidate``: the smallest example of this run, smaller than what was known; its ``candidate_size`` [B].
+    ``rows`` [B] into the ledger; ``level`` [B] of their strength; ``bounding`` [B]: looks for the smallest size, so
+    success does not end the run; ``candidate``: the smallest example of this run, smaller than what was known; its
+    ``candidate_size`` [B].
     """
 
     rows: Tensor
@@ -69,7 +71,7 @@ def open_ledger(
 ) -> Ledger:
     """The ledger after one clean pass."""
     with torch.no_grad():
-        logits = torch.cat([model.logits(part, verifying=True) for part in x.split(lanes)])
+        logits = torch.cat([model.logits(part, verifying=True) for part in torch.split(x, lanes)])
     n, s = len(x), len(strengths)
     theta = attack.threat.neutral(x)
     clean_margin = margin_of(logits.softmax(1), labels)
@@ -139,7 +141,8 @@ def _run_stage(
     capacity: int,
     report: Callable[[int], None],
 ) -> None:
-    """Run the samples of ``queue``, all at an attempt of stage ``number``, until each is done or wants another stage."""
+    """Run the samples of ``queue``, all at an attempt of stage ``number``, until each is done or wants another
+    stage."""
     stage = schedule.stages[number]
     lanes = _enter(attack, ledger, schedule, stage, queue[:capacity])
     queue = queue[capacity:]
@@ -158,7 +161,8 @@ def _run_stage(
         any_better, any_ended, all_finite = torch.stack([better.any(), ended.any(), finite]).tolist()
         if not all_finite:
             raise UserError(
-                f"The model returned NaN or infinite logits during the attack {attack.name!r}, at inputs inside [0, 1]. "
+                f"The model returned NaN or infinite logits during the attack {attack.name!r}, at inputs inside [0, "
+                f"1]. "
                 "Look for divisions or logarithms in the model that overflow, or run it in float32."
             )
         candidate, size = lanes.candidate, lanes.candidate_size
@@ -222,7 +226,8 @@ def _record(ledger: Ledger, rows: Tensor, evaluation: Evaluation, *, backward: b
 
 
 def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, last: bool) -> Tensor:
-    """Check the candidates of ended runs with a separate forward pass and enter them. ``[B]``: the sample is fooled at the run's strength.
+    """Check the candidates of ended runs with a separate forward pass and enter them. ``[B]``: the sample is fooled
+    at the run's strength.
 
     ``last``: judged by the last iterate of the run alone, whatever its size (historical procedures).
     """

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,7 +78,8 @@ def evaluate(
         model: a :class:`Classifier`, or a network from inputs in [0, 1] to logits.
         data: a :class:`Dataset`, or images ``[N, ...]`` in [0, 1] and labels ``[N]``.
         attacks: names of the catalogue, names of suites, or :class:`Attack` objects.
-        search: ``"descent"`` (whole curves for about the price of one point), ``"bisection"`` (MultiRobustBench) or ``"every"`` (each strength by itself).
+        search: ``"descent"`` (whole curves for about the price of one point), ``"bisection"`` (MultiRobustBench) or
+            ``"every"`` (each strength by itself).
         procedure: ``"default"`` (sound sets, strong search) or ``"paper"`` (each attack exactly as its source ran it).
         strengths: increasing strengths per attack; default: the catalogue's grid.
         samples: the first ``samples`` of the data, or their positions; default: all.
@@ -157,7 +160,7 @@ def _shard(
             columns = store.read(attack.name, number)
         else:
             begun = time.perf_counter()
-            ledger = _attack(work, attack, x, labels, positions, lambda done, a=attack: display.update(a.name, done))
+            ledger = _attack(work, attack, x, labels, positions, partial(display.update, attack.name))
             columns = _columns(attack, ledger, positions) | {"seconds": _seconds(begun, len(x))}
             if not store.done_samples(number):
                 store.write_samples(number, _sample_columns(ledger, positions))
@@ -265,13 +268,10 @@ def _with_strengths(attack: Attack, strengths: Mapping[str, Sequence[float]] | N
     if not strengths or attack.name not in strengths:
         return attack
     given = tuple(float(value) for value in strengths[attack.name])
-    if (
-        not given
-        or not all(0 < value < np.inf for value in given)
-        or any(a >= b for a, b in zip(given, given[1:], strict=False))
-    ):
+    if not given or not all(0 < value < np.inf for value in given) or any(a >= b for a, b in pairwise(given)):
         raise UserError(
-            f"The strengths of {attack.name!r} are {list(given)}; expected positive, increasing numbers ({attack.unit})."
+            f"The strengths of {attack.name!r} are {list(given)}; expected positive, increasing numbers "
+            f"({attack.unit})."
         )
     return replace(attack, strengths=given)
 

@@ -1,4 +1,5 @@
-"""What an attack maximises: functions of logits ``[B, C]``, labels ``[B]`` and targets ``[B]`` (or ``None``: untargeted) to ``[B]``.
+"""What an attack maximises: functions of logits ``[B, C]``, labels ``[B]`` and targets ``[B]`` (or ``None``:
+untargeted) to ``[B]``.
 
 All are larger where the classifier is closer to an error (or to the target class).
 
@@ -6,8 +7,8 @@ All are larger where the classifier is closer to an error (or to the target clas
 cross-entropy       CE(z, y); targeted: -CE(z, t)
 margin              max_{j != y} z_j - z_y; targeted: z_t - z_y
 dlr                 (max_{j != y} z_j - z_y) / (z_(1) - z_(3)); targeted: (z_t - z_y) / (z_(1) - (z_(3) + z_(4)) / 2)
-                    (Croce and Hein 2020, eq. 6 and 7). With 3 classes the targeted denominator is z_(1) - z_(3); with 2 classes,
-                    where every such ratio is constant, the margin is used
+                    (Croce and Hein 2020, eq. 6 and 7). With 3 classes the targeted denominator is z_(1) - z_(3); with
+                    2 classes, where every such ratio is constant, the margin is used
 probability-margin  the margin on softmax probabilities: the confidence of the adversarial hypervolume
 ==================  ===========================================================================================
 """

@@ -1,4 +1,5 @@
-"""What a person sees while the work goes on: a bar with rate, time left and robust accuracy so far, or plain lines in a log."""
+"""What a person sees while the work goes on: a bar with rate, time left and robust accuracy so far, or plain lines in
+a log."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from rich.progress import Progress as Bars
 
 
 class Progress:
-    """Receives the course of an evaluation; this base shows nothing. Give an object of your own to ``evaluate(progress=...)``."""
+    """Receives the course of an evaluation; this base shows nothing. Give an object of your own to
+    ``evaluate(progress=...)``."""
 
     def begin(self, attacks: Sequence[str], samples: int) -> None:
         """The work: ``samples`` under each of ``attacks``."""

@@ -1,6 +1,7 @@
 """How strengths are explored: which strength a sample is attacked at next, and by which run of which stage.
 
-A schedule holds, per sample, the index of the strength (``level``) and of the run (``attempt``) that come next. The engine reports how each run ended.
+A schedule holds, per sample, the index of the strength (``level``) and of the run (``attempt``) that come next. The
+engine reports how each run ended.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Schedule(ABC):
 
     @abstractmethod
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
-        """Samples ``rows`` ended a run; ``fooled``: with a verified example at their strength; ``best_size``: their smallest so far."""
+        """Samples ``rows`` ended a run; ``fooled``: with a verified example at their strength; ``best_size``: their
+        smallest so far."""
 
     def _next_attempt(self, rows: Tensor, fooled: Tensor) -> Tensor:
         """Count a failed run; which of the rows are through with their level."""
@@ -67,7 +69,8 @@ class Schedule(ABC):
 
 
 class Every(Schedule):
-    """Each strength by itself, from the smallest; a strength above the smallest example found is settled without a run."""
+    """Each strength by itself, from the smallest; a strength above the smallest example found is settled without a
+    run."""
 
     def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
         super().__init__(attack, strengths, classes, todo)
@@ -104,11 +107,12 @@ class Bisection(Schedule):
 
 
 class Descent(Schedule):
-    """From above: minimum-size attacks bound the size, then the strong attack works just below the bound until it fails.
+    """From above: minimum-size attacks bound the size, then the strong attack works just below the bound until it
+    fails.
 
-    A success at any strength is itself the next bound, and the run goes on from that very example drawn into the set of the next strength
-    below. The effort follows the ratio of strength to bound: a strength far below a bound needs little proof, one just below deserves all runs, and
-    the closing attack of another kind.
+    A success at any strength is itself the next bound, and the run goes on from that very example drawn into the set
+    of the next strength below. The effort follows the ratio of strength to bound: a strength far below a bound needs
+    little proof, one just below deserves all runs, and the closing attack of another kind.
     """
 
     EFFORT = ((0.75, 1), (0.85, 3))
@@ -125,7 +129,8 @@ class Descent(Schedule):
         self.level += len(strengths) - 1
 
     def allowed(self, ratio: Tensor) -> Tensor:
-        """Number of attempts (bound ones included) that a sample gets when its strength is ``ratio`` times its bound."""
+        """Number of attempts (bound ones included) that a sample gets when its strength is ``ratio`` times its
+        bound."""
         allowed = torch.full_like(ratio, len(self.attempts), dtype=torch.int64)
         allowed = torch.where(ratio < self.CLOSE, self.first + self.strong, allowed)
         for limit, runs in reversed(self.EFFORT):

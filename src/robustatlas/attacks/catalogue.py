@@ -1,6 +1,7 @@
 """The catalogue: named attacks with their strengths, units and sources.
 
-Each entry has a default (sound sets, strong and cheap search) and, where a paper defines it, the procedure of that paper.
+Each entry has a default (sound sets, strong and cheap search) and, where a paper defines it, the procedure of that
+paper.
 """
 
 from __future__ import annotations
@@ -72,8 +73,10 @@ def l0(procedure: Procedure) -> Attack:
     """At most epsilon coordinates changed."""
     stages = (Stage(SigmaZero(steps=100), "margin"), Stage(FAB(steps=20), "margin", targets=3))
     return Attack(
-        "l0", L0(), grid(20.0), stages, stages, (Stage(PGD(steps=40, rate=1.0, schedule="cosine"), "margin", targets=3, start="best"),),
-        unit="changed coordinates (channels of pixels)", source="Cina et al. 2025 (sigma-zero), and FAB's projection for l0", unbounded=True,
+        "l0", L0(), grid(20.0), stages, stages, (Stage(PGD(steps=40, rate=1.0, schedule="cosine"), "margin", "
+        "targets=3, start="best"),),
+        unit="changed coordinates (channels of pixels)", source="Cina et al. 2025 (sigma-zero), and FAB's projection "
+             "for l0", unbounded=True,
     )  # fmt: skip
 
 
@@ -84,6 +87,7 @@ def attack_named(name: str, procedure: Procedure = "default") -> Attack:
     """The attack of that name, by the default procedure or the one of its paper."""
     if name not in CATALOGUE:
         raise UserError(
-            f"Attack {name!r} is not known; expected one of {', '.join(CATALOGUE)}. 'robustatlas attacks' describes each."
+            f"Attack {name!r} is not known; expected one of {', '.join(CATALOGUE)}. 'robustatlas attacks' describes "
+            f"each."
         )
     return CATALOGUE[name](procedure)

@@ -13,9 +13,11 @@ from robustatlas.threats.base import ThreatModel
 class Stage:
     """One optimizer with its objective, run once or several times.
 
-    ``targets``: number of target classes, tried one after the other in the order of their logits (0: untargeted; ``"random"``: one wrong class drawn per
-    sample); ``restarts``: number of untargeted runs from different random starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or ``"best"``: the first run begins
-    at the best example so far, drawn into the set, the others at random. ``judge``: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures).
+    ``targets``: number of target classes, tried one after the other in the order of their logits (0: untargeted;
+    ``"random"``: one wrong class drawn per sample); ``restarts``: number of untargeted runs from different random
+    starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or ``"best"``: the first run begins at the best
+    example so far, drawn into the set, the others at random. ``judge``: ``"best"`` iterate counts, or only the
+    ``"last"`` (historical procedures).
     """
 
     optimizer: Optimizer[Any]
@@ -34,10 +36,11 @@ class Stage:
 class Attack:
     """A named attack.
 
-    ``stages`` are tried in order at a given strength. ``bound`` and ``closing`` serve the search by descent: minimum-size attacks that give the
-    first bound of each sample, and a second kind of attack for samples whose bound lies just above a strength.
-    ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is the input itself; ``repairs``: samples that are misclassified clean are
-    attacked and judged as well (historical procedures). ``unbounded``: sizes above the largest strength mean something (lp).
+    ``stages`` are tried in order at a given strength. ``bound`` and ``closing`` serve the search by descent:
+    minimum-size attacks that give the first bound of each sample, and a second kind of attack for samples whose bound
+    lies just above a strength. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is the input
+    itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical procedures).
+    ``unbounded``: sizes above the largest strength mean something (lp).
     """
 
     name: str
@@ -56,12 +59,14 @@ class Attack:
 
     @property
     def judges_last(self) -> bool:
-        """Whether only the last iterate of a run counts (historical procedures), so that strengths do not imply each other."""
+        """Whether only the last iterate of a run counts (historical procedures), so that strengths do not imply each
+        other."""
         return any(stage.judge == "last" for stage in self.stages)
 
 
 def describe(value: Any) -> Any:
-    """An attack with everything in it as plain dicts, lists, strings and numbers: what the manifest of a run records and compares."""
+    """An attack with everything in it as plain dicts, lists, strings and numbers: what the manifest of a run records
+    and compares."""
     if is_dataclass(value) and not isinstance(value, type):
         return {"kind": type(value).__name__} | {f.name: describe(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, (list, tuple)):

@@ -30,7 +30,8 @@ def attacks_of(given: str | Attack | Sequence[str | Attack], procedure: Procedur
             found.append(attack_named(item, procedure))
         else:
             raise UserError(
-                f"Attack {item!r} is not known; expected one of {', '.join(CATALOGUE)}, or a suite: {', '.join(SUITES)}. "
+                f"Attack {item!r} is not known; expected one of {', '.join(CATALOGUE)}, or a suite: {', "
+                f"'.join(SUITES)}. "
                 "'robustatlas attacks' describes each."
             )
     return found

@@ -1,4 +1,5 @@
-"""Auto-PGD for the l1 ball (Croce and Hein 2021): sparse steps whose sparsity follows the best point, in stages of shrinking radius."""
+"""Auto-PGD for the l1 ball (Croce and Hein 2021): sparse steps whose sparsity follows the best point, in stages of
+shrinking radius."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def _support(theta: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class APGDL1State(State):
-    """``moves`` within the ``stage``; the best point of the stage; the step ``length``, the ``density`` of the next step and the last reviewed support."""
+    """``moves`` within the ``stage``; the best point of the stage; the step ``length``, the ``density`` of the next
+    step and the last reviewed support."""
 
     stage: Tensor
     moves: Tensor
@@ -34,9 +36,11 @@ class APGDL1State(State):
 
 @dataclass(frozen=True)
 class APGDL1(Optimizer[APGDL1State]):
-    """Auto-PGD for l1. ``schedule``: (radius / epsilon, share of the steps) of each stage; ``((1.0, 1.0),)`` is a single stage.
+    """Auto-PGD for l1. ``schedule``: (radius / epsilon, share of the steps) of each stage; ``((1.0, 1.0),)`` is a
+    single stage.
 
-    The first stage takes ``density`` of the coordinates unless it starts from a given point (``warm``), as AutoAttack does.
+    The first stage takes ``density`` of the coordinates unless it starts from a given point (``warm``), as AutoAttack
+    does.
     """
 
     steps: int = 100

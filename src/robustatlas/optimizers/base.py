@@ -1,8 +1,9 @@
 """What an optimizer is: two pure functions over an explicit state of per-sample tensors.
 
-``init(problem, theta) -> state`` and ``step(problem, state, evaluation) -> state``. The engine evaluates the classifier at ``state.theta``, hands
-the evaluation to ``step``, and so on until ``finished``. It drops and adds samples between steps, hence every tensor of a state (and of a
-problem) has the leading dimension B and counters are per sample.
+``init(problem, theta) -> state`` and ``step(problem, state, evaluation) -> state``. The engine evaluates the
+classifier at ``state.theta``, hands the evaluation to ``step``, and so on until ``finished``. It drops and adds
+samples between steps, hence every tensor of a state (and of a problem) has the leading dimension B and counters are
+per sample.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from robustatlas.threats.base import ThreatModel, per_sample
 class Problem(Bundle):
     """A batch of samples under attack.
 
-    ``x`` [B, ...] in [0, 1], ``labels`` [B], ``targets`` [B] (-1: untargeted; all or none of a batch), ``epsilon`` [B], ``noise`` a stream per sample.
+    ``x`` [B, ...] in [0, 1], ``labels`` [B], ``targets`` [B] (-1: untargeted; all or none of a batch), ``epsilon``
+    [B], ``noise`` a stream per sample.
     """
 
     threat: ThreatModel
@@ -38,8 +40,9 @@ class Problem(Bundle):
 class Evaluation(Bundle):
     """What the classifier said at ``state.theta``.
 
-    ``logits`` [B, C]; ``objective`` [B]; ``gradient`` of the objective with respect to theta (zeros where the optimizer needs none);
-    ``fooled`` [B] bool: misclassified, whatever the size; ``size`` [B]: smallest epsilon whose set contains theta.
+    ``logits`` [B, C]; ``objective`` [B]; ``gradient`` of the objective with respect to theta (zeros where the
+    optimizer needs none); ``fooled`` [B] bool: misclassified, whatever the size; ``size`` [B]: smallest epsilon whose
+    set contains theta.
     """
 
     logits: Tensor
@@ -51,7 +54,8 @@ class Evaluation(Bundle):
 
 @dataclass(frozen=True)
 class State(Bundle):
-    """Where an optimizer stands: ``theta`` is evaluated next; ``step`` [B] counts the evaluations handed to ``step``."""
+    """Where an optimizer stands: ``theta`` is evaluated next; ``step`` [B] counts the evaluations handed to
+    ``step``."""
 
     theta: Tensor
     step: Tensor
@@ -82,7 +86,8 @@ class Optimizer(ABC, Generic[S]):
         """The state after one evaluation at ``state.theta``."""
 
     def finished(self, state: S) -> Tensor:
-        """``[B]`` bool: no further evaluation is wanted. By default after ``steps`` moves and the evaluation of the last one."""
+        """``[B]`` bool: no further evaluation is wanted. By default after ``steps`` moves and the evaluation of the
+        last one."""
         return state.step > self.steps
 
 

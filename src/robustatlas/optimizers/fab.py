@@ -1,4 +1,5 @@
-"""Fast Adaptive Boundary attack (Croce and Hein 2020b), targeted form: projects on the linearised boundary, back and forth."""
+"""Fast Adaptive Boundary attack (Croce and Hein 2020b), targeted form: projects on the linearised boundary, back and
+forth."""
 
 from __future__ import annotations
 
@@ -31,8 +32,10 @@ class FABState(State):
 class FAB(Optimizer[FABState]):
     """Minimum-size attack; the objective must be the (targeted) margin z_t - z_y.
 
-    From theta and from the clean point the nearest points on the linearised boundary are mixed (bias ``alpha_max`` towards the clean one, overshoot
-    ``eta``); a misclassified theta is first drawn back by ``beta``. ``exact`` evaluates the network again after the step back, as AutoAttack does; otherwise the linearisation at hand serves, one pass less.
+    From theta and from the clean point the nearest points on the linearised boundary are mixed (bias ``alpha_max``
+    towards the clean one, overshoot ``eta``); a misclassified theta is first drawn back by ``beta``. ``exact``
+    evaluates the network again after the step back, as AutoAttack does; otherwise the linearisation at hand serves,
+    one pass less.
     """
 
     minimum_size: ClassVar[bool] = True

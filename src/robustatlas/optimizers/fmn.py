@@ -24,8 +24,9 @@ class FMNState(State):
 class FMN(Optimizer[FMNState]):
     """Minimum-size attack: the allowed size shrinks where theta is adversarial and grows where it is not.
 
-    Until a first success the size is the distance to the linearised boundary. Steps are ``rate`` x that size, both falling with a cosine; the
-    problem's epsilon only caps the size. The objective must be a margin (zero at the boundary).
+    Until a first success the size is the distance to the linearised boundary. Steps are ``rate`` x that size, both
+    falling with a cosine; the problem's epsilon only caps the size. The objective must be a margin (zero at the
+    boundary).
     """
 
     minimum_size: ClassVar[bool] = True

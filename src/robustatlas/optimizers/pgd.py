@@ -23,8 +23,9 @@ class PGDState(State):
 class PGD(Optimizer[PGDState]):
     """Madry et al. 2018, over any threat model: steepest ascent, then projection.
 
-    The step is ``rate`` x epsilon; ``"cosine"`` lets it fall to zero over the ``steps``. ``rate`` follows the source of each attack, e.g.
-    1/sqrt(steps) (UAR) or 1/(steps - 2) (MultiRobustBench). ``momentum`` adds that share of the last move.
+    The step is ``rate`` x epsilon; ``"cosine"`` lets it fall to zero over the ``steps``. ``rate`` follows the source
+    of each attack, e.g. 1/sqrt(steps) (UAR) or 1/(steps - 2) (MultiRobustBench). ``momentum`` adds that share of the
+    last move.
     """
 
     steps: int = 20

@@ -25,8 +25,8 @@ class SigmaZeroState(State):
 
 @dataclass(frozen=True)
 class SigmaZero(Optimizer[SigmaZeroState]):
-    """Descends max(margin, 0) + mean(delta^2 / (delta^2 + sigma)) with gradients scaled by their largest entry; the threshold rises while theta is adversarial and
-    falls while it is not. The objective must be a margin.
+    """Descends max(margin, 0) + mean(delta^2 / (delta^2 + sigma)) with gradients scaled by their largest entry; the
+    threshold rises while theta is adversarial and falls while it is not. The objective must be a margin.
     """
 
     minimum_size: ClassVar[bool] = True

@@ -1,7 +1,7 @@
 """Perturbations bounded in an lp norm: theta is the perturbation delta, and x + delta stays in [0, 1].
 
-Besides the methods of every threat model these sets offer what optimizers with more structure ask for: ``hyperplane`` (FAB's projection
-on a linearised decision boundary inside the box) and, for l1, ``linear_oracle`` (Frank-Wolfe).
+Besides the methods of every threat model these sets offer what optimizers with more structure ask for: ``hyperplane``
+(FAB's projection on a linearised decision boundary inside the box) and, for l1, ``linear_oracle`` (Frank-Wolfe).
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ class _Box(torch.autograd.Function):
         return x.clamp(0, 1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         return gradient
 
 
 def norm(delta: Tensor, p: float) -> Tensor:
     """``[B]``: the lp norm of each sample's ``delta`` [B, ...]; p in {0, 1, 2, inf}."""
-    return torch.linalg.vector_norm(delta.flatten(1), p, dim=1)
+    size: Tensor = torch.linalg.vector_norm(delta.flatten(1), p, dim=1)
+    return size
 
 
 def to_box(x: Tensor, delta: Tensor) -> Tensor:
@@ -45,8 +46,9 @@ def to_box(x: Tensor, delta: Tensor) -> Tensor:
 def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -> Tensor:
     """Euclidean projection on {||v||_1 <= radius, |v_i| <= cap_i}, exactly.
 
-    ``values`` [B, ...], ``radius`` [B], ``cap`` like ``values`` and >= 0 (``None``: no cap). The shrinkage of |v_i| is a common lambda, but at
-    least what the cap asks for and at most |v_i|; lambda is found among the sorted break points (Croce and Hein 2021, prop. 2.1).
+    ``values`` [B, ...], ``radius`` [B], ``cap`` like ``values`` and >= 0 (``None``: no cap). The shrinkage of |v_i|
+    is a common lambda, but at least what the cap asks for and at most |v_i|; lambda is found among the sorted break
+    points (Croce and Hein 2021, prop. 2.1).
     """
     size = values.abs().flatten(1)
     capped = size if cap is None else torch.minimum(size, cap.flatten(1))
@@ -68,7 +70,8 @@ def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -
 
 
 def _fill(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor:
-    """Coordinates moved by their ``room`` in ``order`` until sum(weight * move) reaches ``budget`` [B]; the last one moves in part."""
+    """Coordinates moved by their ``room`` in ``order`` until sum(weight * move) reaches ``budget`` [B]; the last one
+    moves in part."""
     w, full = weight.gather(1, order), room.gather(1, order)
     gain = w * full
     left = (budget[:, None] - (gain.cumsum(1) - gain)).clamp_min(0)
@@ -80,8 +83,8 @@ def _fill(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor
 class Lp(ThreatModel):
     """The ball of an lp norm, intersected with [0, 1].
 
-    ``starts``: where a random start lies; ``"surface"`` as in AutoAttack, ``"volume"`` uniform in the ball, ``"radial"`` (l2) uniform in direction and
-    in radius, as MultiRobustBench's training attack.
+    ``starts``: where a random start lies; ``"surface"`` as in AutoAttack, ``"volume"`` uniform in the ball,
+    ``"radial"`` (l2) uniform in direction and in radius, as MultiRobustBench's training attack.
     """
 
     starts: Literal["surface", "volume", "radial"] = "surface"
@@ -92,7 +95,8 @@ class Lp(ThreatModel):
         return torch.zeros_like(x)
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        return _Box.apply(x + theta)
+        inside: Tensor = _Box.apply(x + theta)  # type: ignore[no-untyped-call]
+        return inside
 
     def size(self, x: Tensor, theta: Tensor) -> Tensor:
         return norm(theta, self.p)
@@ -100,7 +104,8 @@ class Lp(ThreatModel):
     def hyperplane(self, x: Tensor, theta: Tensor, normal: Tensor, rise: Tensor) -> Tensor:
         """Smallest move d (in this norm) with <normal, d> = rise and x + theta + d in [0, 1].
 
-        ``normal`` like ``theta``, ``rise`` [B] of any sign. Where no point of the box reaches the plane, the corner of the box nearest to it.
+        ``normal`` like ``theta``, ``rise`` [B] of any sign. Where no point of the box reaches the plane, the corner
+        of the box nearest to it.
         """
         w = (normal * per_sample(torch.where(rise < 0, -1.0, 1.0).to(normal.dtype), normal)).flatten(1)
         at = (x + theta).flatten(1)
@@ -137,7 +142,9 @@ class Linf(Lp):
         for _ in range(_NEWTON_STEPS):
             reached = torch.minimum(room, level[:, None])
             slope = (weight * (room > level[:, None])).sum(1)
-            level = level + torch.where(slope > 0, (rise - (weight * reached).sum(1)) / slope.clamp_min(1e-30), torch.ones_like(rise))
+            level = level + torch.where(
+                slope > 0, (rise - (weight * reached).sum(1)) / slope.clamp_min(1e-30), torch.ones_like(rise)
+            )
         return torch.minimum(room, level.clamp_min(0)[:, None])
 
 
@@ -177,7 +184,8 @@ class L2(Lp):
 
 @dataclass(frozen=True)
 class L1(Lp):
-    """sum_i |delta_i| <= epsilon. Steepest ascent moves the ``sparsity`` share of coordinates with the largest gradients."""
+    """sum_i |delta_i| <= epsilon. Steepest ascent moves the ``sparsity`` share of coordinates with the largest
+    gradients."""
 
     p: float = 1.0
     sparsity: float = 0.05
@@ -201,7 +209,8 @@ class L1(Lp):
         return (torch.zeros_like(flat).scatter(1, index, share) * flat.sign()).view_as(gradient)
 
     def linear_oracle(self, x: Tensor, theta: Tensor, gradient: Tensor, epsilon: Tensor) -> Tensor:
-        """The point of the set that maximises <gradient, point>: coordinates of largest gradient moved to the border of the box."""
+        """The point of the set that maximises <gradient, point>: coordinates of largest gradient moved to the border
+        of the box."""
         g = gradient.flatten(1)
         room = torch.where(gradient > 0, 1 - x, x).flatten(1)
         order = g.abs().argsort(dim=1, descending=True, stable=True)

@@ -1,0 +1,200 @@
+"""Square attack (Andriushchenko et al. 2020): random search with square patches, for linf, l2 and l1; uses no gradient.
+
+Windows and signs are drawn per sample (AutoAttack shares them within a batch), so that results do not depend on the
+batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.errors import UserError
+from robustatlas.noise import Noise
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
+from robustatlas.threats.base import per_sample
+from robustatlas.threats.lp import Linf, Lp, norm, project_l1_ball
+
+_SHARES = ((10, 1), (50, 2), (200, 4), (500, 8), (1000, 16), (2000, 32), (4000, 64), (6000, 128), (8000, 256))
+_TINY = 1e-12
+_INSIDE = 1 - 1e-6
+
+
+@dataclass(frozen=True)
+class SquareState(State):
+    """``best``: the accepted perturbation, with its objective."""
+
+    best: Tensor
+    best_objective: Tensor
+
+
+@dataclass(frozen=True)
+class Square(Optimizer[SquareState]):
+    """Random search; the objective must be the untargeted margin. ``share``: area of the first squares."""
+
+    needs_gradient: ClassVar[bool] = False
+
+    steps: int = 5000
+    share: float = 0.8
+
+    def init(self, problem: Problem, theta: Tensor) -> SquareState:
+        if theta.dim() != 4:
+            raise UserError(f"The square attack needs images [N, C, H, W]; the inputs have shape {tuple(theta.shape)}.")
+        if not isinstance(problem.threat, Lp) or problem.threat.p == 0:
+            raise UserError("The square attack is defined for linf, l2 and l1.")
+        start = self._stripes(problem) if isinstance(problem.threat, Linf) else self._tiles(problem)
+        low = torch.full_like(problem.epsilon, -torch.inf)
+        return SquareState(start, counter(theta), start, low)
+
+    def step(self, problem: Problem, state: SquareState, evaluation: Evaluation) -> SquareState:
+        better = evaluation.objective > state.best_objective
+        best = select(better, state.theta, state.best)
+        objective = torch.where(better, evaluation.objective, state.best_objective)
+        noise = problem.noise.child(state.step + 1)
+        propose = self._window_linf if isinstance(problem.threat, Linf) else self._window_norm
+        return SquareState(propose(problem, best, state.step, noise), state.step + 1, best, objective)
+
+    def _side(self, step: Tensor, height: int, width: int) -> Tensor:
+        divisor = torch.full_like(step, 512)
+        for last, factor in reversed(_SHARES):
+            divisor = torch.where(step <= last, factor, divisor)
+        return (self.share / divisor.double() * height * width).sqrt().round().long()
+
+    def _stripes(self, problem: Problem) -> Tensor:
+        _, channels, _, width = problem.x.shape
+        sign = problem.noise.sign(channels, 1, width, dtype=problem.x.dtype)
+        return problem.threat.project(
+            problem.x, per_sample(problem.epsilon, problem.x) * sign.expand_as(problem.x), problem.epsilon
+        )
+
+    def _window_linf(self, problem: Problem, best: Tensor, step: Tensor, noise: Noise) -> Tensor:
+        _, channels, height, width = best.shape
+        side = self._side(step, height, width).clamp(1, min(height, width))
+        window = _window(noise.child(0), side, side, height, width)
+        sign = noise.child(1).sign(channels, 1, 1, dtype=best.dtype)
+        change = 2 * per_sample(problem.epsilon, best) * sign * window[:, None]
+        return problem.threat.project(problem.x, best + change, problem.epsilon)
+
+    def _tiles(self, problem: Problem) -> Tensor:
+        x, noise = problem.x, problem.noise
+        batch, channels, height, width = x.shape
+        side = max(min(height, width) // 5, 1)
+        pattern = _pattern(side, self._power(problem)).to(x)
+        across, down = width // side, height // side
+        across, down = min(across, 5), min(down, 5)
+        sign = noise.child(0).sign(channels, down, across, dtype=x.dtype)
+        tiles = torch.zeros_like(x)
+        top, left = (height - down * side) // 2, (width - across * side) // 2
+        block = torch.einsum("bcij,uv->bciujv", sign, pattern).reshape(batch, channels, down * side, across * side)
+        tiles[:, :, top : top + down * side, left : left + across * side] = block
+        return self._on_sphere(problem, tiles)
+
+    def _power(self, problem: Problem) -> int:
+        assert isinstance(problem.threat, Lp)
+        return 2 if problem.threat.p == 2 else 4
+
+    def _on_sphere(self, problem: Problem, delta: Tensor) -> Tensor:
+        assert isinstance(problem.threat, Lp)
+        if problem.threat.p == 2:
+            scaled = delta / per_sample(norm(delta, 2) + _TINY, delta) * per_sample(problem.epsilon, delta)
+            return torch.minimum(torch.maximum(scaled, -problem.x), 1 - problem.x)
+        grown = delta / per_sample(norm(delta, 1) + _TINY, delta) * per_sample(problem.epsilon, delta)
+        cap = torch.where(grown > 0, 1 - problem.x, problem.x)
+        return project_l1_ball(grown, problem.epsilon * _INSIDE, cap)
+
+    def _window_norm(self, problem: Problem, best: Tensor, step: Tensor, noise: Noise) -> Tensor:
+        """Take the mass of one window and put it, with a new pattern, in another (l2 and l1)."""
+        assert isinstance(problem.threat, Lp)
+        _, channels, height, width = best.shape
+        p, power, smallest = problem.threat.p, self._power(problem), min(height, width)
+        side = self._side(step, height, width).clamp_min(3)
+        side = (side + (side + 1) % 2).clamp_max(smallest)
+        new, top, left = _placed(noise.child(0), side, height, width)
+        old = _window(noise.child(2), side, side, height, width)
+        either = torch.maximum(new, old)[:, None]
+        sign = noise.child(3).sign(channels, 1, 1, dtype=best.dtype)
+        pattern = _patterns(smallest, power).to(best)[side]
+        turned = per_sample(noise.child(4).uniform() < 0.5, pattern)
+        pattern = torch.where(turned, pattern.transpose(1, 2), pattern)
+        placed = _shifted(pattern, top, left, height, width)[:, None] * sign
+        inside = best * new[:, None]
+        inside = placed + inside / (_channel_norm(inside, p) + _TINY)
+        inside = inside * new[:, None]
+        mass = _channel_norm(best * either, p)
+        if p == 2:
+            spare = (problem.epsilon.square() - norm(best, 2).square()).clamp_min(0) / channels
+            target = (per_sample(spare, mass) + mass.square()).sqrt()
+        else:
+            target = per_sample((problem.epsilon - norm(best, 1)).clamp_min(0), mass) / channels + mass
+        inside = inside / (_channel_norm(inside, p) + _TINY) * target
+        return self._settled(problem, best * (1 - either) + inside)
+
+    def _settled(self, problem: Problem, delta: Tensor) -> Tensor:
+        assert isinstance(problem.threat, Lp)
+        if problem.threat.p == 2:
+            return self._on_sphere(problem, delta)
+        cap = torch.where(delta > 0, 1 - problem.x, problem.x)
+        return project_l1_ball(delta, problem.epsilon * _INSIDE, cap)
+
+
+def _channel_norm(delta: Tensor, p: float) -> Tensor:
+    size: Tensor = torch.linalg.vector_norm(delta, p, dim=(2, 3), keepdim=True)
+    return size
+
+
+def _placed(noise: Noise, side: Tensor, height: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A random window of ``side`` [B] as a mask [B, H, W], with its top and left."""
+    top = noise.child(0).integers((height - side).clamp_min(1))
+    left = noise.child(1).integers((width - side).clamp_min(1))
+    rows = torch.arange(height, device=side.device)[None, :, None]
+    columns = torch.arange(width, device=side.device)[None, None, :]
+    inside_rows = (rows >= per_sample(top, rows)) & (rows < (top + side).view(-1, 1, 1))
+    inside_columns = (columns >= left.view(-1, 1, 1)) & (columns < (left + side).view(-1, 1, 1))
+    return (inside_rows & inside_columns).float(), top, left
+
+
+def _window(noise: Noise, down: Tensor, across: Tensor, height: int, width: int) -> Tensor:
+    return _placed(noise, down, height, width)[0]
+
+
+def _shifted(pattern: Tensor, top: Tensor, left: Tensor, height: int, width: int) -> Tensor:
+    """``pattern`` [B, K, K], placed with its corner at (top, left) in [B, H, W]."""
+    size = pattern.shape[1]
+    rows = torch.arange(height, device=top.device)[None, :] - top[:, None]
+    columns = torch.arange(width, device=left.device)[None, :] - left[:, None]
+    known = ((rows >= 0) & (rows < size))[:, :, None] & ((columns >= 0) & (columns < size))[:, None, :]
+    batch = torch.arange(len(top), device=top.device)[:, None, None]
+    values = pattern[batch, rows.clamp(0, size - 1)[:, :, None], columns.clamp(0, size - 1)[:, None, :]]
+    return values * known
+
+
+@cache
+def _pattern(side: int, power: int) -> Tensor:
+    """Two centred pyramids of nested rectangles, one above the other with opposite signs, of unit l2 norm, ``[side,
+    side]``."""
+    upper, lower = _pyramid(side // 2, side, power), _pyramid(side - side // 2, side, power)
+    pattern = torch.cat([upper, -lower]) if side > 1 else torch.ones(1, 1)
+    return pattern / pattern.square().sum().sqrt()
+
+
+def _pyramid(height: int, width: int, power: int) -> Tensor:
+    layers = torch.zeros(height, width)
+    top, bottom, left, right = (height - 1) // 2, (height - 1) // 2 + 1, (width - 1) // 2, (width - 1) // 2 + 1
+    for k in range(max(height, width) // 2 + 1):
+        layers[max(top - k, 0) : min(bottom + k, height), max(left - k, 0) : min(right + k, width)] += (
+            1 / (k + 1) ** power
+        )
+    return layers / layers.square().sum().sqrt().clamp_min(_TINY)
+
+
+@cache
+def _patterns(largest: int, power: int) -> Tensor:
+    """The patterns of every side up to ``largest``, each in the corner of a [largest, largest] square."""
+    table = torch.zeros(largest + 1, largest, largest)
+    for side in range(1, largest + 1):
+        table[side, :side, :side] = _pattern(side, power)
+    return table
