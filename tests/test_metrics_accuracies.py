@@ -1,4 +1,4 @@
-"""The accuracy table: what it holds, what it refuses, and what it makes of per-sample minimal strengths."""
+"""The accuracy table: what it holds and what it refuses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from robustatlas.errors import UserError
 from robustatlas.metrics import AccuracyTable
@@ -87,26 +84,3 @@ def test_restriction_names_what_is_not_there(table):
         table.restrict(strengths={"linf": [0.03]})
     with pytest.raises(UserError, match="'l2', which is not among"):
         table.restrict(["linf"], {"l2": [0.5]})
-
-
-def test_minimal_strengths_of_different_samples_are_refused():
-    with pytest.raises(UserError, match="misclassified clean"):
-        AccuracyTable.from_minimal_strengths({"a": [0.0, 1.0], "b": [1.0, 1.0]}, {"a": [1], "b": [1]})
-    with pytest.raises(UserError, match="misclassified clean"):
-        AccuracyTable.from_minimal_strengths({"a": [1.0], "b": [1.0, 1.0]}, {"a": [1], "b": [1]})
-    with pytest.raises(UserError, match="NaN"):
-        AccuracyTable.from_minimal_strengths({"a": [math.nan]}, {"a": [1]})
-    with pytest.raises(UserError, match="no attack"):
-        AccuracyTable.from_minimal_strengths({}, {})
-
-
-GRID = [0.5, 1.0, 1.5, 2.0]
-
-
-@given(arrays(np.float64, st.integers(1, 40), elements=st.sampled_from([0.0, *GRID, math.inf])))
-def test_minimal_strengths_give_the_share_of_survivors(minimal):
-    table = AccuracyTable.from_minimal_strengths({"a": minimal}, {"a": GRID})
-    expected = [100 * np.mean([m > strength for m in minimal]) for strength in GRID]
-    np.testing.assert_allclose(table.values("a"), expected, rtol=1e-12)
-    assert table.clean == pytest.approx(100 * np.mean(minimal > 0))
-    assert (np.diff([table.clean, *table.values("a")]) <= 0).all()

@@ -2,6 +2,24 @@
 
 from robustatlas.metrics.accuracies import AccuracyTable
 from robustatlas.metrics.averages import average_accuracy, union_accuracy
+from robustatlas.metrics.bootstrap import (
+    AccuracyStatistics,
+    SampleStatistic,
+    bootstrap_intervals,
+    bootstrap_replicates,
+    mean_statistic,
+    paired_differences,
+)
+from robustatlas.metrics.comparison import (
+    McNemar,
+    RankTest,
+    attack_correlation,
+    holm,
+    mcnemar,
+    mcnemar_at_strengths,
+    rank_sum_test,
+    signed_rank_test,
+)
 from robustatlas.metrics.competitiveness import (
     InOut,
     competitiveness_in_out,
@@ -16,31 +34,48 @@ from robustatlas.metrics.hypervolume import (
     normalised_cross_entropy,
 )
 from robustatlas.metrics.intervals import Interval, accuracy_interval, percentile_interval, proportion_bounds
+from robustatlas.metrics.samples import SampleOutcomes, shared_samples
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 
 __all__ = [
+    "AccuracyStatistics",
     "AccuracyTable",
     "AdversarialHypervolume",
     "Band",
     "Crossing",
     "InOut",
     "Interval",
+    "McNemar",
+    "RankTest",
     "RobustnessCurve",
+    "SampleOutcomes",
+    "SampleStatistic",
     "StabilityConstant",
     "accuracy_interval",
     "adversarial_hypervolume",
+    "attack_correlation",
     "average_accuracy",
+    "bootstrap_intervals",
+    "bootstrap_replicates",
     "competitiveness_in_out",
     "competitiveness_ratio",
     "envelope",
+    "holm",
     "hypervolume_at_levels",
     "local_optimality",
+    "mcnemar",
+    "mcnemar_at_strengths",
+    "mean_statistic",
     "mean_uar",
     "normalised_cross_entropy",
+    "paired_differences",
     "percent_seen",
     "percentile_interval",
     "proportion_bounds",
+    "rank_sum_test",
+    "shared_samples",
+    "signed_rank_test",
     "stability_constant",
     "unforeseen_attack_robustness",
     "union_accuracy",

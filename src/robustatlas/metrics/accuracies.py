@@ -12,10 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.metrics.checks import check_minimal
 
 STRENGTH_TOLERANCE = 1e-5
 """Relative difference up to which two strengths are the same one (8/255 in float32 and in float64 are)."""
@@ -163,41 +162,6 @@ expected; multiply them by 100
     def from_json(cls, path: str | Path) -> AccuracyTable:
         """Read a table that `to_json` wrote."""
         return cls.from_dict(read_json(path))
-
-    @classmethod
-    def from_minimal_strengths(
-        cls, minimal_strengths: Mapping[str, ArrayLike], strengths: Mapping[str, ArrayLike]
-    ) -> AccuracyTable:
-        """The accuracies that per-sample minimal strengths imply.
-
-        Args:
-            minimal_strengths: attack -> [N] smallest strength at which an adversarial example was found; 0 where the
-                clean input is misclassified, inf where none was found. All attacks on the same N samples.
-            strengths: attack -> [S] the strengths to evaluate at, increasing.
-
-        Returns:
-            accuracy at a strength = share of samples whose minimal strength is larger, in percent.
-
-        Example:
-            >>> found = {"linf": [0.0, 0.02, 0.04, float("inf")]}
-            >>> AccuracyTable.from_minimal_strengths(found, {"linf": [0.01, 0.02, 0.03]}).values("linf")
-            array([75., 50., 50.])
-        """
-        if not minimal_strengths:
-            raise UserError("no attack is given; an accuracy table needs the minimal strengths of at least one attack")
-        cells, clean_errors = {}, {}
-        for attack, given in minimal_strengths.items():
-            minimal = check_minimal(given, attack)
-            grid = np.asarray(strengths[attack], dtype=np.float64)
-            surviving = minimal.size - np.searchsorted(np.sort(minimal), grid, side="right")
-            cells[attack] = dict(zip(grid.tolist(), (100.0 * surviving / minimal.size).tolist(), strict=True))
-            clean_errors[attack] = minimal == 0
-        first, *others = clean_errors.values()
-        if any(not np.array_equal(first, other) for other in others):
-            raise UserError(
-                "the attacks disagree on which samples are misclassified clean; give the same samples to all"
-            )
-        return cls(100.0 * int(np.count_nonzero(~first)) / first.size, cells)
 
     def require_percent(self) -> None:
         """Raise a `UserError` where the values look like fractions: all at most 1, and not all 0."""

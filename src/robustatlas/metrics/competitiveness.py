@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.metrics.accuracies import AccuracyTable
@@ -112,37 +113,13 @@ def percent_seen(
     return 100.0 * float(np.mean(seen_mask(cells, trained_on, known_attacks(reference))))
 
 
-def _ratio(cells: MatchedCells, kind: RatioKind) -> float:
-    if kind not in _KINDS:
+def check_ratio(cells: MatchedCells, kind: RatioKind) -> None:
+    """Raise where a ratio of that kind does not exist, or would be taken to a reference of 0."""
+    if kind not in _FORMULAS:
         raise UserError(f"there is no competitiveness ratio {kind!r}; the kinds are {', '.join(get_args(RatioKind))}")
-    return 100.0 * _KINDS[kind](cells)
-
-
-def _ind_avg(cells: MatchedCells) -> float:
-    _check_divisible(cells)
-    return float(np.mean(cells.accuracy / cells.reference))
-
-
-def _ind_worst(cells: MatchedCells) -> float:
-    _check_divisible(cells)
-    return float(np.min(cells.accuracy / cells.reference))
-
-
-def sum_ratio(cells: MatchedCells) -> float:
-    """Sum of the accuracies over the sum of the reference accuracies, as a fraction."""
-    if cells.reference.sum() == 0:
-        raise UserError("the reference accuracies are all 0, so there is no ratio to them")
-    return float(cells.accuracy.sum() / cells.reference.sum())
-
-
-def _max(cells: MatchedCells) -> float:
-    if cells.reference.min() == 0:
-        _check_divisible(cells)
-    return float(cells.accuracy.min() / cells.reference.min())
-
-
-def _check_divisible(cells: MatchedCells) -> None:
     zeros = np.flatnonzero(cells.reference == 0)
+    if kind == "exp" and zeros.size < cells.reference.size:
+        return
     if zeros.size:
         raise UserError(
             f"the reference accuracy at {cells.name(int(zeros[0]))} is 0, so there is no ratio to it; restrict both "
@@ -150,9 +127,21 @@ def _check_divisible(cells: MatchedCells) -> None:
         )
 
 
-_KINDS: dict[str, Callable[[MatchedCells], float]] = {
-    "ind-avg": _ind_avg,
-    "ind-worst": _ind_worst,
-    "exp": sum_ratio,
-    "max": _max,
+def ratio_of(accuracy: NDArray[np.float64], reference: NDArray[np.float64], kind: RatioKind) -> NDArray[np.float64]:
+    """Competitiveness ratios [...] in percent of accuracies [..., K] to reference accuracies [K]."""
+    return 100.0 * _FORMULAS[kind](accuracy, reference)
+
+
+def _ratio(cells: MatchedCells, kind: RatioKind) -> float:
+    check_ratio(cells, kind)
+    return float(ratio_of(cells.accuracy, cells.reference, kind))
+
+
+Formula = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+
+_FORMULAS: dict[str, Formula] = {
+    "ind-avg": lambda accuracy, reference: (accuracy / reference).mean(axis=-1),
+    "ind-worst": lambda accuracy, reference: (accuracy / reference).min(axis=-1),
+    "exp": lambda accuracy, reference: accuracy.sum(axis=-1) / reference.sum(),
+    "max": lambda accuracy, reference: accuracy.min(axis=-1) / reference.min(),
 }

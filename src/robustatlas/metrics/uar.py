@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robustatlas.metrics.accuracies import AccuracyTable
-from robustatlas.metrics.competitiveness import sum_ratio
+from robustatlas.metrics.competitiveness import check_ratio, ratio_of
 from robustatlas.metrics.matching import chosen_attacks, match_cells
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def unforeseen_attack_robustness(accuracies: AccuracyTable, reference: Reference
         >>> round(unforeseen_attack_robustness(model, reference, "p"), 6)
         64.285714
     """
-    return 100.0 * sum_ratio(match_cells(accuracies, reference, [attack], clean=False))
+    cells = match_cells(accuracies, reference, [attack], clean=False)
+    check_ratio(cells, "exp")
+    return float(ratio_of(cells.accuracy, cells.reference, "exp"))
 
 
 def mean_uar(

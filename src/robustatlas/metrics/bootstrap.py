@@ -1,0 +1,199 @@
+"""Bootstrap intervals of every metric, and of the differences of metrics between models on the same samples.
+
+Every metric here is a function of means over the samples: of the columns of a matrix [N, K] (is the sample correct
+under this attack at this strength?). A replicate draws N samples with replacement; how often it drew each sample are
+the weights of a mean. All replicates are then one product of a matrix of weights [R, N] with the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
+from robustatlas.metrics.intervals import Interval, percentile_interval
+from robustatlas.metrics.matching import CLEAN, chosen_attacks, match_cells
+from robustatlas.metrics.samples import SampleOutcomes
+
+if TYPE_CHECKING:
+    from robustatlas.metrics.accuracies import AccuracyTable
+    from robustatlas.references import Reference
+
+Floats = NDArray[np.float64]
+
+_REPLICATES_PER_BLOCK = 128
+
+
+@dataclass(frozen=True, eq=False)
+class SampleStatistic:
+    """A number that is a function of means over samples.
+
+    Attributes:
+        columns: [N, K] what is averaged.
+        combine: means [..., K] -> the number [...].
+    """
+
+    columns: NDArray[np.float32]
+    combine: Callable[[Floats], Floats]
+
+    @property
+    def value(self) -> float:
+        """The number for the samples at hand."""
+        return float(self.combine(self.columns.mean(axis=0, dtype=np.float64)))
+
+
+def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int = 1000, seed: int = 0) -> Floats:
+    """Values [M, R] of M statistics on R resamples, each resample the same for all of them.
+
+    Statistics that share their columns (the same array) share the work.
+
+    Args:
+        statistics: all of the same N samples.
+        replicates: number of resamples R.
+        seed: of the draws.
+
+    Example:
+        >>> accuracy = mean_statistic(np.array([1.0, 1.0, 0.0, 1.0]))
+        >>> bootstrap_replicates([accuracy], replicates=3).shape
+        (1, 3)
+    """
+    counts = {len(statistic.columns) for statistic in statistics}
+    if len(counts) != 1:
+        raise UserError(f"statistics of the same samples are expected; these have {sorted(counts)} samples")
+    if replicates < 1:
+        raise UserError(f"the number of replicates is {replicates}; at least 1 is expected, 1000 are usual")
+    samples = counts.pop()
+    distinct = {id(statistic.columns): statistic.columns for statistic in statistics}
+    generator = np.random.default_rng(seed)
+    values = np.empty((len(statistics), replicates))
+    for start in range(0, replicates, _REPLICATES_PER_BLOCK):
+        stop = min(start + _REPLICATES_PER_BLOCK, replicates)
+        weights = _draw_weights(generator, stop - start, samples)
+        means = {key: (weights @ columns).astype(np.float64) / samples for key, columns in distinct.items()}
+        for row, statistic in enumerate(statistics):
+            values[row, start:stop] = statistic.combine(means[id(statistic.columns)])
+    return values
+
+
+def bootstrap_intervals(
+    statistics: Mapping[str, SampleStatistic], confidence: float = 0.95, replicates: int = 1000, seed: int = 0
+) -> dict[str, Interval]:
+    """Percentile intervals of several statistics of the same samples.
+
+    Example:
+        >>> correct = np.repeat([1.0, 0.0], [80, 20])
+        >>> print(bootstrap_intervals({"accuracy": mean_statistic(100 * correct)})["accuracy"])
+        80.00 [72.00, 88.00]
+    """
+    values = bootstrap_replicates(list(statistics.values()), replicates, seed)
+    return {
+        name: percentile_interval(statistic.value, row, confidence)
+        for (name, statistic), row in zip(statistics.items(), values, strict=True)
+    }
+
+
+def paired_differences(
+    first: Mapping[str, SampleStatistic],
+    second: Mapping[str, SampleStatistic],
+    confidence: float = 0.95,
+    replicates: int = 1000,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """Intervals of first - second for every statistic, by drawing the same samples for both models.
+
+    Args:
+        first: statistics of one model.
+        second: the same statistics of another model, on the same samples.
+        confidence: of the intervals; one that excludes 0 shows a difference.
+        replicates: number of resamples.
+        seed: of the draws.
+
+    Example:
+        >>> a, b = np.repeat([1.0, 0.0], [80, 20]), np.repeat([1.0, 0.0], [70, 30])
+        >>> found = paired_differences({"accuracy": mean_statistic(100 * a)}, {"accuracy": mean_statistic(100 * b)})
+        >>> print(found["accuracy"])
+        10.00 [4.00, 16.00]
+    """
+    if first.keys() != second.keys():
+        raise UserError(f"the models' statistics differ: {', '.join(sorted(first.keys() ^ second.keys()))}")
+    if not first:
+        return {}
+    values = bootstrap_replicates([*first.values(), *second.values()], replicates, seed)
+    ours, theirs = np.split(values, 2)
+    return {
+        name: percentile_interval(first[name].value - second[name].value, ours[row] - theirs[row], confidence)
+        for row, name in enumerate(first)
+    }
+
+
+def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_]) -> SampleStatistic:
+    """The mean of one number per sample [N], such as the adversarial hypervolume of each."""
+    return SampleStatistic(np.asarray(values, dtype=np.float32)[:, None], lambda means: means[..., 0])
+
+
+class AccuracyStatistics:
+    """Statistics of one model that are functions of its accuracies; they all share one matrix of columns.
+
+    Args:
+        outcomes: of the model.
+
+    Example:
+        >>> outcomes = SampleOutcomes.from_sizes("a", [1, 1], {"p": [0.2, 0.0]}, {"p": [0.1, 0.2]})
+        >>> AccuracyStatistics(outcomes).average().value
+        25.0
+    """
+
+    def __init__(self, outcomes: SampleOutcomes) -> None:
+        self.outcomes = outcomes
+        self.table = outcomes.accuracies()
+        self.columns = np.column_stack([outcomes.clean, *outcomes.correct.values()]).astype(np.float32)
+        self._position = {CLEAN: np.array([0])}
+        start = 1
+        for attack, strengths in outcomes.strengths.items():
+            self._position[attack] = np.arange(start, start + len(strengths))
+            start += len(strengths)
+
+    def accuracy(self, attack: str, strength: int) -> SampleStatistic:
+        """Accuracy in percent under an attack at one of its strengths (by position), or `CLEAN` and 0."""
+        column = self._position[attack][strength]
+        return SampleStatistic(self.columns, lambda means: 100.0 * means[..., column])
+
+    def average(self, attacks: Sequence[str] | None = None) -> SampleStatistic:
+        """`average_accuracy` in percent."""
+        columns = np.concatenate([self._position[attack] for attack in attacks or self.outcomes.attacks])
+        return SampleStatistic(self.columns, lambda means: 100.0 * means[..., columns].mean(axis=-1))
+
+    def competitiveness(
+        self, reference: Reference | AccuracyTable, kind: RatioKind = "ind-avg", attacks: Sequence[str] | None = None
+    ) -> SampleStatistic:
+        """`competitiveness_ratio` in percent."""
+        cells = match_cells(self.table, reference, attacks)
+        check_ratio(cells, kind)
+        columns = np.concatenate([self._position[attack] for attack in dict.fromkeys(cells.attacks)])
+        return SampleStatistic(self.columns, lambda means: ratio_of(100.0 * means[..., columns], cells.reference, kind))
+
+    def uar(self, reference: Reference | AccuracyTable, attacks: Sequence[str] | None = None) -> SampleStatistic:
+        """`mean_uar` in percent; with one attack its `unforeseen_attack_robustness`."""
+        parts = []
+        for attack in chosen_attacks(self.table, reference, attacks):
+            cells = match_cells(self.table, reference, [attack], clean=False)
+            check_ratio(cells, "exp")
+            parts.append((self._position[attack], cells.reference))
+
+        def combine(means: Floats) -> Floats:
+            ratios = [ratio_of(100.0 * means[..., columns], reference, "exp") for columns, reference in parts]
+            return np.asarray(np.mean(ratios, axis=0))
+
+        return SampleStatistic(self.columns, combine)
+
+
+def _draw_weights(generator: np.random.Generator, replicates: int, samples: int) -> NDArray[np.float32]:
+    """How often [R, N] each of R resamples of N draws from N samples drew each sample."""
+    drawn = generator.integers(samples, size=(replicates, samples))
+    drawn += samples * np.arange(replicates)[:, None]
+    return np.bincount(drawn.ravel(), minlength=replicates * samples).reshape(replicates, samples).astype(np.float32)

@@ -1,0 +1,196 @@
+"""Tests of whether one model is more robust than another, and how attacks agree on models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.samples import SampleOutcomes, check_paired
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class McNemar:
+    """McNemar's exact test of two models at several points, such as the strengths of an attack.
+
+    Attributes:
+        only_first: [S] number of samples that only the first model gets right.
+        only_second: [S] number that only the second one gets right.
+        p_values: [S] two-sided, exact, not corrected for the number of tests.
+    """
+
+    only_first: NDArray[np.int64]
+    only_second: NDArray[np.int64]
+    p_values: Floats
+
+
+@dataclass(frozen=True)
+class RankTest:
+    """A rank test of two models.
+
+    Attributes:
+        p_value: two-sided.
+        effect: probability that the first model has the larger value minus that the second has, in [-1, 1]: over pairs
+            of one sample each (rank-sum) or over the samples they share (signed-rank).
+    """
+
+    p_value: float
+    effect: float
+
+
+def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemar:
+    """McNemar's exact test: do two models get different shares of the same samples right?
+
+    Args:
+        first: [N, S] (or [N]) whether the first model is correct.
+        second: the same of the second model, for the same samples.
+
+    Source: McNemar 1947, Psychometrika 12(2); exact by the binomial distribution of the discordant samples.
+
+    Example:
+        >>> test = mcnemar([True] * 8 + [False] * 2, [False] * 8 + [False] * 2)
+        >>> int(test.only_first[0]), float(test.p_values[0])
+        (8, 0.0078125)
+    """
+    ours, theirs = (_correctness(values) for values in (first, second))
+    if ours.shape != theirs.shape:
+        raise UserError(
+            f"the models were not judged on the same samples and strengths: shapes {ours.shape} and {theirs.shape}"
+        )
+    only_first, only_second = (ours & ~theirs).sum(axis=0), (theirs & ~ours).sum(axis=0)
+    discordant = only_first + only_second
+    p_values = np.minimum(1.0, 2 * stats.binom.cdf(np.minimum(only_first, only_second), discordant, 0.5))
+    return McNemar(only_first, only_second, np.asarray(p_values, dtype=np.float64))
+
+
+def mcnemar_at_strengths(first: SampleOutcomes, second: SampleOutcomes) -> dict[str, McNemar]:
+    """McNemar's test at every strength of every attack, with p-values corrected (Holm) for all of these tests together.
+
+    Args:
+        first: outcomes of one model.
+        second: outcomes of another model on the same samples, with the same attacks and strengths.
+
+    Returns:
+        attack -> the tests at its strengths [S].
+    """
+    check_paired(first, second)
+    tests = {}
+    for attack, strengths in first.strengths.items():
+        if attack not in second.strengths or not np.allclose(strengths, second.strengths[attack], rtol=1e-5, atol=0):
+            raise UserError(f"{first.name} and {second.name} were not evaluated at the same strengths of {attack}")
+        tests[attack] = mcnemar(first.correct[attack], second.correct[attack])
+    if not tests:
+        return {}
+    corrected = holm(np.concatenate([test.p_values for test in tests.values()]))
+    ends = np.cumsum([len(test.p_values) for test in tests.values()])[:-1]
+    return {
+        attack: McNemar(test.only_first, test.only_second, p_values)
+        for (attack, test), p_values in zip(tests.items(), np.split(corrected, ends), strict=True)
+    }
+
+
+def rank_sum_test(first: ArrayLike, second: ArrayLike) -> RankTest:
+    """Wilcoxon's rank-sum test of two independent sets of values [N], [M], corrected for ties.
+
+    The adversarial hypervolume paper compares models so. On shared samples `signed_rank_test` sees more.
+
+    Example:
+        >>> test = rank_sum_test([0.5, 0.6, 0.7], [0.1, 0.2, 0.3])
+        >>> round(test.p_value, 2), test.effect
+        (0.1, 1.0)
+    """
+    ours, theirs = _values(first), _values(second)
+    outcome = stats.mannwhitneyu(ours, theirs, alternative="two-sided")
+    return RankTest(float(outcome.pvalue), float(2 * outcome.statistic / (ours.size * theirs.size) - 1))
+
+
+def signed_rank_test(first: ArrayLike, second: ArrayLike) -> RankTest:
+    """Wilcoxon's signed-rank test of values [N] of two models on the same samples; equal values count (Pratt).
+
+    Infinite minimal sizes have no differences: cap them at the largest size of interest first.
+
+    Example:
+        >>> test = signed_rank_test([0.5, 0.6, 0.7, 0.9], [0.1, 0.3, 0.5, 0.6])
+        >>> round(test.p_value, 3), test.effect
+        (0.125, 1.0)
+    """
+    ours, theirs = _values(first), _values(second)
+    if ours.shape != theirs.shape:
+        raise UserError(f"a paired test needs the same samples; given {ours.size} and {theirs.size} values")
+    difference = ours - theirs
+    effect = float(np.mean(np.sign(difference)))
+    if not difference.any():
+        return RankTest(1.0, 0.0)
+    outcome = stats.wilcoxon(ours, theirs, zero_method="pratt", alternative="two-sided")
+    return RankTest(float(outcome.pvalue), effect)
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Holm's correction of p-values [T] for T tests: rejecting those <= alpha errs at all with probability <= alpha.
+
+    Source: Holm 1979, Scandinavian Journal of Statistics 6(2).
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03])
+        array([0.03, 0.06, 0.06])
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
+        raise UserError("a list of p-values between 0 and 1 is expected")
+    order = np.argsort(p)
+    corrected = np.empty_like(p)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * (p.size - np.arange(p.size))))
+    return corrected
+
+
+def attack_correlation(scores: ArrayLike, method: Literal["pearson", "spearman"] = "pearson") -> Floats:
+    """How attacks agree on models: correlation matrix [A, A] of scores [M, A] of M models under A attacks.
+
+    Args:
+        scores: such as the UAR, or the single-attack competitiveness ratio, of each model under each attack.
+        method: `pearson` for the scores, `spearman` for their ranks.
+
+    Returns:
+        correlations in [-1, 1]; NaN with an attack under which all models have the same score.
+
+    Source: Kang et al. 2019, "Testing Robustness Against Unforeseen Adversaries", Figure 6b.
+
+    Example:
+        >>> attack_correlation([[1.0, 30.0], [2.0, 20.0], [3.0, 10.0]]).round(6)
+        array([[ 1., -1.],
+               [-1.,  1.]])
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 2 or len(values) < 3 or not np.isfinite(values).all():
+        raise UserError(
+            f"finite scores [models, attacks] of at least 3 models are expected; given shape {values.shape}"
+        )
+    if method == "spearman":
+        values = stats.rankdata(values, axis=0)
+    elif method != "pearson":
+        raise UserError(f"there is no correlation {method!r}; the methods are pearson, spearman")
+    centred = values - values.mean(axis=0)
+    deviation = np.sqrt((centred**2).sum(axis=0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = np.clip(centred.T @ centred / np.outer(deviation, deviation), -1.0, 1.0)
+    return np.asarray(correlation, dtype=np.float64)
+
+
+def _correctness(values: ArrayLike) -> NDArray[np.bool_]:
+    correct = np.asarray(values)
+    if correct.dtype != np.bool_ or correct.ndim not in (1, 2):
+        raise UserError(f"booleans [samples, strengths] are expected; given {correct.dtype} of shape {correct.shape}")
+    return correct.reshape(len(correct), -1)
+
+
+def _values(values: ArrayLike) -> Floats:
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.ndim != 1 or numbers.size == 0 or not np.isfinite(numbers).all():
+        raise UserError("one finite number for each sample is expected; cap infinite sizes at the largest of interest")
+    return numbers

@@ -1,0 +1,224 @@
+"""Intervals, bootstrap and tests of models against closed forms, other implementations and simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from robustatlas import metrics
+from robustatlas.errors import UserError
+from robustatlas.metrics import AccuracyStatistics, AccuracyTable, SampleOutcomes
+from robustatlas.outcomes import Result
+
+STRENGTHS = {"p": [1.0, 2.0, 3.0], "q": [0.5, 1.0]}
+REFERENCE = AccuracyTable(95, {"p": {1: 90, 2: 80, 3: 70}, "q": {0.5: 85, 1: 60}})
+
+
+def model(name: str, seed: int, samples: int = 300, scale: float = 1.0) -> SampleOutcomes:
+    generator = np.random.default_rng(seed)
+    wrong = generator.uniform(size=samples) < 0.1
+    sizes = {
+        attack: np.where(wrong, 0.0, generator.exponential(scale * grid[-1], samples))
+        for attack, grid in STRENGTHS.items()
+    }
+    return SampleOutcomes.from_sizes(name, np.arange(samples) % 10, sizes, STRENGTHS)
+
+
+@given(st.integers(1, 200), st.data(), st.sampled_from([0.8, 0.95, 0.99]))
+def test_clopper_pearson_as_scipy_has_it(total, data, confidence):
+    successes = data.draw(st.integers(0, total))
+    low, high = metrics.proportion_bounds(successes, total, confidence)
+    expected = stats.binomtest(successes, total).proportion_ci(confidence, method="exact")
+    assert (float(low), float(high)) == (pytest.approx(expected.low), pytest.approx(expected.high))
+
+
+def test_accuracy_interval():
+    interval = metrics.accuracy_interval(67.76, samples=10_000)
+    assert (interval.low < 67.76 < interval.high) and interval.high - interval.low == pytest.approx(1.85, abs=0.02)
+    assert interval.excludes(69) and not interval.excludes(67)
+    with pytest.raises(UserError, match="no whole number of 7 samples"):
+        metrics.accuracy_interval(50.0, samples=7)
+
+
+def test_bootstrap_statistics_have_the_value_of_the_metrics():
+    outcomes = model("a", 0)
+    table, statistics = outcomes.accuracies(), AccuracyStatistics(outcomes)
+    for kind in ("ind-avg", "ind-worst", "exp", "max"):
+        value = metrics.competitiveness_ratio(table, REFERENCE, kind)
+        assert statistics.competitiveness(REFERENCE, kind).value == pytest.approx(value)
+    single = metrics.competitiveness_ratio(table, REFERENCE, attacks=["q"])
+    assert statistics.competitiveness(REFERENCE, attacks=["q"]).value == pytest.approx(single)
+    assert statistics.uar(REFERENCE).value == pytest.approx(metrics.mean_uar(table, REFERENCE))
+    assert statistics.average().value == pytest.approx(metrics.average_accuracy(table))
+    assert statistics.accuracy("p", 1).value == pytest.approx(table.at("p", 2.0))
+    assert statistics.accuracy("clean", 0).value == pytest.approx(table.clean)
+
+
+def test_replicates_are_metrics_of_resampled_samples():
+    """The weighted means are what the metric gives on the samples drawn again with replacement."""
+    outcomes = model("a", 0, samples=40)
+    statistic = AccuracyStatistics(outcomes).competitiveness(REFERENCE)
+    (replicates,) = metrics.bootstrap_replicates([statistic], replicates=5, seed=3)
+    drawn = np.random.default_rng(3).integers(40, size=(5, 40))
+    for value, positions in zip(replicates, drawn, strict=True):
+        cells = {
+            attack: dict(zip(STRENGTHS[attack], 100 * correct[positions].mean(axis=0), strict=True))
+            for attack, correct in outcomes.correct.items()
+        }
+        again = AccuracyTable(100 * outcomes.clean[positions].mean(), cells)
+        assert value == pytest.approx(metrics.competitiveness_ratio(again, REFERENCE))
+
+
+def test_bootstrap_interval_of_a_mean_is_that_of_the_normal_approximation():
+    values = np.random.default_rng(0).normal(size=2000)
+    interval = metrics.bootstrap_intervals({"mean": metrics.mean_statistic(values)}, replicates=4000)["mean"]
+    half_width = 1.96 * values.std() / math.sqrt(2000)
+    assert interval.value == pytest.approx(values.mean(), abs=1e-6)
+    assert interval.high - interval.low == pytest.approx(2 * half_width, rel=0.06)
+
+
+def test_bootstrap_does_not_depend_on_what_else_is_asked():
+    statistics = AccuracyStatistics(model("a", 0))
+    alone = metrics.bootstrap_intervals({"CR": statistics.competitiveness(REFERENCE)}, replicates=300)
+    both = metrics.bootstrap_intervals(
+        {"average": statistics.average(), "CR": statistics.competitiveness(REFERENCE)}, replicates=300
+    )
+    assert alone["CR"] == both["CR"]
+
+
+def test_pairing_narrows_the_interval_of_a_difference():
+    a = model("a", 0)
+    worse = SampleOutcomes.from_sizes("b", a.labels, {k: 0.9 * v for k, v in a.minimal_sizes.items()}, STRENGTHS)
+    ours, theirs = ({"CR": AccuracyStatistics(m).competitiveness(REFERENCE)} for m in (a, worse))
+    paired = metrics.paired_differences(ours, theirs)["CR"]
+    apart = metrics.bootstrap_intervals(ours)["CR"]
+    assert paired.low > 0
+    assert paired.high - paired.low < 0.5 * (apart.high - apart.low)
+    assert metrics.paired_differences({}, {}) == {}
+
+
+@pytest.mark.parametrize("only_first, only_second", [(0, 0), (3, 3), (10, 2), (1, 9), (40, 60)])
+def test_mcnemar_as_the_binomial_test(only_first, only_second):
+    first = np.array([True] * only_first + [False] * only_second + [True, False])
+    second = np.array([False] * only_first + [True] * only_second + [True, False])
+    test = metrics.mcnemar(first, second)
+    expected = stats.binomtest(only_first, only_first + only_second).pvalue if only_first + only_second else 1.0
+    assert (test.only_first.tolist(), test.only_second.tolist()) == ([only_first], [only_second])
+    assert test.p_values[0] == pytest.approx(expected)
+
+
+def test_mcnemar_over_strengths_is_corrected_over_all_of_them():
+    a, b = model("a", 0), model("b", 1, scale=0.5)
+    corrected = metrics.mcnemar_at_strengths(a, b)
+    plain = [metrics.mcnemar(a.correct[attack], b.correct[attack]).p_values for attack in STRENGTHS]
+    np.testing.assert_allclose(
+        np.concatenate([test.p_values for test in corrected.values()]), metrics.holm(np.concatenate(plain))
+    )
+    assert corrected["p"].p_values[-1] < 0.01
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.sampled_from([0.01, 0.05, 0.3]))
+def test_holm_rejects_what_the_step_down_procedure_rejects(p_values, level):
+    rejected = set()
+    for step, index in enumerate(np.argsort(p_values, kind="stable")):
+        if p_values[index] * (len(p_values) - step) > level:
+            break
+        rejected.add(int(index))
+    assert set(np.flatnonzero(metrics.holm(p_values) <= level).tolist()) == rejected
+
+
+def test_rank_tests():
+    generator = np.random.default_rng(0)
+    a, b = generator.uniform(size=80), generator.uniform(size=80) - 0.2
+    test = metrics.rank_sum_test(a, b)
+    assert test.p_value == pytest.approx(stats.ranksums(a, b).pvalue, rel=0.05)
+    assert test.effect == pytest.approx(np.mean(np.sign(a[:, None] - b[None, :])))
+    signed = metrics.signed_rank_test(a, b)
+    assert signed.p_value == pytest.approx(stats.wilcoxon(a, b).pvalue, rel=1e-6)
+    assert signed.effect == pytest.approx(np.mean(np.sign(a - b)))
+    assert metrics.signed_rank_test(a, a) == metrics.RankTest(1.0, 0.0)
+
+
+def test_attack_correlation():
+    scores = np.random.default_rng(0).normal(size=(12, 4))
+    np.testing.assert_allclose(metrics.attack_correlation(scores), np.corrcoef(scores.T), atol=1e-12)
+    np.testing.assert_allclose(
+        metrics.attack_correlation(scores, "spearman"), stats.spearmanr(scores).statistic, atol=1e-12
+    )
+    assert np.isnan(metrics.attack_correlation([[1, 2], [1, 3], [1, 4]])[0, 1])
+
+
+def test_shared_samples():
+    a, b = model("a", 0), model("b", 1)
+    some = b.select(np.array([7, 3, 250]))
+    left, right = metrics.shared_samples([a, some])
+    assert left.index.tolist() == right.index.tolist() == [3, 7, 250]
+    np.testing.assert_array_equal(left.minimal_sizes["p"], a.minimal_sizes["p"][[3, 7, 250]])
+    np.testing.assert_array_equal(right.minimal_sizes["p"], b.minimal_sizes["p"][[3, 7, 250]])
+    with pytest.raises(UserError, match="share no samples"):
+        metrics.shared_samples([a.select(np.array([1])), b.select(np.array([2]))])
+    with pytest.raises(UserError, match="different labels"):
+        metrics.shared_samples([a, SampleOutcomes.from_sizes("c", a.labels + 1, a.minimal_sizes, STRENGTHS)])
+
+
+@given(arrays(np.float64, st.integers(1, 40), elements=st.sampled_from([0.0, 1.0, 1.5, 3.0, 9.0, math.inf])))
+def test_sizes_give_the_share_of_survivors(sizes):
+    table = SampleOutcomes.from_sizes("a", np.zeros(len(sizes), int), {"p": sizes}, STRENGTHS).accuracies()
+    expected = [100 * np.mean([size > strength for size in sizes]) for strength in STRENGTHS["p"]]
+    np.testing.assert_allclose(table.values("p"), expected)
+    assert table.clean == pytest.approx(100 * np.mean(sizes > 0))
+
+
+def test_outcomes_of_a_run():
+    result = Result.from_arrays(
+        labels=[0, 1, 1],
+        clean_prediction=[0, 1, 0],
+        minimal_size={"linf": [0.15, np.inf, 0.0]},
+        strengths={"linf": [0.1, 0.2]},
+        model="net",
+    )
+    outcomes = SampleOutcomes.from_result(result)
+    assert outcomes.name == "net"
+    assert outcomes.accuracies() == result.accuracies()
+    separate = Result.from_arrays(
+        labels=[0, 1],
+        clean_prediction=[0, 1],
+        minimal_size={"fog": [0.1, 0.1]},
+        strengths={"fog": [0.1, 0.2]},
+        fooled={"fog": [[1, 0], [0, 1]]},
+        monotone=False,
+    )
+    assert SampleOutcomes.from_result(separate).correct["fog"].tolist() == [[False, True], [True, False]]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: metrics.mcnemar([True], [True, False]), "not judged on the same samples"),
+        (lambda: metrics.mcnemar([1, 0], [0, 1]), "booleans"),
+        (lambda: metrics.mcnemar_at_strengths(model("a", 0), model("b", 0, samples=9)), "same samples in the same"),
+        (lambda: metrics.holm([2.0]), "p-values between 0 and 1"),
+        (lambda: metrics.signed_rank_test([1.0], [1.0, 2.0]), "paired test needs the same samples"),
+        (lambda: metrics.rank_sum_test([math.inf], [1.0]), "cap infinite sizes"),
+        (lambda: metrics.attack_correlation([[1, 2], [3, 4]]), "at least 3 models"),
+        (lambda: metrics.attack_correlation(np.eye(3), "kendall"), "no correlation 'kendall'"),
+        (lambda: metrics.bootstrap_intervals({"a": metrics.mean_statistic(np.ones(3))}, replicates=0), "at least 1"),
+        (
+            lambda: metrics.paired_differences(
+                {"a": metrics.mean_statistic(np.ones(3))}, {"a": metrics.mean_statistic(np.ones(4))}
+            ),
+            r"these have \[3, 4\] samples",
+        ),
+        (lambda: metrics.paired_differences({"a": metrics.mean_statistic(np.ones(3))}, {}), "statistics differ: a"),
+        (lambda: metrics.proportion_bounds(3, 2), "between 0 and the 2 trials"),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(UserError, match=message):
+        call()
