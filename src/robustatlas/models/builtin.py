@@ -1,0 +1,38 @@
+"""The models that ship with robustatlas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+from torch import nn
+
+from robustatlas.errors import UserError
+from robustatlas.models.architectures import digits_cnn
+from robustatlas.models.weights import load_weights
+
+BUILTIN_MODELS: dict[str, Callable[[], nn.Module]] = {
+    "digits-standard": digits_cnn,
+    "digits-linf": digits_cnn,
+    "digits-l2": digits_cnn,
+}
+"""Name to architecture; the weights are ``models/shipped/NAME.safetensors`` (made by ``scripts/train_digits.py``)."""
+
+
+def builtin_names() -> tuple[str, ...]:
+    """Names that follow ``builtin:``."""
+    return tuple(BUILTIN_MODELS)
+
+
+def load_builtin(name: str, weights: str | Path | None = None) -> nn.Module:
+    """A shipped model in eval mode, or its architecture with other ``weights``."""
+    if name not in BUILTIN_MODELS:
+        raise UserError(f"There is no built-in model {name!r}; there are {', '.join(BUILTIN_MODELS)}.")
+    net = BUILTIN_MODELS[name]()
+    if weights is not None:
+        load_weights(net, weights)
+        return net.eval()
+    with resources.as_file(resources.files(__package__) / "shipped" / f"{name}.safetensors") as path:
+        load_weights(net, path)
+    return net.eval()
