@@ -97,7 +97,8 @@ def plot_curves(
         for position, (name, curve) in enumerate(named.items()):
             _draw_curve(axes, name, curve, position, end, confidence)
         if crossings and len(named) == 2:
-            _mark_crossings(axes, *named.values(), end=end, confidence=confidence or 0.95)
+            first, second = named.values()
+            _mark_crossings(axes, first, second, end, confidence or 0.95)
         axes.set_xlim(0, end)
         axes.set_ylim(0, 102)
         axes.set_xlabel(_size_label(named.values()))

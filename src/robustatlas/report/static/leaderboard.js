@@ -213,14 +213,16 @@
     const shown = visibleRows(state, rows);
     const best = Math.max(...rows.map((row) => row.cr ?? 0)) || 1;
     const compared = comparedNames(rows);
-    const body = Page.element("board").querySelector("tbody");
-    body?.replaceChildren(...shown.map((row) => {
+    const body = /** @type {HTMLElement} */ (Page.element("board").querySelector("tbody"));
+    const focused = document.activeElement;
+    body.replaceChildren(...shown.map((row) => {
       const { tr, pick } = fillRow(row, best);
       pick.checked = compared.includes(row.defense.name);
       pick.disabled = !pick.checked && state.compare !== null && compared.length >= Address.MOST_COMPARED;
       return tr;
     }));
-    if (shown.length === 0) body?.append(make("tr", {}, make("td", { colspan: `${shownColumns.length + 1}` }, "No defense matches. Clear the search or the filters.")));
+    if (focused instanceof HTMLElement && body.contains(focused)) focused.focus({ preventScroll: true });
+    if (shown.length === 0) body.append(make("tr", {}, make("td", { colspan: `${shownColumns.length + 1}` }, "No defense matches. Clear the search or the filters.")));
     for (const heading of document.querySelectorAll("#board thead th[data-key]")) {
       if (heading.getAttribute("data-key") !== state.sort) heading.removeAttribute("aria-sort");
       else heading.setAttribute("aria-sort", state.descending ? "descending" : "ascending");
@@ -364,7 +366,9 @@
   function drawChips(chosen) {
     const namespace = "http://www.w3.org/2000/svg";
     const dashes = ["", "5 3", "2 2", "5 2 1 2", "8 3"];
-    Page.element("chips").replaceChildren(...chosen.map(({ defense }, i) => {
+    const chips = Page.element("chips");
+    const focusInside = chips.contains(document.activeElement);
+    chips.replaceChildren(...chosen.map(({ defense }, i) => {
       const swatch = document.createElementNS(namespace, "svg");
       swatch.setAttribute("class", "swatch");
       swatch.setAttribute("viewBox", "0 0 21 12");
@@ -377,6 +381,7 @@
       remove.addEventListener("click", () => toggleCompared(defense.name, false));
       return make("span", { class: "chip" }, swatch, make("span", { class: "label" }, defense.name), remove);
     }));
+    if (focusInside) chips.querySelector("button")?.focus();
   }
 
   /**

@@ -1,0 +1,324 @@
+"""The leaderboard site in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser_helpers import HOSTILE, serious_problems, synthetic_result
+
+from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen
+from robustatlas.metrics.stability import stability_constant
+from robustatlas.metrics.uar import mean_uar
+from robustatlas.references import Reference
+from robustatlas.report.leaderboard import build_leaderboard
+
+Visit = Callable[..., Any]
+VECTORS = json.loads((Path(__file__).parents[1] / "goldens" / "leaderboard_vectors.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    own = synthetic_result(reference, reference.ranked, "our-model")
+    hostile = synthetic_result(reference, ("linf", "l2"), HOSTILE)
+    about = {
+        "our-model": {"trained_on": {"linf": 8 / 255}, "architecture": "tiny", "url": "javascript:alert(2)"},
+        HOSTILE: {"title": "<img src=x onerror=alert(3)>", "notes": "</script><script>alert(4)</script>"},
+    }
+    return build_leaderboard([own, hostile], tmp_path_factory.mktemp("site"), reference, about=about)
+
+
+@pytest.fixture(scope="session")
+def published_site(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    return build_leaderboard([], tmp_path_factory.mktemp("published"), reference)
+
+
+def rows(page: Any) -> dict[str, list[str]]:
+    """Name -> the texts of the cells of its row, in the order of the page."""
+    found: list[list[str]] = page.evaluate(
+        "[...document.querySelectorAll('#board tbody tr')].map(tr => [tr.querySelector('th.name').firstChild.textContent,"
+        " ...[...tr.querySelectorAll('td')].slice(1).map(td => td.innerText.trim())])"
+    )
+    return {name: cells for name, *cells in found}
+
+
+def downloaded(page: Any, kind: str) -> str:
+    with page.expect_download() as waiting:
+        page.click(f"[data-export={kind}]")
+    return Path(waiting.value.path()).read_text(encoding="utf-8")
+
+
+def exported(page: Any) -> dict[str, Any]:
+    return json.loads(downloaded(page, "json"))
+
+
+def wait_for_plots(page: Any) -> None:
+    page.wait_for_function("document.querySelectorAll('.plots .main-svg').length >= 4")
+
+
+def test_vectors(published_site: Path, visit: Visit) -> None:
+    page = visit(published_site)
+    for case in VECTORS["cases"]:
+        found = page.evaluate(
+            (Path(__file__).with_name("vectors.js")).read_text(),
+            case,
+        )
+        for key, expected in case["expected"].items():
+            assert found[key] == pytest.approx(expected, abs=1e-6), (case["name"], key)
+    for case in VECTORS["ranks"]:
+        given = [{"cr": cr, "sc": sc} for cr, sc in zip(case["cr"], case["sc"], strict=True)]
+        assert page.evaluate("(rows) => Metrics.ranks(rows)", given) == case["expected"]
+
+
+def test_published_boards(published_site: Path, visit: Visit) -> None:
+    page = visit(published_site)
+    published = VECTORS["published"]
+    for board in ("average", "worst"):
+        page.check(f"input[value={board}]")
+        shown = rows(page)
+        for row in published[board]:
+            _, cr, clean, sc, seen, *_ = shown[row["defense"]]
+            assert [float(cr.split()[0]), *map(float, (clean, sc, seen))] == [
+                row[k] for k in ("cr", "clean", "sc", "seen")
+            ]
+        for name, sc in published["stability"].items():
+            assert float(shown[name][3]) == sc
+    assert list(shown)[:3] == [row["defense"] for row in published["worst"]]
+    assert shown["Croce2022Adversarial_Linf"][:2] == ["–", "incomplete, 80 missing\nRank on its cells"]
+
+
+def test_every_number_equals_python(published_site: Path, visit: Visit, reference: Reference) -> None:
+    attacks = ["linf", "fog", "corruption-frost"]
+    page = visit(published_site, f"#ratios=aggregated&attacks={','.join(attacks)}")
+    for name, board in (("exp", "average"), ("max", "worst")):
+        page.check(f"input[value={board}]")
+        found = exported(page)
+        assert found["kind"] == name
+        ratios = {}
+        for row in found["rows"]:
+            defense = reference.defense(row["name"])
+            if defense.missing(tuple(attacks)):
+                assert row["cr"] is None and row["rank"] is None
+                continue
+            given, trained_on = defense.accuracies, defense.trained_on
+            ratios[row["name"]] = competitiveness_ratio(given, reference, kind=name, attacks=attacks)
+            assert row["cr"] == pytest.approx(ratios[row["name"]], rel=1e-9)
+            for floor, key in ((0.0, "sc"), (1.0, "scFloored")):
+                constant = stability_constant(given, reference, trained_on, floor=floor, attacks=attacks)
+                assert row[key] == pytest.approx(constant.value, rel=1e-9)
+            assert row["seen"] == pytest.approx(percent_seen(given, reference, trained_on, attacks))
+            assert row["uar"] == pytest.approx(mean_uar(given, reference, attacks))
+        shown = [row["name"] for row in found["rows"] if row["rank"]]
+        assert [round(ratios[n], 2) for n in shown] == sorted((round(r, 2) for r in ratios.values()), reverse=True)
+
+
+def test_inside_and_outside_equal_python(published_site: Path, visit: Visit, reference: Reference) -> None:
+    page = visit(published_site, "#compare=Madaan2021Learning_MNG-AC&compare=Jin2020Manifold")
+    wait_for_plots(page)
+    shown = page.evaluate(
+        "document.getElementById('plot-seen').data.filter(t => t.mode === 'markers').map(t => t.x[0])"
+    )
+    expected = []
+    for name in ("Madaan2021Learning_MNG-AC", "Jin2020Manifold"):
+        defense = reference.defense(name)
+        both = competitiveness_in_out(defense.accuracies, reference, defense.trained_on)
+        expected += [both.inside, both.outside]
+    assert shown == pytest.approx(expected)
+
+
+def test_toggling_attacks_and_strengths_ranks_again(site: Path, visit: Visit, reference: Reference) -> None:
+    page = visit(site)
+    first = list(rows(page))
+    page.click("#choice summary")
+    page.click("text=Norms only")
+    page.uncheck(".attack input[value=l1]")
+    page.select_option('select[aria-label="L∞: strengths to"]', label="0.03")
+    assert "attacks=linf:1-6,l2" in page.url
+    strengths = {"linf": reference.accuracies.strengths("linf")[:6].tolist()}
+    table = reference.accuracies.restrict(["linf", "l2"], strengths)
+    expected = {}
+    for defense in reference.defenses:
+        if not defense.missing(("linf", "l2")):
+            given = defense.accuracies.restrict(["linf", "l2"], strengths)
+            expected[defense.name] = f"{competitiveness_ratio(given, table):.2f}"
+    shown = {name: cells[1].split()[0] for name, cells in rows(page).items()}
+    assert {name: shown[name] for name in expected} == expected
+    assert shown[HOSTILE] != "incomplete,"
+    page.click("#official")
+    assert list(rows(page)) == first
+    assert "#" not in page.url
+
+
+def test_incomplete_defenses_can_be_ranked_on_their_cells(published_site: Path, visit: Visit) -> None:
+    page = visit(published_site)
+    page.click("text=Rank on its cells")
+    shown = rows(page)
+    assert shown["Croce2022Adversarial_Linf"][0] == "11"
+    assert [cells[0] for cells in shown.values()] == [str(rank) for rank in range(1, 22)]
+
+
+def test_state_survives_reload_and_is_shared_by_the_address(site: Path, visit: Visit) -> None:
+    page = visit(site)
+    page.check("input[value=worst]")
+    page.fill("#search", "resnet-18")
+    page.select_option("#extra", "no")
+    page.click("th[data-key=clean] button")
+    page.check('input[aria-label="Compare Jin2020Manifold"]')
+    before, address = rows(page), page.url
+    page.reload()
+    assert rows(page) == before
+    assert page.input_value("#search") == "resnet-18"
+    assert page.is_checked("input[value=worst]")
+    assert page.get_attribute("th[data-key=clean]", "aria-sort") == "descending"
+    other = visit(site, "#" + address.split("#")[1])
+    assert rows(other) == before
+    assert "Jin2020Manifold" in other.inner_text("#chips")
+
+
+@pytest.mark.parametrize(
+    "fragment", ["#attacks=nothing:9-1,linf:0-99&sort=zzz&compare=nobody", "#attacks=none", "#%%%", "#attacks="]
+)
+def test_odd_addresses_do_no_harm(site: Path, visit: Visit, fragment: str) -> None:
+    page = visit(site, fragment)
+    assert len(rows(page)) == 23
+    wait_for_plots(page)
+
+
+def test_sort_filter_search(site: Path, visit: Visit) -> None:
+    page = visit(site)
+    page.click("th[data-key=sc] button")
+    constants = [float(cells[3]) for cells in rows(page).values() if cells[3] != "–"]
+    assert constants == sorted(constants)
+    page.click("th[data-key=sc] button")
+    assert [float(cells[3]) for cells in rows(page).values() if cells[3] != "–"] == sorted(constants, reverse=True)
+    page.select_option("#trained", "lpips")
+    assert set(rows(page)) == {"Dai2023MultiRobustBench_LPIPS", "Dai2022Formulating_LPIPS", "LaidLaw2021Perceptual"}
+    page.select_option("#trained", "")
+    page.select_option("#extra", "yes")
+    assert list(rows(page)) == ["Madaan2021Learning_MNG-AC-RST"]
+    page.fill("#search", "no such thing")
+    assert "No defense matches" in page.inner_text("#board tbody")
+
+
+def test_five_are_compared_and_not_six(published_site: Path, visit: Visit) -> None:
+    page = visit(published_site, "#compare=")
+    boxes = page.locator("#board td.pick input")
+    for position in range(5):
+        boxes.nth(position).check()
+    assert boxes.nth(5).is_disabled()
+    assert page.locator(".chip").count() == 5
+    wait_for_plots(page)
+    traces = page.evaluate(
+        "['strength', 'single', 'reference', 'seen'].map(n => document.getElementById('plot-' + n).data.length)"
+    )
+    assert traces == [9 * 6, 5, 5, 15]
+    titles = page.evaluate(
+        "[...document.querySelectorAll('.plots .plot')].flatMap(plot => Object.entries(plot.layout)"
+        ".filter(([k]) => k.startsWith('xaxis')).map(([, a]) => a.title.text))"
+    )
+    assert all(titles)
+    page.click('button[aria-label="Remove Rebuffi2021Fixing_L2 from the comparison"]')
+    assert page.locator(".chip").count() == 4
+    assert not boxes.nth(5).is_disabled()
+
+
+def test_names_from_runs_are_text(site: Path, visit: Visit) -> None:
+    page = visit(site)
+    wait_for_plots(page)
+    assert HOSTILE in rows(page)
+    assert HOSTILE in page.inner_text("#chips")
+    assert "</script><script>alert(4)</script>" in page.inner_text("#facts")
+    assert HOSTILE in page.locator("#plot-seen").inner_text()
+    assert page.locator("img").count() == 0
+    assert page.evaluate("document.querySelectorAll('script').length") == 8
+    assert page.locator('a[href^="javascript"]').count() == 0
+
+
+def test_exports(site: Path, visit: Visit) -> None:
+    page = visit(site)
+    table = list(csv.DictReader(downloaded(page, "csv").splitlines()))
+    assert len(table) == 23
+    assert [row["rank"] for row in table[:3]] == ["1", "2", "3"]
+    assert float(table[2]["sc"]) == pytest.approx(1901.25)
+    assert {row["defense"] for row in table if row["missing_cells"] != "0"} == {"Croce2022Adversarial_Linf", HOSTILE}
+    page.click("[data-export=latex]")
+    text = page.input_value("#export-text")
+    assert r"Madaan2021Learning\_MNG-AC-RST & 67.76 & 88.87 & 1901.25" in text
+    assert text.count(r"\\") == 24
+    page.click("#export button >> text=Close")
+    page.click("[data-export=markdown]")
+    text = page.input_value("#export-text")
+    assert r"| 3 | Madaan2021Learning\_MNG-AC-RST | 67.76 |" in text
+    assert r"\<script\>alert(1)\</script\>" in text
+
+
+def test_keyboard(published_site: Path, visit: Visit) -> None:
+    page = visit(published_site)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.focus("input[value=average]")
+    page.keyboard.press("ArrowRight")
+    assert page.is_checked("input[value=worst]")
+    page.focus("th[data-key=clean] button")
+    page.keyboard.press("Enter")
+    assert page.get_attribute("th[data-key=clean]", "aria-sort") == "descending"
+    assert page.evaluate("document.activeElement.textContent") == "Clean, %"
+    page.focus("#choice summary")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".attack input[value=l1]")
+    page.focus(".attack input[value=l1]")
+    page.keyboard.press("Space")
+    assert "l1" not in page.url.split("attacks=")[1].split(",")
+    assert page.evaluate("document.activeElement.value") == "l1"
+    page.focus("#board td.pick input >> nth=6")
+    page.keyboard.press("Space")
+    assert page.evaluate("document.activeElement.type") == "checkbox"
+    page.focus("[data-export=markdown]")
+    page.keyboard.press("Enter")
+    assert page.locator("#export").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#export").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_accessible_and_no_wider_than_the_screen(site: Path, visit: Visit, width: int, scheme: str) -> None:
+    page = visit(site, width=width, scheme=scheme)
+    page.click("#choice summary")
+    wait_for_plots(page)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert serious_problems(page) == []
+
+
+def test_theme_can_be_chosen_and_stays(published_site: Path, visit: Visit) -> None:
+    page = visit(published_site, scheme="dark")
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.click("#theme")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert dark != light
+    page.reload()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light
+
+
+def test_the_board_comes_before_the_plots(published_site: Path, visit: Visit) -> None:
+    page = visit(published_site)
+    wait_for_plots(page)
+    order = page.evaluate(
+        "({paint: performance.getEntriesByName('first-contentful-paint')[0].startTime,"
+        " plotly: performance.getEntriesByType('resource').find(r => r.name.endsWith('plotly.min.js'))?.startTime})"
+    )
+    assert order["paint"] < (order["plotly"] or float("inf"))
+    assert sum(file.stat().st_size for file in published_site.parent.iterdir()) < 6_000_000
+
+
+def test_a_reference_without_clean_accuracy(tmp_path: Path, visit: Visit, reference: Reference) -> None:
+    bare = replace(reference, accuracies=replace(reference.accuracies, clean=float("nan")))
+    page = visit(build_leaderboard([], tmp_path, bare))
+    wait_for_plots(page)
+    shown = rows(page)["Madaan2021Learning_MNG-AC-RST"]
+    assert shown[1].split()[0] == "67.61"

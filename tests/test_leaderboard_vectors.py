@@ -1,0 +1,65 @@
+"""The shared vectors of the board's metrics, in Python; tests/browser runs the same file in the browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robustatlas.metrics.accuracies import AccuracyTable
+from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen
+from robustatlas.metrics.stability import stability_constant
+from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
+from robustatlas.references import load_reference
+
+VECTORS = json.loads((Path(__file__).parent / "goldens" / "leaderboard_vectors.json").read_text())
+PUBLISHED = VECTORS["published"]
+
+
+def computed(case: dict[str, Any], key: str) -> Any:
+    accuracies = AccuracyTable.from_dict(case["accuracies"])
+    reference = AccuracyTable.from_dict(case["reference"])
+    trained_on = case["trained_on"]
+    if key == "single":
+        return {a: competitiveness_ratio(accuracies, reference, attacks=[a]) for a in reference.attacks}
+    if key in ("inside", "outside"):
+        return getattr(competitiveness_in_out(accuracies, reference, trained_on), key)
+    if key == "seen":
+        return percent_seen(accuracies, reference, trained_on)
+    if key == "sc":
+        return stability_constant(accuracies, reference, trained_on, alpha=case["alpha"]).value
+    if key == "uar":
+        return {a: unforeseen_attack_robustness(accuracies, reference, a) for a in reference.attacks}
+    if key == "mean_uar":
+        return mean_uar(accuracies, reference)
+    return competitiveness_ratio(accuracies, reference, kind=key)
+
+
+@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["name"])
+def test_cases(case: dict[str, Any]) -> None:
+    for key, expected in case["expected"].items():
+        assert computed(case, key) == pytest.approx(expected, abs=1e-6), key
+
+
+@pytest.mark.parametrize(("board", "kind"), [("average", "ind-avg"), ("worst", "ind-worst")])
+def test_published_rows(board: str, kind: Any) -> None:
+    reference = load_reference(PUBLISHED["reference"])
+    for row in PUBLISHED[board]:
+        defense = reference.defense(row["defense"])
+        accuracies, trained_on = defense.accuracies, defense.trained_on
+        assert round(accuracies.clean, 2) == row["clean"]
+        assert round(competitiveness_ratio(accuracies, reference, kind=kind), 2) == row["cr"]
+        assert round(stability_constant(accuracies, reference, trained_on).value, 2) == row["sc"]
+        assert round(percent_seen(accuracies, reference, trained_on), 2) == row["seen"]
+
+
+def test_published_stability_and_single_ratios() -> None:
+    reference = load_reference(PUBLISHED["reference"])
+    for name, expected in PUBLISHED["stability"].items():
+        defense = reference.defense(name)
+        assert round(stability_constant(defense.accuracies, reference, defense.trained_on).value, 2) == expected
+    for row in PUBLISHED["single"]:
+        defense = reference.defense(row["defense"])
+        assert round(competitiveness_ratio(defense.accuracies, reference, attacks=[row["attack"]]), 2) == row["cr"]
