@@ -55,7 +55,7 @@ class Adam(Optimizer[AdamState]):
     def step(self, problem: Problem, state: AdamState, evaluation: Evaluation) -> AdamState:
         gradient = evaluation.gradient
         if self.roughness:
-            weight = per_sample(self.roughness / problem.epsilon, gradient)
+            weight = per_sample(self.roughness / problem.epsilon.clamp_min(1e-12), gradient)
             gradient = gradient - weight * self._roughness_gradient(problem, state.theta)
         keep_first, keep_second = self.decay
         first = keep_first * state.first + (1 - keep_first) * gradient

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -36,7 +37,6 @@ class Compose(ThreatModel):
 
     parts: tuple[ThreatModel, ...]
     strengths: tuple[float, ...]
-    _layouts: dict[int, tuple[torch.Size, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.parts or len(self.parts) != len(self.strengths):
@@ -92,6 +92,11 @@ class Compose(ThreatModel):
             sizes.append(part.size(x, own) / strength)
             x = part.apply(x, own)
         return torch.stack(sizes).amax(0)
+
+    @cached_property
+    def _layouts(self) -> dict[int, tuple[torch.Size, ...]]:
+        """Shapes of the parts' thetas by the length of theta."""
+        return {}
 
     def _joined(self, thetas: list[Tensor]) -> Tensor:
         joined = torch.cat([theta.flatten(1) for theta in thetas], 1)

@@ -48,7 +48,7 @@ class Patch(ThreatModel):
         change = theta[:, :-3].view_as(x)
         inside = self._side_needed(x, theta) <= per_sample(self._pixels(x, epsilon), x[:, 0])
         change = torch.where(inside[:, None], torch.minimum(torch.maximum(change, -x), 1 - x), torch.zeros_like(x))
-        return torch.cat([change.flatten(1), theta[:, -3:-1], epsilon[:, None].to(theta.dtype)], 1)
+        return torch.cat([change.flatten(1), theta[:, -3:-1], epsilon[:, None].clamp_max(1).to(theta.dtype)], 1)
 
     def steepest(self, gradient: Tensor) -> Tensor:
         return gradient.sign()

@@ -1,0 +1,197 @@
+"""Perceptual distance of images, and all images within such a distance (Laidlaw et al. 2021)."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from robustatlas.classifier import Classifier
+from robustatlas.errors import UserError
+from robustatlas.noise import Noise
+from robustatlas.threats.base import ThreatModel, per_sample
+from robustatlas.threats.features import ActivationFeatures, Features
+from robustatlas.threats.lp import to_box
+
+_START_DEVIATION = 0.01
+_NEWTON_ROUNDS = 5
+_TRIALS = 12
+_AIM = 0.995  # just inside of the border: the distance rounds, and rounds differently in another batch
+
+
+class PerceptualDistance:
+    """d(x, x') = ||phi(x) - phi(x')||_2, where phi are the activations of a network (Laidlaw et al. 2021, eq. 2).
+
+    Each activation is normalised over its channels at every place and divided by the root of the number of places.
+
+    Args:
+        features: from images to activations, e.g. :class:`~robustatlas.threats.features.ActivationFeatures`.
+
+    Example:
+        >>> distance = PerceptualDistance(lambda x: [x])
+        >>> x = torch.ones(1, 2, 4, 4)
+        >>> distance(x, x), distance(x, torch.stack([x[:, 0], 0 * x[:, 0]], 1))
+        (tensor([0.]), tensor([0.7654]))
+    """
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+        self._last: tuple[weakref.ref[Tensor], int, Tensor] | None = None
+
+    def embed(self, x: Tensor) -> Tensor:
+        """phi(x), ``[B, D]``; differentiable."""
+        return torch.cat([_normalised(activation) for activation in self.features(x)], 1)
+
+    def reference(self, x: Tensor) -> Tensor:
+        """phi(x) without a gradient; remembered while one and the same tensor is asked for again."""
+        if self._last is not None:
+            remembered, version, embedded = self._last
+            if remembered() is x and version == x._version:
+                return embedded
+        with torch.no_grad():
+            embedded = self.embed(x)
+        self._last = (weakref.ref(x), x._version, embedded)
+        return embedded
+
+    def __call__(self, x: Tensor, other: Tensor) -> Tensor:
+        """``[B]``: the distance; differentiable in ``other``."""
+        distance: Tensor = torch.linalg.vector_norm(self.embed(other) - self.reference(x), dim=1)
+        return distance
+
+    def __repr__(self) -> str:
+        return f"PerceptualDistance({self.features!r})"
+
+
+def _normalised(activation: Tensor) -> Tensor:
+    maps = activation.transpose(1, 2) if activation.dim() == 3 else activation
+    maps = maps.flatten(2) if maps.dim() > 2 else maps[:, :, None]
+    length = torch.linalg.vector_norm(maps, dim=1, keepdim=True) + 1e-10
+    return (maps / (length * math.sqrt(maps.shape[2]))).flatten(1)
+
+
+def _select(mask: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    return torch.where(per_sample(mask, yes), yes, no)
+
+
+@dataclass(frozen=True)
+class Perceptual(ThreatModel):
+    """All images within a perceptual distance epsilon of ``x``; theta is the perturbation, shaped like ``x``.
+
+    Without a ``distance`` the activations of the attacked network itself are compared: see :meth:`bound_to`.
+
+    :meth:`project` takes Newton steps towards the border and, where that does not suffice, goes back on the line to
+    ``x``; its results are inside. ``faithful=True`` is the public code: gradients accumulate over the Newton steps, and
+    the last tested point of ten halvings is returned even where it is slightly outside; a start is not drawn into the
+    set.
+    """
+
+    distance: PerceptualDistance | None = None
+    faithful: bool = False
+
+    def bound_to(self, model: Classifier) -> Perceptual:
+        """The same threat model; where it has no distance yet, with that of ``model``'s own activations."""
+        if self.distance is not None:
+            return self
+        return replace(self, distance=PerceptualDistance(ActivationFeatures(model)))
+
+    @property
+    def phi(self) -> PerceptualDistance:
+        """The distance, or a clear error where there is none."""
+        if self.distance is None:
+            raise UserError(
+                "The lpips threat model has no features yet; call .bound_to(model) for the model's own activations, "
+                "or give it a PerceptualDistance."
+            )
+        return self.distance
+
+    def check(self, x: Tensor) -> None:
+        with torch.no_grad():
+            self.phi.embed(x[:1])
+
+    def neutral(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+        theta = _START_DEVIATION * noise.normal(*x.shape[1:], dtype=x.dtype)
+        return theta if self.faithful else self.project(x, theta, epsilon)
+
+    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+        return (x + theta).clamp(0, 1)
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """The normalised gradient: the distance of small changes is about their l2 norm."""
+        return gradient / (per_sample(torch.linalg.vector_norm(gradient.flatten(1), dim=1), gradient) + 1e-12)
+
+    @torch.no_grad()
+    def size(self, x: Tensor, theta: Tensor) -> Tensor:
+        result = self.apply(x, theta)
+        unchanged = (result == x).flatten(1).all(1)
+        return torch.where(unchanged, x.new_zeros(len(x)), self.phi(x, result).to(x.dtype))
+
+    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+        theta = to_box(x, theta)
+        if self.faithful:
+            return self._project_as_published(x, theta, epsilon)
+        goal = _AIM * epsilon
+        for _ in range(_NEWTON_ROUNDS):
+            distance, slope = self._linearised(x, theta)
+            outside = ~(distance <= epsilon)
+            if not bool(outside.any()):
+                return theta
+            gradient = slope()
+            length = (distance - goal) / gradient.square().flatten(1).sum(1).clamp_min(1e-12)
+            theta = _select(outside, to_box(x, theta - per_sample(length, theta) * gradient), theta)
+        return self._back(x, theta, epsilon)
+
+    def _back(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+        """``theta`` shortened until it is inside, by false position; 0 where that fails."""
+        far, distance_far = torch.ones_like(epsilon), self.size(x, theta)
+        near, distance_near = torch.zeros_like(epsilon), torch.zeros_like(epsilon)
+        settled = distance_far <= epsilon
+        near = torch.where(settled, far, near)
+        for _ in range(_TRIALS):
+            if bool(settled.all()):
+                break
+            part = (_AIM * epsilon - distance_near) / (distance_far - distance_near)
+            middle = torch.where(settled, near, near + (far - near) * part.nan_to_num(0.0).clamp(0, 1))
+            distance = self.size(x, per_sample(middle, theta) * theta)
+            inside = distance <= epsilon
+            near, distance_near = torch.where(inside, middle, near), torch.where(inside, distance, distance_near)
+            far, distance_far = torch.where(inside, far, middle), torch.where(inside, distance_far, distance)
+            settled = settled | (inside & (distance >= 0.98 * epsilon))
+        return per_sample(near, theta) * theta
+
+    def _project_as_published(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+        total = torch.zeros_like(theta)
+        outside = torch.ones_like(epsilon, dtype=torch.bool)
+        for _ in range(10):
+            distance, slope = self._linearised(x, theta)
+            outside = outside & (distance > epsilon)
+            if not bool(outside.any()):
+                return theta
+            total = _select(outside, total + slope(), total)
+            length = 1.1 * (distance - epsilon + 0.1) / total.square().flatten(1).sum(1).clamp_min(1e-12)
+            theta = _select(outside, to_box(x, theta - per_sample(length, theta) * total), theta)
+        outside = outside & (self.size(x, theta) > epsilon)
+        share, width, tested = torch.full_like(epsilon, 0.5), 0.5, theta
+        for _ in range(10):
+            tested = per_sample(share, theta) * theta
+            width /= 2
+            share = torch.where(self.size(x, tested) > epsilon, share - width, share + width)
+        return _select(outside, tested, theta)
+
+    def _linearised(self, x: Tensor, theta: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
+        """The distance ``[B]`` at ``theta``, and a function that gives its gradient."""
+        theta = theta.detach().requires_grad_()
+        with torch.enable_grad():
+            distance = self.phi(x, x + theta)
+
+        def slope() -> Tensor:
+            (gradient,) = torch.autograd.grad(distance.sum(), theta)
+            return gradient
+
+        return distance.detach().to(x.dtype), slope
