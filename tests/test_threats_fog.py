@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.threats.fog import Fog, crop, level_count, plasma, plasma_side
+from threat_checks import (
+    ascend,
+    assert_finite_everywhere,
+    assert_independent_of_batch,
+    assert_neutral_is_identity,
+    assert_projection_agrees_with_size,
+    assert_step_crosses_the_set,
+    degenerate_images,
+    golden_images,
+    goldens,
+    noise_for,
+    random_images,
+)
+
+
+def golden_levels() -> Tensor:
+    return torch.cat([goldens()[f"fog_var_{number:02d}"].flatten(1) for number in range(18)], dim=1)
+
+
+def test_plasma_matches_the_original_code():
+    field = plasma(2 * golden_levels() - 1, 64, diamond_shift=2)
+    field = (field - field.min()) / (field.max() - field.min())
+    torch.testing.assert_close(field[:, None], goldens()["fog_full64"], rtol=0, atol=1e-5)
+    torch.testing.assert_close(crop(field, 32, 32)[:, None], goldens()["fog_crop"], rtol=0, atol=1e-5)
+
+
+def test_historical_output_is_the_original_one_up_to_the_range_of_the_pattern():
+    x = golden_images()
+    output = Fog(faithful=True).apply(x, torch.cat((torch.full((4, 1), 25.0), golden_levels()), dim=1))
+    brightest = x.amax((2, 3), keepdim=True)
+
+    def light(image: Tensor) -> Tensor:
+        return (image * (brightest + 25 / 255) - x).mean(1).flatten(1)
+
+    ours, original = light(output), light(goldens()["fog_out255_eps25"] / 255)
+    for number in range(4):
+        design = torch.stack((ours[number], torch.ones_like(ours[number])), dim=1)
+        fit = torch.linalg.lstsq(design, original[number, :, None]).solution
+        torch.testing.assert_close(design @ fit, original[number, :, None], rtol=0, atol=1e-5)
+
+
+def test_plasma_by_hand():
+    levels = torch.tensor([[1.0, 10.0, 100.0] + [0.0] * 12])
+    field = plasma(levels, 4, corner=torch.tensor([4.0]))[0]
+    # First level: the centre is the corner plus 1; on a torus the edge middles lie between two centres and two corners.
+    assert field[0, 0] == 4
+    assert field[2, 2] == 5
+    assert field[0, 2] == (5 + 5 + 4 + 4) / 4 + 10
+    assert field[2, 0] == (5 + 5 + 4 + 4) / 4 + 100
+    assert field[1, 1] == (field[0, 0] + field[0, 2] + field[2, 0] + field[2, 2]) / 4
+    assert field[0, 1] == (field[3, 1] + field[1, 1] + field[0, 0] + field[0, 2]) / 4
+    assert field[1, 0] == (field[1, 3] + field[1, 1] + field[0, 0] + field[2, 0]) / 4
+
+
+@pytest.mark.parametrize(("pixels", "side"), [(8, 16), (28, 32), (32, 64), (224, 256), (255, 256), (256, 512)])
+def test_plasma_covers_the_image(pixels: int, side: int):
+    assert plasma_side(pixels, 3) == plasma_side(3, pixels) == side
+    assert level_count(side) == sum(3 * 4**level for level in range(side.bit_length() - 1))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 1, 28, 28), (2, 4, 20, 33), (1, 3, 224, 224)])
+def test_neutral_is_the_identity(shape: tuple[int, ...]):
+    assert_neutral_is_identity(Fog(), random_images(*shape))
+    assert_neutral_is_identity(Fog(), random_images(*shape, dtype=torch.float64))
+
+
+@given(st.floats(1e-2, 1e4))
+@settings(max_examples=20, deadline=None)
+def test_projection_agrees_with_size(epsilon: float):
+    radius = torch.tensor([epsilon, epsilon / 2])
+    assert_projection_agrees_with_size(Fog(), random_images(2, 1, 9, 12), radius)
+
+
+def test_contract():
+    epsilon = torch.tensor([1.0, 5.0, 10.0, 50.0])
+    for channels in (1, 3):
+        x = degenerate_images(channels, 16, 16)
+        assert_finite_everywhere(Fog(), x, (0.0, 10.0, 81920.0))
+        assert_finite_everywhere(Fog(faithful=True), x, (0.0, 10.0, 81920.0))
+        assert_independent_of_batch(Fog(), x, epsilon)
+        assert_independent_of_batch(Fog(faithful=True), x, epsilon)
+        assert_step_crosses_the_set(Fog(), x, epsilon)
+
+
+def test_gradient_reaches_the_pattern_from_the_clean_image():
+    x = random_images(2, 3, 16, 16)
+    theta = Fog().neutral(x).requires_grad_()
+    weights = noise_for(x).normal(3, 16, 16)
+    (gradient,) = torch.autograd.grad((Fog().apply(x, theta) * weights).sum(), theta)
+    assert (gradient[:, :20] != 0).all()
+
+
+def test_gradient():
+    x = random_images(1, 1, 7, 7, dtype=torch.float64)
+    theta = Fog().start(x, torch.tensor([20.0], dtype=torch.float64), noise_for(x)) / 3
+    theta[:, 0] = 20
+    assert torch.autograd.gradcheck(lambda t: Fog().apply(x, t), theta.requires_grad_())
+
+
+def test_ascent_raises_the_objective():
+    x = golden_images()
+    target = crop(plasma(2 * golden_levels() - 1, 64), 32, 32)[:, None].expand(-1, 3, -1, -1)
+    target = target - target.mean((1, 2, 3), keepdim=True)
+    gains = ascend(Fog(), x, target, torch.full((4,), 20.0))
+    assert (gains.amax(0) > gains[0] + 5).all()
+
+
+def test_historical_strength_is_not_optimised():
+    threat, x = Fog(faithful=True), random_images(2, 3, 16, 16)
+    epsilon = torch.tensor([5.0, 10.0])
+    theta = threat.start(x, epsilon, noise_for(x))
+    step = threat.steepest(torch.ones_like(theta))
+    assert (step[:, 0] == 0).all()
+    moved = threat.project(x, threat.move(theta, step, epsilon), epsilon)
+    assert torch.equal(threat.size(x, moved), epsilon)
+    assert (moved[:, 1:] == 1).all()
+
+
+def test_needs_images():
+    with pytest.raises(UnsupportedInputError, match=r"fog .*\(2, 5\)"):
+        Fog().check(torch.zeros(2, 5))
