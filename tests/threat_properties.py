@@ -24,7 +24,7 @@ def golden_images(dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def noise_for(x: Tensor, seed: int = 0) -> Noise:
-    return Noise.of(seed, torch.arange(len(x)), "test")
+    return Noise.of(seed, torch.arange(len(x), device=x.device), "test")
 
 
 def images(
