@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.threats.gabor import Gabor, convolve, gabor_kernel, random_kernel, stretched_noise
+from threat_checks import (
+    ascend,
+    assert_finite_everywhere,
+    assert_independent_of_batch,
+    assert_neutral_is_identity,
+    assert_projection_agrees_with_size,
+    assert_step_crosses_the_set,
+    degenerate_images,
+    golden_images,
+    goldens,
+    noise_for,
+    random_images,
+)
+
+
+def test_kernels_match_the_original_code():
+    parameters = goldens()["gabor_params_sides_sigma_lambda_theta"]
+    kernels = gabor_kernel(*parameters.unbind(1))
+    torch.testing.assert_close(kernels[:, None].float(), goldens()["gabor_kernels"], rtol=0, atol=1e-5)
+
+
+def test_noise_matches_the_original_code():
+    """The original passes through an FFT and back, which moves values near zero by up to 1e-2."""
+    ours = stretched_noise(goldens()["gabor_vars"][:, 0], goldens()["gabor_kernels"][:, 0])
+    torch.testing.assert_close(ours[:, None], goldens()["gabor_noise"], rtol=0, atol=1e-2)
+    field = goldens()["gabor_vars"].flatten(1)
+    theta = torch.cat(
+        (torch.full((4, 1), 10.0), field, torch.ones_like(field), goldens()["gabor_kernels"].flatten(1)), dim=1
+    )
+    output = 255 * Gabor(faithful=True).apply(golden_images(), theta)
+    torch.testing.assert_close(output, goldens()["gabor_out255_eps10"], rtol=0, atol=0.1)
+
+
+def test_random_kernels_cover_the_published_range():
+    kernels = random_kernel(noise_for(torch.zeros(200, 1)), torch.float32)
+    centres = kernels[:, 11, 11]
+    assert set(centres.round().int().tolist()) == set(range(1, 11))
+    torch.testing.assert_close(kernels.flip(1, 2), kernels, rtol=0, atol=1e-4)
+
+
+def test_pattern_never_exceeds_epsilon():
+    x = torch.full((8, 1, 30, 30), 0.5)
+    threat, epsilon = Gabor(), torch.full((8,), 20.0)
+    theta = threat.start(x, epsilon, noise_for(x))
+    kernel = theta[:, -529:].view(-1, 23, 23)
+    # The worst field for the pixel in the middle has the signs of the kernel.
+    theta[:, :900] = 0
+    field = theta[:, :900].view(-1, 30, 30)
+    field[:, 4:27, 4:27] = 20 * kernel.sign()
+    change = 255 * (threat.apply(x, theta) - x)[:, 0]
+    torch.testing.assert_close(change[:, 15, 15], epsilon, rtol=1e-4, atol=0)
+    assert (change.abs() <= 20 * 1.0001).all()
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 1, 28, 28), (2, 4, 20, 33), (1, 3, 224, 224)])
+def test_neutral_is_the_identity(shape: tuple[int, ...]):
+    assert_neutral_is_identity(Gabor(), random_images(*shape))
+    assert_neutral_is_identity(Gabor(), random_images(*shape, dtype=torch.float64))
+
+
+@given(st.floats(1e-2, 1e4))
+@settings(max_examples=20, deadline=None)
+def test_projection_agrees_with_size(epsilon: float):
+    radius = torch.tensor([epsilon, epsilon / 2])
+    assert_projection_agrees_with_size(Gabor(), random_images(2, 1, 9, 12), radius)
+
+
+def test_contract():
+    epsilon = torch.tensor([0.5, 2.0, 10.0, 50.0])
+    for channels in (1, 3):
+        x = degenerate_images(channels, 16, 16)
+        assert_finite_everywhere(Gabor(), x, (0.0, 10.0, 16000.0))
+        assert_finite_everywhere(Gabor(faithful=True), x, (0.0, 10.0, 16000.0))
+        assert_independent_of_batch(Gabor(), x, epsilon)
+        assert_independent_of_batch(Gabor(faithful=True), x, epsilon)
+        assert_step_crosses_the_set(Gabor(), x, epsilon)
+
+
+def test_gradient():
+    x = random_images(1, 1, 8, 8, dtype=torch.float64) * 0.5 + 0.25
+    theta = Gabor().start(x, torch.tensor([10.0], dtype=torch.float64), noise_for(x))
+    field, kernel = theta[:, :64].clone().requires_grad_(), theta[:, 64:]
+    assert torch.autograd.gradcheck(lambda f: Gabor().apply(x, torch.cat((f, kernel), dim=1)), field)
+
+
+def test_convolution_is_that_of_the_sample():
+    field = torch.zeros(2, 25, 25)
+    field[:, 12, 12] = 1
+    kernels = random_kernel(noise_for(field), torch.float32)
+    torch.testing.assert_close(convolve(field, kernels)[:, 1:-1, 1:-1], kernels.flip(1, 2))
+
+
+def test_ascent_raises_the_objective():
+    x = golden_images()
+    gains = ascend(Gabor(), x, goldens()["gabor_noise"].expand(-1, 3, -1, -1) - 0.5, torch.full((4,), 10.0))
+    assert (gains.amax(0) > gains[0] + 1).all()
+
+
+def test_historical_mask_removes_the_start():
+    threat, x = Gabor(faithful=True), random_images(2, 3, 32, 32)
+    epsilon = torch.tensor([5.0, 10.0])
+    theta = threat.start(x, epsilon, noise_for(x))
+    field, mask = theta[:, 1:1025], theta[:, 1025:2049]
+    assert ((mask == 0).sum(1) == 73).all()
+    assert torch.equal(field != 0, mask == 0)
+    step = threat.steepest(torch.ones_like(theta))
+    assert torch.equal(threat.project(x, theta, epsilon), theta)
+    moved = threat.project(x, threat.move(theta, step, torch.tensor([0.5, 3.0])), epsilon)
+    assert torch.equal(moved[0, 1:1025], 0.5 * mask[0])
+    assert torch.equal(moved[1, 1:1025], mask[1])
+    assert torch.equal(moved[:, 1025:], theta[:, 1025:])
+    assert torch.equal(threat.size(x, moved), epsilon)
+
+
+def test_needs_images():
+    with pytest.raises(UnsupportedInputError, match=r"gabor .*\(2, 5\)"):
+        Gabor().check(torch.zeros(2, 5))

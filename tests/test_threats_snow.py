@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.threats.snow import Snow, random_kernels, snow_layer, streak
+from threat_checks import (
+    ascend,
+    assert_finite_everywhere,
+    assert_independent_of_batch,
+    assert_neutral_is_identity,
+    assert_projection_agrees_with_size,
+    assert_step_crosses_the_set,
+    degenerate_images,
+    golden_images,
+    goldens,
+    noise_for,
+    random_images,
+)
+
+
+def golden_theta(strength: float) -> Tensor:
+    kernels = goldens()["snow_kernels_npseed0"].expand(4, -1, -1, -1)
+    return Snow()._assemble(goldens()["snow_I"], kernels, torch.full((4,), strength))
+
+
+@pytest.mark.parametrize("end", [(8, 12, 1), (12, 9, 3), (10, 10, 5)])
+def test_streaks_match_the_original_code(end: tuple[int, int, int]):
+    row, column, width = (torch.tensor(float(number)) for number in end)
+    expected = goldens()["snow_line_{}_{}_{}".format(*end)].float()
+    torch.testing.assert_close(streak(row, column, width), expected, rtol=0, atol=1e-6)
+
+
+def test_maps_match_the_original_code():
+    kernels = goldens()["snow_kernels_npseed0"].expand(4, -1, -1, -1)
+    layer = snow_layer(goldens()["snow_I"] ** 4, kernels, 32, 32)
+    torch.testing.assert_close(layer, goldens()["snow_map"], rtol=0, atol=1e-5)
+    for strength, name in ((0.1, "snow_out_eps0.1"), (0.0, "snow_out_eps0")):
+        output = Snow(faithful=True).apply(golden_images(), golden_theta(strength))
+        torch.testing.assert_close(output, goldens()[name], rtol=0, atol=1e-5)
+
+
+def test_default_reaches_the_published_images():
+    """The published flakes, brightened by epsilon, lie in the default set, which then makes the very same picture."""
+    epsilon = torch.full((4,), 0.1)
+    flakes = goldens()["snow_I"]
+    flakes = flakes * (0.2 / flakes.mean((2, 3), keepdim=True).clamp_min(0.2))
+    kernels = goldens()["snow_kernels_npseed0"].expand(4, -1, -1, -1)
+    published = Snow()._assemble(flakes, kernels, epsilon)
+    ours = Snow()._assemble(0.1 * flakes**4, kernels, torch.full((4,), 1 / 16))
+    x = golden_images()
+    assert (Snow().size(x, ours) <= epsilon).all()
+    torch.testing.assert_close(Snow().apply(x, ours), Snow(faithful=True).apply(x, published), rtol=0, atol=1e-6)
+
+
+def test_original_kernels_belong_to_the_random_family():
+    """Point symmetry in the quadrants, blur of unit sum: what all kernels, theirs and ours, have in common."""
+    ours = random_kernels(noise_for(torch.zeros(50, 1)), torch.float32)
+    assert ours.shape == (50, 7, 13, 13)
+    for kernels in (ours.flatten(0, 1), goldens()["snow_kernels_npseed0"]):
+        torch.testing.assert_close(kernels.flip(-1, -2), kernels, rtol=0, atol=1e-6)
+        assert (kernels >= 0).all()
+        assert (kernels <= 1).all()
+        assert (kernels[:, 6, 6] > 0.5).all()
+    leaning_right = ours[..., 7:, 7:].sum((-1, -2)) > ours[..., 7:, :6].sum((-1, -2))
+    assert (leaning_right == leaning_right[:, :1]).all()
+    assert 10 < leaning_right[:, 0].sum() < 40
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 1, 28, 28), (2, 3, 20, 33), (1, 3, 224, 224)])
+def test_neutral_is_the_identity(shape: tuple[int, ...]):
+    assert_neutral_is_identity(Snow(), random_images(*shape))
+    assert_neutral_is_identity(Snow(), random_images(*shape, dtype=torch.float64))
+
+
+@given(st.floats(1e-3, 80), st.integers(8, 40), st.integers(8, 40))
+@settings(max_examples=20, deadline=None)
+def test_projection_agrees_with_size(epsilon: float, height: int, width: int):
+    x = random_images(2, 1, height, width)
+    assert_projection_agrees_with_size(Snow(), x, torch.tensor([epsilon, epsilon / 2]))
+
+
+def test_contract():
+    epsilon = torch.tensor([0.01, 0.1, 0.5, 2.0])
+    for channels in (1, 3):
+        x = degenerate_images(channels, 32, 32)
+        assert_finite_everywhere(Snow(), x, (0.0, 0.1, 80.0))
+        assert_independent_of_batch(Snow(), x, epsilon)
+        assert_step_crosses_the_set(Snow(), x, epsilon)
+    assert_finite_everywhere(Snow(), degenerate_images(1, 8, 8), (0.0, 0.1, 80.0))
+    assert_finite_everywhere(Snow(faithful=True), degenerate_images(3, 32, 32), (0.0, 0.1, 80.0))
+    assert_independent_of_batch(Snow(faithful=True), degenerate_images(3, 32, 32), epsilon)
+
+
+def test_gradient():
+    x = random_images(1, 1, 8, 8, dtype=torch.float64) * 0.3
+    theta = Snow().start(x, torch.tensor([0.05], dtype=torch.float64), noise_for(x))
+    flakes, kernels, amount = Snow()._parts(theta)
+
+    def output(f: Tensor, a: Tensor) -> Tensor:
+        return Snow().apply(x, Snow()._assemble(f, kernels, a))
+
+    inputs = (flakes.clone().requires_grad_(), amount.clone().requires_grad_())
+    assert torch.autograd.gradcheck(output, inputs, fast_mode=True)
+
+
+def test_steps_leave_the_streaks_alone():
+    for threat in (Snow(), Snow(faithful=True)):
+        x = random_images(2, 3, 32, 32)
+        epsilon = torch.tensor([0.1, 0.5])
+        theta = threat.start(x, epsilon, noise_for(x))
+        step = threat.steepest(torch.randn(theta.shape, generator=torch.Generator().manual_seed(0)))
+        moved = threat.project(x, threat.move(theta, step, epsilon), epsilon)
+        assert torch.equal(threat._parts(moved)[1], threat._parts(theta)[1])
+        assert not torch.equal(moved, theta)
+
+
+def test_ascent_puts_snow_where_it_pays():
+    x = golden_images()
+    gains = ascend(Snow(), x, random_images(4, 3, 32, 32) - 0.5, torch.full((4,), 0.5))
+    assert (gains.amax(0) > gains[0] + 5).all()
+
+
+def test_historical_step_starts_from_the_clipped_values_and_is_not_clipped():
+    threat, x = Snow(faithful=True), random_images(1, 3, 32, 32)
+    epsilon = torch.tensor([0.1])
+    theta = threat.start(x, epsilon, noise_for(x))
+    flakes, kernels, strength = threat._parts(theta)
+    outside = threat._assemble(torch.full_like(flakes, -0.5), kernels, strength)
+    up = threat._assemble(torch.ones_like(flakes), torch.zeros_like(kernels), torch.zeros_like(strength))
+    moved = threat.project(x, threat.move(outside, up, torch.tensor([0.3])), epsilon)
+    torch.testing.assert_close(threat._parts(moved)[0], torch.full_like(flakes, 0.3))
+    full = threat._assemble(torch.full_like(flakes, 3.0), kernels, strength)
+    moved = threat.project(x, threat.move(full, up, torch.tensor([1.5])), epsilon)
+    torch.testing.assert_close(threat._parts(moved)[0], torch.full_like(flakes, 1.7))
+
+
+def test_says_which_images_fit():
+    with pytest.raises(UnsupportedInputError, match=r"grey or RGB .*\(1, 2, 8, 8\)"):
+        Snow().check(torch.zeros(1, 2, 8, 8))
+    with pytest.raises(UnsupportedInputError, match="multiples of 32"):
+        Snow(faithful=True).check(torch.zeros(1, 3, 28, 28))
+    Snow().check(torch.zeros(1, 1, 28, 28))
