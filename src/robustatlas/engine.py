@@ -6,7 +6,8 @@ lane whose run ends is verified, its sample's schedule says what comes next, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -144,12 +145,13 @@ def _run_stage(
     """Run the samples of ``queue``, all at an attempt of stage ``number``, until each is done or wants another
     stage."""
     stage = schedule.stages[number]
-    lanes = _enter(attack, ledger, schedule, stage, queue[:capacity])
+    lanes = _enter(model, attack, ledger, schedule, stage, queue[:capacity])
     queue = queue[capacity:]
     while len(lanes.rows):
-        evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta)
-        _record(ledger, lanes.rows, evaluation, backward=stage.optimizer.needs_gradient)
-        moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
+        with _counted(model, ledger, lanes.rows):
+            evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta)
+            moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
+        _record(ledger, lanes.rows, evaluation)
         finished = stage.optimizer.finished(moved)
         if stage.judge == "last":
             better = evaluation.fooled & finished
@@ -180,10 +182,10 @@ def _run_stage(
             free = capacity - len(lanes.rows) - len(again)
             again, queue = torch.cat([again, queue[:free]]), queue[free:]
             if len(again):
-                lanes = join(lanes, _enter(attack, ledger, schedule, stage, again))
+                lanes = join(lanes, _enter(model, attack, ledger, schedule, stage, again))
 
 
-def _enter(attack: Attack, ledger: Ledger, schedule: Schedule, stage: Stage, rows: Tensor) -> Lanes:
+def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule, stage: Stage, rows: Tensor) -> Lanes:
     """Lanes at the beginning of the run that the schedule names for each of ``rows``."""
     x, level, attempt = ledger.x[rows], schedule.level[rows], schedule.attempt[rows]
     numbers, bounding = schedule.number_of[attempt], schedule.bounds[attempt]
@@ -192,9 +194,11 @@ def _enter(attack: Attack, ledger: Ledger, schedule: Schedule, stage: Stage, row
         epsilon = torch.where(bounding, torch.inf, epsilon)
     noise = ledger.noise.take(rows).child(attempt * len(ledger.strengths) + level)
     problem = Problem(attack.threat, x, ledger.labels[rows], _targets(ledger, stage, rows, numbers), epsilon, noise)
-    theta = _start(attack, ledger, stage, problem, rows, numbers)
+    with _counted(model, ledger, rows):
+        theta = _start(ledger, stage, problem, rows, schedule.warm[rows])
+        state = stage.optimizer.init(problem, theta)
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
-    return Lanes(rows, level, bounding, problem, stage.optimizer.init(problem, theta), ledger.best_theta[rows], known)
+    return Lanes(rows, level, bounding, problem, state, ledger.best_theta[rows], known)
 
 
 def _targets(ledger: Ledger, stage: Stage, rows: Tensor, numbers: Tensor) -> Tensor:
@@ -204,21 +208,36 @@ def _targets(ledger: Ledger, stage: Stage, rows: Tensor, numbers: Tensor) -> Ten
     return ledger.ranking[rows].gather(1, numbers[:, None]).squeeze(1) if stage.targets else torch.full_like(rows, -1)
 
 
-def _start(attack: Attack, ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, numbers: Tensor) -> Tensor:
+def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: Tensor) -> Tensor:
     threat, x = problem.threat, problem.x
     if stage.start == "neutral" or stage.optimizer.minimum_size:
         return threat.neutral(x)
     theta = threat.start(x, problem.epsilon * stage.optimizer.start_radius, problem.noise)
     if stage.start == "best":
-        warm = ledger.best_size[rows].isfinite() & (numbers == 0)
+        warm = warm & ledger.best_size[rows].isfinite()
         theta = select(warm, threat.project(x, ledger.best_theta[rows], problem.epsilon), theta)
     return theta
 
 
-def _record(ledger: Ledger, rows: Tensor, evaluation: Evaluation, *, backward: bool) -> None:
-    ledger.forward.index_add_(0, rows, torch.ones_like(rows))
-    if backward:
-        ledger.backward.index_add_(0, rows, torch.ones_like(rows))
+@contextmanager
+def _counted(model: Classifier, ledger: Ledger, rows: Tensor) -> Iterator[None]:
+    """Charge the passes made inside to ``rows``, in equal parts.
+
+    Whatever runs the network is counted by the classifier; a batch that some of its rows use less (the projections of
+    perceptual attacks) is shared, the remainder going to the first rows, so that no pass is lost.
+    """
+    forward, backward = model.forward_passes, model.backward_passes
+    yield
+    for column, passes in (
+        (ledger.forward, model.forward_passes - forward),
+        (ledger.backward, model.backward_passes - backward),
+    ):
+        share, rest = divmod(passes, max(len(rows), 1))
+        column[rows] += share
+        column[rows[:rest]] += 1
+
+
+def _record(ledger: Ledger, rows: Tensor, evaluation: Evaluation) -> None:
     margin = margin_of(evaluation.logits.softmax(1), ledger.labels[rows])
     column = torch.searchsorted(ledger.strengths * (1 + TOLERANCE), evaluation.size)
     place = rows * ledger.margins.shape[1] + column
@@ -237,9 +256,8 @@ def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, l
     if len(fresh):
         new = take(over, fresh)
         x_adv = attack.threat.apply(new.problem.x, new.candidate)
-        with torch.no_grad():
+        with torch.no_grad(), _counted(model, ledger, new.rows):
             prediction = model.logits(x_adv, verifying=True).argmax(1)
-        ledger.forward.index_add_(0, new.rows, torch.ones_like(new.rows))
         inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
         good = (prediction != new.problem.labels) & inside
         fooled[fresh] = good

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robustatlas import engine
-from robustatlas.attacks.catalogue import Procedure
-from robustatlas.attacks.definition import Attack, describe
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.definition import Attack, Procedure, describe
+from robustatlas.attacks.suites import Search, attacks_of, search_of
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
@@ -40,7 +39,6 @@ from robustatlas.progress import Progress, progress_shown
 from robustatlas.sanity import check_inputs, check_model
 from robustatlas.search import TOLERANCE, search_named
 
-Search = Literal["descent", "bisection", "every"]
 Samples = int | Sequence[int] | NDArray[np.int64] | None
 
 DEFAULT_BATCH = 256
@@ -60,7 +58,7 @@ def evaluate(
     model: Classifier | nn.Module | Callable[[Tensor], Any],
     data: Dataset | tuple[Tensor, Tensor],
     attacks: str | Attack | Sequence[str | Attack] = ("linf", "l2"),
-    search: Search = "descent",
+    search: Search | None = None,
     procedure: Procedure = "default",
     strengths: Mapping[str, Sequence[float]] | None = None,
     samples: Samples = None,
@@ -79,7 +77,7 @@ def evaluate(
         data: a :class:`Dataset`, or images ``[N, ...]`` in [0, 1] and labels ``[N]``.
         attacks: names of the catalogue, names of suites, or :class:`Attack` objects.
         search: ``"descent"`` (whole curves for about the price of one point), ``"bisection"`` (MultiRobustBench) or
-            ``"every"`` (each strength by itself).
+            ``"every"`` (each strength by itself); default: descent, or what the suite or paper asks for.
         procedure: ``"default"`` (sound sets, strong search) or ``"paper"`` (each attack exactly as its source ran it).
         strengths: increasing strengths per attack; default: the catalogue's grid.
         samples: the first ``samples`` of the data, or their positions; default: all.
@@ -102,8 +100,12 @@ def evaluate(
     """
     classifier = model if isinstance(model, Classifier) else Classifier(model)
     images, labels, positions, settings = _samples(data, samples)
-    chosen = [_with_strengths(a, strengths) for a in attacks_of(attacks, procedure)]
+    chosen = [
+        replace(_with_strengths(attack, strengths), threat=attack.threat.bound_to(classifier))
+        for attack in attacks_of(attacks, procedure)
+    ]
     _check_names(chosen, strengths)
+    search = search or search_of(attacks, procedure)
     schedule = search_named(search)
     size = batch_size or DEFAULT_BATCH
     if size < 1:

@@ -36,7 +36,8 @@ def attempts_of(stages: tuple[Stage, ...], classes: int, *, bound: bool = False)
 class Schedule(ABC):
     """Which strength and which run comes next for each of N samples.
 
-    ``level`` int64 [N]: index of the strength; ``attempt`` int64 [N]: index into ``attempts``; ``done`` bool [N].
+    ``level`` int64 [N]: index of the strength; ``attempt`` int64 [N]: index into ``attempts``; ``done`` bool [N];
+    ``warm`` bool [N]: the last run found something, from which the next may start.
     Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``number_of`` and ``bounds``.
     """
 
@@ -50,6 +51,7 @@ class Schedule(ABC):
         self.level = torch.zeros_like(todo, dtype=torch.int64)
         self.attempt = torch.zeros_like(self.level)
         self.done = ~todo
+        self.warm = torch.zeros_like(todo)
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         """The runs that this search makes of an attack."""
@@ -120,7 +122,7 @@ class Descent(Schedule):
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         bound = attempts_of(attack.bound, classes, bound=True)
-        strong = attempts_of(attack.descent or attack.stages, classes)
+        strong = attempts_of(attack.stages if attack.descent is None else attack.descent, classes)
         self.first, self.strong = len(bound), len(strong)
         return [*bound, *strong, *attempts_of(attack.closing, classes)]
 
@@ -141,11 +143,12 @@ class Descent(Schedule):
         below = torch.searchsorted(self.strengths * (1 + TOLERANCE), best_size) - 1
         attempt = self.attempt[rows]
         bounding = attempt < self.first
+        self.warm[rows] = fooled | bounding
         attempt = attempt + (bounding | ~fooled).long()
         bounding = attempt < self.first
         level = torch.where(bounding, len(self.strengths) - 1, torch.minimum(below, self.level[rows]))
         ratio = torch.where(best_size.isfinite(), self.strengths[level.clamp_min(0)] / best_size, 1.0)
-        exhausted = attempt >= self.allowed(ratio).clamp_min(self.first + 1)
+        exhausted = attempt >= self.allowed(ratio)
         self.done[rows] = ~bounding & ((level < 0) | exhausted)
         self.attempt[rows] = attempt.clamp_max(len(self.attempts) - 1)
         self.level[rows] = level.clamp_min(0)

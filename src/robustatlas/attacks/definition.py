@@ -8,6 +8,19 @@ from typing import Any, Literal
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.threats.base import ThreatModel
 
+Procedure = Literal["default", "paper"]
+"""``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
+
+
+def grid(last: float, count: int = 20) -> tuple[float, ...]:
+    """``count`` equal steps up to ``last``, the form of all of MultiRobustBench's grids.
+
+    Example:
+        >>> grid(0.1, 4)
+        (0.025, 0.05, 0.075, 0.1)
+    """
+    return tuple(round(last * k / count, 10) for k in range(1, count + 1))
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -15,8 +28,8 @@ class Stage:
 
     ``targets``: number of target classes, tried one after the other in the order of their logits (0: untargeted;
     ``"random"``: one wrong class drawn per sample); ``restarts``: number of untargeted runs from different random
-    starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or ``"best"``: the first run begins at the best
-    example so far, drawn into the set, the others at random. ``judge``: ``"best"`` iterate counts, or only the
+    starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or ``"best"``: right after a success the run
+    begins at that example, drawn into the set, otherwise at random. ``judge``: ``"best"`` iterate counts, or only the
     ``"last"`` (historical procedures).
     """
 
@@ -40,7 +53,8 @@ class Attack:
     minimum-size attacks that give the first bound of each sample, and a second kind of attack for samples whose bound
     lies just above a strength. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is the input
     itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical procedures).
-    ``unbounded``: sizes above the largest strength mean something (lp).
+    ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of the descent,
+    where it differs from ``stages``. ``note``: how the default differs from the historical attack.
     """
 
     name: str
@@ -48,10 +62,11 @@ class Attack:
     strengths: tuple[float, ...]
     stages: tuple[Stage, ...]
     bound: tuple[Stage, ...] = ()
-    descent: tuple[Stage, ...] = ()
+    descent: tuple[Stage, ...] | None = None
     closing: tuple[Stage, ...] = ()
     unit: str = ""
     source: str = ""
+    note: str = ""
     nested: bool = True
     contains_clean: bool = True
     repairs: bool = False

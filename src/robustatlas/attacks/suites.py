@@ -1,21 +1,133 @@
-"""Suites: named sets of attacks, each with the strengths and procedure of its source."""
+"""Suites: named sets of attacks, each with the strengths, procedure and search of its source."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from robustatlas.attacks.catalogue import CATALOGUE, Procedure, attack_named
-from robustatlas.attacks.definition import Attack
+from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.attacks.definition import Attack, Procedure, Stage, grid
 from robustatlas.errors import UserError
+from robustatlas.optimizers.apgd import APGD
+from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.frank_wolfe import FrankWolfe
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.references import load_reference
+from robustatlas.threats.lp import L1, L2, Linf
 
-SUITES: dict[str, tuple[str, ...]] = {
-    "lp": ("linf", "l2", "l1", "l0"),
+Search = Literal["descent", "bisection", "every"]
+PAPER = "paper"
+
+RANKED = ("linf", "l2", "l1", "stadv", "recolor", "elastic", "jpeg-linf", "jpeg-l1", "lpips")
+UNRANKED = ("fog", "snow", "gabor", "affine", "perspective", "hue", "saturation", "brightness", "contrast")
+UAR_CORE = ("linf", "l2", "l1", "jpeg-linf", "elastic")
+_CONSTANT_STEP = ("fog", "snow", "gabor")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A named set of attacks; ``search`` and ``paper_search`` are what its two procedures use."""
+
+    name: str
+    about: str
+    build: Callable[[Procedure], list[Attack]]
+    search: Search = "descent"
+    paper_search: Search = "bisection"
+
+
+def _named(*names: str) -> Callable[[Procedure], list[Attack]]:
+    return lambda procedure: [attack_named(name, procedure) for name in names]
+
+
+def _uar(reference: str, only: tuple[str, ...] = ()) -> Callable[[Procedure], list[Attack]]:
+    """The attacks of UAR at their calibrated strengths; as published: one random target, 200 steps, last iterate."""
+
+    def build(procedure: Procedure) -> list[Attack]:
+        table = load_reference(reference).accuracies
+        names = [name for name in table.attacks if not only or name in only]
+        return [_uar_attack(name, tuple(float(s) for s in table.strengths(name)), procedure) for name in names]
+
+    return build
+
+
+def _uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -> Attack:
+    attack = replace(attack_named(name, procedure), strengths=strengths)
+    if procedure != PAPER:
+        return attack
+    steps = 200
+    optimizer: Optimizer  # type: ignore[type-arg]
+    if name in ("l1", "jpeg-l1"):
+        optimizer = FrankWolfe(steps)
+    else:
+        optimizer = PGD(steps, rate=steps**-0.5, length=0.002236 if name in _CONSTANT_STEP else None)
+    threats = {"linf": Linf(starts="volume"), "l2": L2(starts="volume"), "l1": L1(starts="volume")}
+    return replace(
+        attack,
+        threat=threats.get(name, attack.threat),
+        stages=(Stage(optimizer, "cross-entropy", targets="random", judge="last"),),
+        source="Kang et al. 2019 (UAR), calibrated strengths",
+        repairs=True,
+        bound=(),
+        descent=None,
+        closing=(),
+    )
+
+
+def _hypervolume(procedure: Procedure) -> list[Attack]:
+    """Margins at ten levels: APGD on the margin of probabilities, 20 steps."""
+    stages = (Stage(APGD(steps=20), "probability-margin"),)
+    return [
+        replace(attack_named(name), strengths=grid(last, 10), stages=stages, bound=(), descent=None, closing=())
+        for name, last in (("linf", 8 / 255), ("l2", 0.5))
+    ]
+
+
+SUITES: dict[str, Suite] = {
+    suite.name: suite
+    for suite in (
+        Suite("lp", "linf, l2, l1 and l0", _named("linf", "l2", "l1", "l0")),
+        Suite("multirobustbench", "the nine ranked attacks at 20 strengths", _named(*RANKED)),
+        Suite("multirobustbench-all", "the nine ranked and the nine unranked attacks", _named(*RANKED, *UNRANKED)),
+        Suite(
+            "corruptions",
+            "the common corruptions at five severities",
+            lambda p: [a for n, a in catalogue(p).items() if n.startswith("corruption-")],
+            "every",
+            "every",
+        ),
+        Suite(
+            "uar-cifar10",
+            "UAR's attacks at six strengths calibrated for CIFAR-10",
+            _uar("uar-cifar10"),
+            paper_search="every",
+        ),
+        Suite(
+            "uar-imagenet100",
+            "UAR's attacks at six strengths calibrated for ImageNet-100",
+            _uar("uar-imagenet100"),
+            paper_search="every",
+        ),
+        Suite(
+            "uar-core",
+            "the five attacks of UAR that correlate least, CIFAR-10",
+            _uar("uar-cifar10", UAR_CORE),
+            paper_search="every",
+        ),
+        Suite(
+            "hypervolume",
+            "margins at ten levels of linf (8/255) and l2 (0.5) for the adversarial hypervolume",
+            _hypervolume,
+            "every",
+            "every",
+        ),
+    )
 }
 
 
 def attacks_of(given: str | Attack | Sequence[str | Attack], procedure: Procedure = "default") -> list[Attack]:
     """The attacks behind names of the catalogue, names of suites and :class:`Attack` objects."""
-    if procedure not in ("default", "paper"):
+    if procedure not in ("default", PAPER):
         raise UserError(f"procedure={procedure!r} is not known; expected 'default' or 'paper'.")
     items = [given] if isinstance(given, (str, Attack)) else list(given)
     if not items:
@@ -25,13 +137,28 @@ def attacks_of(given: str | Attack | Sequence[str | Attack], procedure: Procedur
         if isinstance(item, Attack):
             found.append(item)
         elif item in SUITES:
-            found += [attack_named(name, procedure) for name in SUITES[item]]
-        elif item in CATALOGUE:
+            found += SUITES[item].build(procedure)
+        elif item in catalogue(procedure):
             found.append(attack_named(item, procedure))
         else:
             raise UserError(
-                f"Attack {item!r} is not known; expected one of {', '.join(CATALOGUE)}, or a suite: {', "
-                f"'.join(SUITES)}. "
-                "'robustatlas attacks' describes each."
+                f"Attack {item!r} is not known; 'robustatlas attacks' lists all. Suites: {', '.join(SUITES)}."
             )
     return found
+
+
+def search_of(given: str | Attack | Sequence[str | Attack], procedure: Procedure) -> Search:
+    """The search that fits what is asked for, where the user names none."""
+    items = [given] if isinstance(given, (str, Attack)) else list(given)
+    wanted: set[Search] = set()
+    for item in items:
+        suite = SUITES.get(item) if isinstance(item, str) else None
+        paper: Search = "bisection" if suite is None else suite.paper_search
+        usual: Search = "descent" if suite is None else suite.search
+        wanted.add(paper if procedure == PAPER else usual)
+    if len(wanted) > 1:
+        raise UserError(
+            f"These suites use different searches ({', '.join(sorted(wanted))}); give search= one of them, or run "
+            f"them apart."
+        )
+    return wanted.pop()

@@ -92,7 +92,7 @@ class APGD(Optimizer[APGDState]):
         best = select(better, state.theta, state.best)
         best_gradient = select(better, evaluation.gradient, state.best_gradient)
         best_objective = torch.where(better, value, state.best_objective)
-        # AutoAttack's table of objectives starts with the first move; the comparison before it is with a row that is still 0.
+        # The table of objectives in AutoAttack starts with the first move; what stands before is a row of zeros.
         before = torch.where(state.step == 1, torch.zeros_like(value), state.last_objective)
         rises = torch.where(first, 0, state.rises + (value > before))
         reviewed_objective = torch.where(first, value, state.reviewed_objective)

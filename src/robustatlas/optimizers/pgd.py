@@ -26,19 +26,21 @@ class PGD(Optimizer[PGDState]):
     The step is ``rate`` x epsilon; ``"cosine"`` lets it fall to zero over the ``steps``. ``rate`` follows the source
     of each attack, e.g. 1/sqrt(steps) (UAR) or 1/(steps - 2) (MultiRobustBench). ``momentum`` adds that share of the
     last move.
+    ``length`` fixes the step, whatever epsilon (UAR's calibration of fog, snow and gabor).
     """
 
     steps: int = 20
     rate: float = 0.25
     schedule: Literal["constant", "cosine"] = "constant"
     momentum: float = 0.0
+    length: float | None = None
 
     def init(self, problem: Problem, theta: Tensor) -> PGDState:
         return PGDState(theta, counter(theta), theta)
 
     def step(self, problem: Problem, state: PGDState, evaluation: Evaluation) -> PGDState:
         threat = problem.threat
-        length = self.rate * problem.epsilon
+        length = self.rate * problem.epsilon if self.length is None else torch.full_like(problem.epsilon, self.length)
         if self.schedule == "cosine":
             length = length * 0.5 * (1 + torch.cos(math.pi * state.step.to(length.dtype) / self.steps))
         theta = threat.move(state.theta, threat.steepest(evaluation.gradient), length)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
+
+if TYPE_CHECKING:
+    from robustatlas.classifier import Classifier
 
 
 class UnsupportedInputError(UserError):
@@ -30,6 +34,10 @@ class ThreatModel(ABC):
 
     def check(self, x: Tensor) -> None:
         """Raise :class:`UnsupportedInputError`, in one clear sentence, where ``x`` does not fit (channels, size)."""
+
+    def bound_to(self, model: Classifier) -> ThreatModel:
+        """The threat model for attacks on ``model``; another one only where the set depends on the model."""
+        return self
 
     @abstractmethod
     def neutral(self, x: Tensor) -> Tensor:

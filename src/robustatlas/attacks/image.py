@@ -1,0 +1,282 @@
+"""The attacks on images beyond lp norms: spatial, colour, compression, weather, perceptual, patches, corruptions.
+
+The default procedure searches the sound sets; ``"paper"`` runs each attack as its public code did: historical map, steps, start, last iterate, and samples
+that are misclassified clean are attacked and judged as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from robustatlas.attacks.definition import Attack, Procedure, Stage, grid
+from robustatlas.optimizers.adam import Adam
+from robustatlas.optimizers.apgd import APGD
+from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.frank_wolfe import FrankWolfe
+from robustatlas.optimizers.lpa import LPA
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.ppgd import PPGD
+from robustatlas.optimizers.scan import Once, Scan
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.color import Brightness, Contrast, Hue, Saturation
+from robustatlas.threats.elastic import Elastic
+from robustatlas.threats.flow import StAdv
+from robustatlas.threats.fog import Fog
+from robustatlas.threats.jpeg import JpegL1, JpegL2, JpegLinf
+from robustatlas.threats.patch import Patch
+from robustatlas.threats.perceptual import Perceptual
+from robustatlas.threats.recolor import Recolor
+from robustatlas.threats.warp import Affine, Perspective
+
+UAR = "Kang et al. 2019 (UAR), as run by MultiRobustBench"
+MRB = "Dai et al. 2023 (MultiRobustBench)"
+
+_STEPS = 20  # of every attack of MultiRobustBench but lpips
+_UAR_RATE = _STEPS**-0.5
+_MRB_RATE = 2 / (_STEPS - 2)
+
+_ASCENT = Stage(PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5), "margin", start="best")
+_SECOND = Stage(APGD(steps=20), "dlr", targets=2)
+_SCAN = Stage(Scan(), "margin")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the catalogue knows of one attack: both threat models, the grid, and the optimizer of the paper."""
+
+    name: str
+    threat: ThreatModel
+    historical: ThreatModel
+    strengths: tuple[float, ...]
+    unit: str
+    source: str
+    optimizer: Optimizer  # type: ignore[type-arg]
+    note: str
+    objective: str = "cross-entropy"
+    historical_nested: bool = True
+    one_number: bool = False
+
+    def attack(self, procedure: Procedure) -> Attack:
+        """The attack by the default procedure or by the paper's."""
+        if procedure == "paper":
+            return Attack(
+                name=self.name,
+                threat=self.historical,
+                strengths=self.strengths,
+                stages=(Stage(self.optimizer, self.objective, judge="last"),),
+                unit=self.unit,
+                source=self.source,
+                note=self.note,
+                nested=self.historical_nested,
+                contains_clean=self.historical == self.threat,
+                repairs=True,
+            )
+        sound = Attack(
+            name=self.name,
+            threat=self.threat,
+            strengths=self.strengths,
+            stages=(_ASCENT, _SECOND),
+            bound=(Stage(FMN(steps=20), "margin"),),
+            unit=self.unit,
+            source=self.source,
+            note=self.note,
+        )
+        return replace(sound, stages=(_SCAN,), bound=(_SCAN,), descent=()) if self.one_number else sound
+
+
+ENTRIES = (
+    Entry(
+        "elastic",
+        Elastic(),
+        Elastic(faithful=True),
+        grid(1.0),
+        "pixels of displacement before smoothing",
+        UAR,
+        PGD(_STEPS, _UAR_RATE),
+        "The public code samples with align_corners=False: even without displacement the "
+        "image is zoomed slightly and its border darkened. The default is the identity there.",
+    ),
+    Entry(
+        "jpeg-linf",
+        JpegLinf(),
+        JpegLinf(faithful=True),
+        grid(0.2),
+        "quantised DCT coefficients (half of it is applied)",
+        UAR,
+        PGD(_STEPS, _UAR_RATE),
+        "The public code averages chrominance over 2x2 pixels even without a perturbation; "
+        "the default adds the changed coefficients to the image itself.",
+    ),
+    Entry(
+        "jpeg-l2",
+        JpegL2(),
+        JpegL2(faithful=True),
+        (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
+        "l2 norm of quantised DCT coefficients",
+        UAR,
+        PGD(_STEPS, _UAR_RATE),
+        "As jpeg-linf.",
+    ),
+    Entry(
+        "jpeg-l1",
+        JpegL1(),
+        JpegL1(faithful=True),
+        grid(20.0),
+        "l1 norm of quantised DCT coefficients",
+        UAR,
+        FrankWolfe(_STEPS),
+        "As jpeg-linf; the public code's bound of 2 on single coefficients counts from the "
+        "current point, the default's from zero.",
+    ),
+    Entry(
+        "stadv",
+        StAdv(),
+        StAdv(faithful=True),
+        grid(0.1),
+        "displacement, half the image side is 1",
+        "Xiao et al. 2018, as run by MultiRobustBench",
+        Adam(_STEPS),
+        "The paper's smoothness penalty is switched off in the public evaluation code (a type"
+        " test fails), so published numbers come without it.",
+        objective="margin",
+    ),
+    Entry(
+        "recolor",
+        Recolor(),
+        Recolor(faithful=True),
+        grid(0.1),
+        "change of CIE LUV coordinates scaled to [0, 1]",
+        "Laidlaw and Feizi 2019, as run by MultiRobustBench",
+        Adam(_STEPS),
+        "The public code moves unperturbed colours too (gamut projection and clipping of "
+        "LUV); the default adds the change of colours to the image itself. Smoothness "
+        "penalty: as stadv.",
+        objective="margin",
+    ),
+    Entry(
+        "fog",
+        Fog(),
+        Fog(faithful=True),
+        grid(50.0),
+        "pixel values of 255",
+        UAR,
+        PGD(_STEPS, _UAR_RATE),
+        "The public code divides by a maximum that contains epsilon, so its sets are not "
+        "nested and do not contain the clean image. The default's fog grows with epsilon from"
+        " none.",
+        historical_nested=False,
+    ),
+    Entry(
+        "affine",
+        Affine(),
+        Affine(faithful=True),
+        grid(0.1),
+        "change of a matrix entry",
+        MRB,
+        PGD(_STEPS, _MRB_RATE),
+        "The public code starts on one side, in [0, epsilon]; the sets are the same.",
+    ),
+    Entry(
+        "perspective",
+        Perspective(),
+        Perspective(faithful=True),
+        grid(0.002),
+        "change of a matrix entry",
+        MRB,
+        PGD(_STEPS, _MRB_RATE),
+        "The public code starts on one side, in [0, epsilon]; the sets are the same.",
+    ),
+    Entry(
+        "hue",
+        Hue(),
+        Hue(),
+        grid(0.5),
+        "radians",
+        MRB,
+        PGD(_STEPS, _MRB_RATE),
+        "The default scans the set instead of gradient ascent.",
+        one_number=True,
+    ),
+    Entry(
+        "saturation",
+        Saturation(),
+        Saturation(),
+        grid(0.5),
+        "change of the factor",
+        MRB,
+        PGD(_STEPS, _MRB_RATE),
+        "As hue.",
+        one_number=True,
+    ),
+    Entry(
+        "brightness",
+        Brightness(),
+        Brightness(faithful=True),
+        grid(0.3),
+        "added to all pixels",
+        MRB,
+        PGD(_STEPS, _MRB_RATE),
+        "The public code only brightens; the default darkens too. The default scans the set "
+        "instead of gradient ascent.",
+        one_number=True,
+    ),
+    Entry(
+        "contrast",
+        Contrast(),
+        Contrast(),
+        grid(0.5),
+        "change of the factor",
+        MRB,
+        PGD(_STEPS, _MRB_RATE),
+        "As hue.",
+        one_number=True,
+    ),
+)
+
+
+def lpips(procedure: Procedure) -> Attack:
+    """The union of PPGD and LPA."""
+    paper = procedure == "paper"
+    judge = "last" if paper else "best"
+    steps = 40 if paper else 20
+    both = (
+        Stage(PPGD(steps=steps, rate=2 / steps), "margin", judge=judge),  # type: ignore[arg-type]
+        Stage(LPA(steps=steps), "margin", judge=judge),  # type: ignore[arg-type]
+    )
+    return Attack(
+        name="lpips",
+        threat=Perceptual(faithful=paper),
+        strengths=grid(0.5),
+        stages=both,
+        descent=None
+        if paper
+        else (Stage(PGD(20, rate=0.5, schedule="cosine", momentum=0.5), "margin", start="best"), *both),
+        unit="distance of normalised activations",
+        source="Laidlaw et al. 2021 (PPGD and LPA)",
+        note="The public code's projections may end slightly outside of the set. Without a "
+        "features file the attacked network's own activations are compared.",
+        repairs=paper,
+    )
+
+
+def patch(procedure: Procedure) -> Attack:
+    """Anything inside a square."""
+    return Attack(
+        name="patch",
+        threat=Patch(),
+        strengths=grid(0.5),
+        stages=(Stage(APGD(steps=40), "margin", restarts=3),),
+        bound=(Stage(FMN(steps=20), "margin"),),
+        unit="side of the square, as a share of the image's",
+        source="Brown et al. 2017; strength as proposed with the adversarial hypervolume",
+    )
+
+
+def image_attacks(procedure: Procedure) -> list[Attack]:
+    """All of them."""
+    return [
+        *(entry.attack(procedure) for entry in ENTRIES),
+        lpips(procedure),
+        patch(procedure),
+    ]

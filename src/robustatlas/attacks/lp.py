@@ -1,0 +1,110 @@
+"""The attacks in lp norms."""
+
+from __future__ import annotations
+
+from robustatlas.attacks.definition import Attack, Procedure, Stage, grid
+from robustatlas.optimizers.apgd import APGD
+from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.carlini_wagner import CarliniWagner
+from robustatlas.optimizers.ead import EAD
+from robustatlas.optimizers.fab import FAB
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.frank_wolfe import FrankWolfe
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.sigma_zero import SigmaZero
+from robustatlas.optimizers.square import Square
+from robustatlas.threats.lp import L0, L1, L2, Linf, Lp
+
+UNITS = {
+    "linf": "largest change of a pixel value",
+    "l2": "Euclidean length of the change",
+    "l1": "sum of absolute changes",
+    "l0": "changed values (channels of pixels)",
+}
+STRENGTHS = {"linf": grid(0.1), "l2": grid(2.5), "l1": grid(30.0), "l0": grid(20.0)}
+THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
+
+_FMN = Stage(FMN(steps=30), "margin")
+_BOUND = (_FMN, Stage(FAB(steps=30), "margin", targets=2))
+_ASCENT = Stage(PGD(steps=40, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=9, start="best")
+_ASCENT_L1 = Stage(APGDL1(steps=40, schedule=((1.0, 1.0),)), "margin", targets=9, start="best")
+_CLOSING = (Stage(FAB(steps=40), "margin", targets=4),)
+
+
+def autoattack(norm: str) -> Attack:
+    """linf, l2, l1: at one strength AutoAttack's APGD-T and FAB-T, as MultiRobustBench runs them; our own descent for
+    whole curves."""
+    l1 = norm == "l1"
+    targets = 5 if l1 else 9  # AutoAttack takes five targets for l1
+    apgd = APGDL1() if l1 else APGD()
+    return Attack(
+        name=norm,
+        threat=THREATS[norm],
+        strengths=STRENGTHS[norm],
+        stages=(Stage(apgd, "dlr", targets=targets), Stage(FAB(exact=True), "margin", targets=9)),
+        bound=_BOUND,
+        descent=(_ASCENT_L1 if l1 else _ASCENT,),
+        closing=_CLOSING,
+        unit=UNITS[norm],
+        source="Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)",
+        unbounded=True,
+    )
+
+
+def sparse() -> Attack:
+    """l0: sigma-zero and FAB's projection bound the count; projected ascent on the largest changes tries below."""
+    bound = (Stage(SigmaZero(steps=100), "margin"), Stage(FAB(steps=20), "margin", targets=3))
+    ascent = Stage(PGD(steps=40, rate=1.0, schedule="cosine"), "margin", targets=3, start="best")
+    return Attack(
+        name="l0",
+        threat=THREATS["l0"],
+        strengths=STRENGTHS["l0"],
+        stages=(ascent, *bound),
+        bound=bound,
+        descent=(ascent,),
+        unit=UNITS["l0"],
+        source="Cinà et al. 2025 (sigma-zero)",
+        unbounded=True,
+    )
+
+
+def single(name: str, norm: str, stage: Stage, source: str) -> Attack:
+    """One published attack by itself, for comparisons."""
+    bound = (stage,) if stage.optimizer.minimum_size else ()
+    return Attack(
+        name=name,
+        threat=THREATS[norm],
+        strengths=STRENGTHS[norm],
+        stages=(stage,),
+        bound=bound,
+        descent=() if bound else None,
+        unit=UNITS[norm],
+        source=source,
+        unbounded=True,
+    )
+
+
+def lp_attacks(procedure: Procedure) -> list[Attack]:
+    """All of them; both procedures are the same but for the search."""
+    return [
+        *(autoattack(norm) for norm in ("linf", "l2", "l1")),
+        sparse(),
+        single("pgd-linf", "linf", Stage(PGD(40, rate=0.1), "cross-entropy"), "Madry et al. 2018"),
+        single("pgd-l2", "l2", Stage(PGD(40, rate=0.1), "cross-entropy"), "Madry et al. 2018"),
+        single("apgd-ce-linf", "linf", Stage(APGD(), "cross-entropy"), "Croce and Hein 2020"),
+        single("apgd-ce-l2", "l2", Stage(APGD(), "cross-entropy"), "Croce and Hein 2020"),
+        single("apgd-ce-l1", "l1", Stage(APGDL1(), "cross-entropy", restarts=5), "Croce and Hein 2021"),
+        single("fw-l1", "l1", Stage(FrankWolfe(), "cross-entropy"), "Kang et al. 2019 (UAR)"),
+        *(
+            single(f"{kind}-{norm}", norm, stage, source)
+            for norm in ("linf", "l2", "l1")
+            for kind, stage, source in (
+                ("fab", Stage(FAB(exact=True), "margin", targets=9), "Croce and Hein 2020b"),
+                ("fmn", Stage(FMN(steps=100), "margin"), "Pintor et al. 2021"),
+                ("square", Stage(Square(), "margin"), "Andriushchenko et al. 2020"),
+            )
+        ),
+        single("cw-l2", "l2", Stage(CarliniWagner(), "margin"), "Carlini and Wagner 2017"),
+        single("ead-l1", "l1", Stage(EAD(), "margin"), "Chen et al. 2018"),
+        single("sigma-zero", "l0", Stage(SigmaZero(), "margin"), "Cinà et al. 2025"),
+    ]
