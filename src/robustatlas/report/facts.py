@@ -15,7 +15,7 @@ from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, b
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.hypervolume import adversarial_hypervolume
 from robustatlas.metrics.intervals import Interval, proportion_bounds
-from robustatlas.metrics.matching import CLEAN
+from robustatlas.metrics.matching import CLEAN, match_cells
 from robustatlas.metrics.samples import SampleOutcomes
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.references import Reference
@@ -120,9 +120,7 @@ class RunFacts:
     reference: ReferenceFacts | None
 
 
-def gather(
-    result: Result, name: str, reference: Reference | None, trained_on: Mapping[str, float] | None
-) -> RunFacts:
+def gather(result: Result, name: str, reference: Reference | None, trained_on: Mapping[str, float] | None) -> RunFacts:
     """The facts of a run.
 
     Args:
@@ -150,7 +148,9 @@ def gather(
         clean=_proportion(int(outcomes.clean.sum()), len(result.index)),
         average=intervals.get("average"),
         attacks=tuple(
-            _attack(result.outcome(attack), result, intervals.get(f"average {attack}"), singles, len(shared.get(attack, ())))
+            _attack(
+                result.outcome(attack), result, intervals.get(f"average {attack}"), singles, len(shared.get(attack, ()))
+            )
             for attack in result.attacks
         ),
         reference=against,
@@ -167,7 +167,9 @@ def _attack(
     return AttackFacts(
         attack=outcome.attack,
         strengths=outcome.strengths,
-        accuracy=tuple(_proportion(round(percent * samples / 100), samples) for percent in outcome.accuracies().tolist())
+        accuracy=tuple(
+            _proportion(round(percent * samples / 100), samples) for percent in outcome.accuracies().tolist()
+        )
         if average
         else None,
         average=average,
@@ -228,7 +230,10 @@ def _restricted(outcomes: SampleOutcomes, strengths: Mapping[str, NDArray[np.flo
         outcomes.labels,
         outcomes.clean,
         dict(strengths),
-        {attack: outcomes.correct[attack][:, np.isin(outcomes.strengths[attack], kept)] for attack, kept in strengths.items()},
+        {
+            attack: outcomes.correct[attack][:, np.isin(outcomes.strengths[attack], kept)]
+            for attack, kept in strengths.items()
+        },
         {attack: outcomes.minimal_sizes[attack] for attack in strengths},
     )
 
@@ -269,6 +274,9 @@ def _against(
             seen = {attack: strength for attack, strength in trained_on.items() if attack in table.cells}
             stability = stability_constant(statistics.table, table, seen)
     intervals = bootstrap_intervals(wanted, CONFIDENCE, REPLICATES)
+    for kind in ("ind-worst", "max"):
+        if kind in intervals and intervals[kind].low == intervals[kind].high:
+            intervals[kind] = _interval_at_the_worst_cell(statistics.table, table, kind, outcomes.samples)
     return ReferenceFacts(
         name=reference.name,
         uar=intervals.pop("uar"),
@@ -277,3 +285,12 @@ def _against(
         cells=sum(len(kept) for kept in cells.values()),
         ranked=sum(len(reference.accuracies.cells[attack]) for attack in reference.ranked),
     )
+
+
+def _interval_at_the_worst_cell(accuracies: AccuracyTable, table: AccuracyTable, kind: str, samples: int) -> Interval:
+    """Clopper-Pearson at the cell that decides a worst case; resampling sees no spread where no sample is correct."""
+    cells = match_cells(accuracies, table)
+    worst = int(np.argmin(cells.accuracy / cells.reference if kind == "ind-worst" else cells.accuracy))
+    below = float(cells.reference[worst] if kind == "ind-worst" else cells.reference.min())
+    cell = _proportion(round(cells.accuracy[worst] * samples / 100), samples)
+    return Interval(100 * cell.value / below, 100 * cell.low / below, 100 * cell.high / below, CONFIDENCE)

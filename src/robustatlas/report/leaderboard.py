@@ -8,8 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from robustatlas.errors import UserError
 from robustatlas.metrics.accuracies import AccuracyTable, read_json, same_strength
+from robustatlas.metrics.hypervolume import adversarial_hypervolume
 from robustatlas.references import Reference
 from robustatlas.report import pages
 from robustatlas.report.vocabulary import GROUPS, describe
@@ -22,6 +25,9 @@ ALPHA = 3.0
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
 """Test images behind each accuracy of the published defenses of a reference."""
+
+HYPERVOLUME_ATTACK = "linf"
+"""The attack whose margins give the hypervolume of a row."""
 
 SCRIPTS = ("page.js", "metrics.js", "plots.js", "address.js", "exports.js", "leaderboard.js")
 STYLES = ("base.css", "leaderboard.css")
@@ -157,7 +163,7 @@ def build_leaderboard(
     Returns:
         the path of the page to open.
     """
-    details = read_json(about) if isinstance(about, str | Path) else dict(about or {})
+    details = read_about(about)
     own = [run_entry(result, details.pop(result.manifest.settings.model.name, None)) for result in results]
     if details:
         names = ", ".join(entry.name for entry in own) or "none"
@@ -177,6 +183,18 @@ def build_leaderboard(
         pages.render("leaderboard.html", board=board, summary=_summary(board), scripts=SCRIPTS), encoding="utf-8"
     )
     return page
+
+
+def read_about(about: str | Path | Mapping[str, Mapping[str, Any]] | None) -> dict[str, Mapping[str, Any]]:
+    """Model name -> what a run does not know of its model, given as such or as the path of a JSON file.
+
+    >>> read_about({"mine": {"trained_on": {"linf": 0.03}}})
+    {'mine': {'trained_on': {'linf': 0.03}}}
+    """
+    entries = read_json(about) if isinstance(about, str | Path) else (about or {})
+    if not isinstance(entries, Mapping) or not all(isinstance(entry, Mapping) for entry in entries.values()):
+        raise UserError(f'{about} must hold {{"model name": {{"trained_on": {{"linf": 0.03}}, ...}}}}')
+    return dict(entries)
 
 
 def _title(reference: Reference) -> str:
@@ -251,5 +269,11 @@ def _number(value: float) -> float | None:
 
 
 def _hypervolume(result: Result) -> float | None:
-    """Mean adversarial hypervolume for linf, where the run recorded the margins at every strength."""
-    return None
+    """Mean adversarial hypervolume of linf, where the run recorded the margins at every strength."""
+    if HYPERVOLUME_ATTACK not in result.attacks:
+        return None
+    clean = None if np.isnan(result.clean_margin).any() else result.clean_margin
+    try:
+        return adversarial_hypervolume(result.margins(HYPERVOLUME_ATTACK), clean).mean
+    except UserError:
+        return None

@@ -35,11 +35,14 @@ def static(name: str) -> str:
 
 
 def inline(name: str) -> Markup:
-    """A style sheet or script of ours for use inside a page, where it must not end its own element."""
+    """A style sheet or script of ours for use inside a page."""
     text = static(name)
-    if "</" in text and name.endswith(".js"):
-        text = text.replace("</", "<\\/")
-    return Markup(text)
+    return inline_script(text) if name.endswith(".js") else Markup(text)
+
+
+def inline_script(text: str) -> Markup:
+    """A script for use inside a page, where no string of it may end the script element."""
+    return Markup(text.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 
 
 def plotly_script() -> str:

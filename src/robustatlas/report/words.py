@@ -44,7 +44,8 @@ def _how_robust(facts: RunFacts) -> str:
     text = f"Of {facts.samples} images, {percent(facts.clean)} are classified correctly as they are."
     if facts.average is None:
         return text
-    return f"{text} Averaged over {_count(len(facts.attacks), 'attack')} and their strengths, {percent(facts.average)} stay correct."
+    attacks = count(len(facts.attacks), "attack")
+    return f"{text} Averaged over {attacks} and their strengths, {percent(facts.average)} stay correct."
 
 
 def _against_what(attacks: Sequence[AttackFacts]) -> str:
@@ -53,9 +54,9 @@ def _against_what(attacks: Sequence[AttackFacts]) -> str:
     if best.average is None or worst.average is None or best is worst:
         return f"{describe(best.attack).label} is the only attack whose every strength was searched."
     return (
-        f"It holds best against {describe(best.attack).label}, where {percent(best.average)} stay correct on average over "
-        f"the strengths, and worst against {describe(worst.attack).label}, with {percent(worst.average)}. Strengths of "
-        "different attacks are not the same difficulty; the comparison with a reference corrects for that."
+        f"It holds best against {describe(best.attack).label}, where {percent(best.average)} stay correct on average "
+        f"over the strengths, and worst against {describe(worst.attack).label}, with {percent(worst.average)}. "
+        "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
     )
 
 
@@ -64,9 +65,9 @@ def _where(attacks: Sequence[AttackFacts]) -> str:
     holding = [describe(a.attack).label for a in attacks if math.isinf(a.quartiles[1])]
     parts = []
     if broken:
-        parts.append(f"Half of all images are misclassified from these sizes on: {_listed(broken)}.")
+        parts.append(f"Half of all images are misclassified from these sizes on: {listed(broken)}.")
     if holding:
-        parts.append(f"More than half withstand {_listed(holding)} as far as it was searched.")
+        parts.append(f"More than half withstand {listed(holding)} as far as it was searched.")
     return " ".join(parts)
 
 
@@ -74,21 +75,21 @@ def _compared(reference: ReferenceFacts) -> str:
     scope = (
         f"all {reference.ranked} ranked cells"
         if reference.complete
-        else f"{reference.cells} of the {reference.ranked} ranked cells, so these numbers are incomplete and have no rank"
+        else f"{reference.cells} of the {reference.ranked} ranked cells, which is incomplete and has no rank"
     )
     if "ind-avg" not in reference.ratios:
-        return f"Mean UAR {percent(reference.uar)}, over {scope} of {reference.name}."
+        return f"Mean UAR {percent(reference.uar)}. Reference: {reference.name}, {scope}."
     return (
         f"It reaches {percent(reference.ratios['ind-avg'])} of the accuracy of models that were trained against each "
-        f"attack, and {percent(reference.ratios['ind-worst'])} at its worst cell; over {scope} of {reference.name}."
+        f"attack, and {percent(reference.ratios['ind-worst'])} at its worst cell. Reference: {reference.name}, {scope}."
     )
 
 
 def _trust(facts: RunFacts, warnings: int, unfinished: bool) -> str:
     half = (facts.clean.high - facts.clean.low) / 2
     parts = [
-        f"Ranges in brackets are 95% intervals for the draw of the {facts.samples} images: here about ±{half:.1f} points "
-        "for one accuracy. Robust accuracies are upper bounds, since an attack can miss an adversarial example."
+        f"Ranges in brackets are 95% intervals for the draw of the {facts.samples} images, here about ±{half:.1f} "
+        "points for the clean accuracy. Robust accuracies are upper bounds: an attack can miss adversarial examples."
     ]
     if unfinished:
         parts.append("The run is not finished: some samples lack some attacks.")
@@ -101,9 +102,11 @@ def _trust(facts: RunFacts, warnings: int, unfinished: bool) -> str:
     return " ".join(parts)
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """A number of things: "1 attack", "2 attacks"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _listed(items: Sequence[str]) -> str:
+def listed(items: Sequence[str]) -> str:
+    """Words in a row: "a, b and c"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

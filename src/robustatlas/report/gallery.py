@@ -1,0 +1,119 @@
+"""Adversarial examples as pictures inside the page."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.image import imsave
+from numpy.typing import NDArray
+
+from robustatlas.errors import UserError
+
+if TYPE_CHECKING:
+    from robustatlas.datasets import Dataset
+    from robustatlas.outcomes import Result
+
+SHOWN = 8
+"""Examples of each attack."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One adversarial example; pictures are `data:` addresses, empty where the clean image is not at hand.
+
+    Attributes:
+        index: position of the sample in the data set.
+        label: true class.
+        found: class the model gives the adversarial example.
+        size: its size.
+        adversarial: picture.
+        clean: picture.
+        difference: picture of the change, grey for none, stretched to the full range.
+    """
+
+    index: int
+    label: str
+    found: str
+    size: float
+    adversarial: str
+    clean: str
+    difference: str
+
+
+def examples(result: Result, data: Dataset | None = None) -> dict[str, list[Example]]:
+    """Attack -> some of its adversarial examples, from the smallest to the largest; nothing where none were kept."""
+    shown = {}
+    for attack in result.attacks:
+        try:
+            index, images = result.adversarial(attack)
+        except UserError:
+            return {}
+        if images.ndim == 4 and images.shape[1] in (1, 3) and len(index):
+            shown[attack] = _choose(result, attack, index, images, data)
+    return shown
+
+
+def _choose(
+    result: Result, attack: str, index: NDArray[np.int64], images: NDArray[np.float32], data: Dataset | None
+) -> list[Example]:
+    outcome = result.outcome(attack)
+    position = {int(sample): row for row, sample in enumerate(result.index)}
+    rows = np.array([position.get(int(sample), -1) for sample in index])
+    usable = np.flatnonzero((rows >= 0) & (outcome.minimal_size[rows] > 0) & np.isfinite(outcome.minimal_size[rows]))
+    ordered = usable[np.argsort(outcome.minimal_size[rows[usable]], kind="stable")]
+    chosen = (
+        ordered[np.unique(np.linspace(0, len(ordered) - 1, SHOWN).round().astype(int))] if len(ordered) else ordered
+    )
+    found = []
+    for place in chosen.tolist():
+        row, sample = int(rows[place]), int(index[place])
+        clean = _clean_image(data, sample, images[place].shape)
+        found.append(
+            Example(
+                index=sample,
+                label=_class(data, int(result.labels[row])),
+                found=_class(data, int(outcome.found_class[row])),
+                size=float(outcome.minimal_size[row]),
+                adversarial=picture(images[place]),
+                clean="" if clean is None else picture(clean),
+                difference="" if clean is None else picture(_stretched(images[place] - clean)),
+            )
+        )
+    return found
+
+
+def picture(image: NDArray[np.floating]) -> str:
+    """A `data:` address of an image [C, H, W] in [0, 1] as PNG.
+
+    >>> picture(np.zeros((1, 8, 8), np.float32))[:22]
+    'data:image/png;base64,'
+    """
+    pixels = np.clip(np.moveaxis(np.repeat(image, 3, axis=0) if image.shape[0] == 1 else image, 0, -1), 0, 1)
+    file = BytesIO()
+    imsave(file, (255 * pixels).round().astype(np.uint8), format="png")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
+
+
+def _stretched(change: NDArray[np.floating]) -> NDArray[np.floating]:
+    largest = float(np.abs(change).max()) or 1.0
+    return 0.5 + 0.5 * change / largest
+
+
+def _clean_image(data: Dataset | None, sample: int, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
+    if data is None:
+        return None
+    places = np.flatnonzero(data.index.numpy() == sample)
+    if not len(places):
+        return None
+    image: NDArray[np.float32] = data.images[int(places[0])].numpy()
+    return image if image.shape == shape else None
+
+
+def _class(data: Dataset | None, label: int) -> str:
+    if label < 0:
+        return "another class"
+    return data.classes[label] if data is not None and label < len(data.classes) else f"class {label}"
