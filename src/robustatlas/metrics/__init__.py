@@ -33,6 +33,7 @@ from robustatlas.metrics.hypervolume import (
     hypervolume_at_levels,
     normalised_cross_entropy,
 )
+from robustatlas.metrics.interclass import InterclassDistances, interclass_distances
 from robustatlas.metrics.intervals import Interval, accuracy_interval, percentile_interval, proportion_bounds
 from robustatlas.metrics.samples import SampleOutcomes, shared_samples
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
@@ -45,6 +46,7 @@ __all__ = [
     "Band",
     "Crossing",
     "InOut",
+    "InterclassDistances",
     "Interval",
     "McNemar",
     "RankTest",
@@ -63,6 +65,7 @@ __all__ = [
     "envelope",
     "holm",
     "hypervolume_at_levels",
+    "interclass_distances",
     "local_optimality",
     "mcnemar",
     "mcnemar_at_strengths",

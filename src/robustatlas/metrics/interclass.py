@@ -1,0 +1,138 @@
+"""Inter-class distances: the scale against which perturbation sizes of a data set are large or small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.curves import RobustnessCurve
+
+LpNorm = Literal["linf", "l2", "l1"]
+
+_ORDERS = {"linf": np.inf, "l2": 2.0, "l1": 1.0}
+
+
+@dataclass(frozen=True, eq=False)
+class InterclassDistances:
+    """For every sample the distance to the nearest sample of another class in the same set.
+
+    Attributes:
+        norm: `linf`, `l2` or `l1`, of the difference of flattened images with values in [0, 1].
+        per_sample: [N] distances > 0; NaN for corrupted samples.
+        nearest: [N] position of the nearest sample of another class; -1 for corrupted samples.
+        duplicates: [M, 2] positions of identical images with different labels. They have distance 0 and are passed over
+            in `per_sample`.
+        corrupted: [K] positions of images with values that are NaN or infinite; left out.
+        constant: [L] positions of images of a single value, which may be corrupted too; not left out.
+    """
+
+    norm: LpNorm
+    per_sample: NDArray[np.float64]
+    nearest: NDArray[np.int64]
+    duplicates: NDArray[np.int64]
+    corrupted: NDArray[np.int64]
+    constant: NDArray[np.int64]
+
+    @property
+    def smallest(self) -> float:
+        """Smallest distance of any sample: below half of it no point is nearer to another class than to its own."""
+        return float(np.nanmin(self.per_sample))
+
+    @property
+    def largest(self) -> float:
+        """Largest distance of any sample to its nearest one of another class."""
+        return float(np.nanmax(self.per_sample))
+
+    def distribution(self) -> RobustnessCurve:
+        """The distribution of the distances: share of samples with another class within a size (Figure 5)."""
+        return RobustnessCurve(self.per_sample[~np.isnan(self.per_sample)], attack=self.norm, unit=self.norm)
+
+
+def interclass_distances(
+    images: ArrayLike,
+    labels: ArrayLike,
+    norm: LpNorm = "linf",
+    progress: Callable[[float], None] | None = None,
+) -> InterclassDistances:
+    """Distance of every sample to the nearest sample of another class, exactly.
+
+    Memory grows linearly with the number of samples. Distances are computed in float64.
+
+    Args:
+        images: [N, ...] uint8, or floats in [0, 1]; uint8 is divided by 255. Floats that are all multiples of 1/255, as
+            those of image files are, are taken for the exact multiples.
+        labels: [N] classes.
+        norm: `linf`, `l2` or `l1`.
+        progress: called with the share of the work that is done, in (0, 1].
+
+    Raises:
+        UserError: where images and labels do not fit, values lie outside [0, 1], or there is only one class.
+
+    Source: Risse et al. 2021, "Robustness curves", section 3.3 and Table 2.
+
+    Example:
+        >>> images = np.array([[0.0, 0.0], [0.5, 0.25], [1.0, 1.0]])
+        >>> distances = interclass_distances(images, [0, 1, 1], norm="linf")
+        >>> distances.per_sample, distances.nearest
+        (array([0.5, 0.5, 1. ]), array([1, 0, 0]))
+    """
+    from robustatlas.metrics._pruned_search import nearest_of_other_class
+
+    if norm not in _ORDERS:
+        raise UserError(f"there is no norm {norm!r}; the norms are {', '.join(get_args(LpNorm))}")
+    pixels, classes = np.asarray(images), np.asarray(labels)
+    _check_shapes(pixels, classes)
+    flat = pixels.reshape(len(pixels), -1)
+    kept = np.arange(len(flat))
+    if flat.dtype != np.uint8:
+        flat = flat if flat.dtype in (np.float32, np.float64) else flat.astype(np.float64)
+        kept = np.flatnonzero(np.isfinite(flat).all(axis=1))
+        _check_range(flat[kept])
+    points = _as_bytes(flat[kept])
+    if len(np.unique(classes[kept])) < 2:
+        raise UserError("samples of at least two classes are expected, so that there is another class to be near to")
+
+    found = nearest_of_other_class(points, classes[kept].astype(np.int64), _ORDERS[norm], pixels.shape[1:], progress)
+    per_sample = np.full(len(flat), np.nan)
+    per_sample[kept] = found.distance / (255.0 if points.dtype == np.uint8 else 1.0)
+    nearest = np.full(len(flat), -1)
+    nearest[kept] = np.where(found.nearest >= 0, kept[found.nearest], -1)
+    return InterclassDistances(
+        norm=norm,
+        per_sample=per_sample,
+        nearest=nearest,
+        duplicates=kept[np.array(found.duplicates, dtype=np.int64).reshape(-1, 2)],
+        corrupted=np.setdiff1d(np.arange(len(flat)), kept),
+        constant=np.flatnonzero((flat == flat[:, :1]).all(axis=1)),
+    )
+
+
+def _as_bytes(values: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Floats in [0, 1] that are multiples of 1/255 as uint8, whose distances are exact; all others as they are."""
+    if values.dtype == np.uint8:
+        return values
+    scaled = np.multiply(values, 255)
+    rounded = np.round(scaled)
+    return rounded.astype(np.uint8) if np.allclose(scaled, rounded, rtol=0, atol=1e-4) else values
+
+
+def _check_shapes(images: NDArray[np.generic], labels: NDArray[np.generic]) -> None:
+    if images.ndim < 2 or images.size == 0:
+        raise UserError(f"images [N, ...] are expected; given an array of shape {images.shape}")
+    if labels.shape != (len(images),):
+        raise UserError(f"one label for each of the {len(images)} images is expected; given labels {labels.shape}")
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise UserError(f"labels are expected to be integers; given {labels.dtype}")
+
+
+def _check_range(values: NDArray[np.generic]) -> None:
+    if values.size and (float(values.min()) < 0 or float(values.max()) > 1):
+        raise UserError(
+            f"image values lie between {float(values.min()):g} and {float(values.max()):g}; floats in [0, 1] or uint8 "
+            "are expected: divide by 255, and leave normalisation to the classifier"
+        )
