@@ -238,9 +238,10 @@ def _samples(
     data: Dataset | tuple[Tensor, Tensor], samples: Samples
 ) -> tuple[Tensor, Tensor, NDArray[np.int64], DataSettings]:
     if isinstance(data, Dataset):
-        images, labels, name = data.images, data.labels, data.name
+        images, labels, name, index = data.images, data.labels, data.name, data.index
     elif isinstance(data, (tuple, list)) and len(data) == 2:
         images, labels, name = torch.as_tensor(data[0]), torch.as_tensor(data[1]), "arrays"
+        index = torch.arange(len(images))
     else:
         raise UserError(
             f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
@@ -262,8 +263,8 @@ def _samples(
         images_sha256=sha256_of_array(images.contiguous().numpy()),
         labels_sha256=sha256_of_array(labels.long().numpy()),
     )
-    index = torch.from_numpy(positions)
-    return images[index].contiguous(), labels[index].long(), positions, settings
+    taken = torch.from_numpy(positions)
+    return images[taken].contiguous(), labels[taken].long(), index[taken].numpy(), settings
 
 
 def _with_strengths(attack: Attack, strengths: Mapping[str, Sequence[float]] | None) -> Attack:

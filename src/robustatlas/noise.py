@@ -58,7 +58,8 @@ class Noise(Bundle):
 
     def child(self, number: int | Tensor) -> Noise:
         """The ``number``-th derived stream of each sample (an int, or int64 ``[B]``)."""
-        return Noise(_mix(self.keys + (number + 1) * _GOLDEN))
+        offset = torch.as_tensor(number, dtype=torch.int64, device=self.keys.device) + 1
+        return Noise(_mix(self.keys + offset * _GOLDEN))
 
     def take(self, index: Tensor) -> Noise:
         """The streams of a subset of the samples."""

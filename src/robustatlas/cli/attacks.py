@@ -1,0 +1,87 @@
+"""``robustatlas attacks``: the catalogue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+
+def attacks(
+    name: Annotated[str | None, typer.Argument(help="An attack or a suite; without it: all.")] = None,
+) -> None:
+    """List the attacks and suites, or explain one: its set, strengths, unit, source, and how the default differs from
+    the historical attack.
+
+    robustatlas attacks fog
+    """
+    from robustatlas.attacks.suites import SUITES
+
+    console = Console()
+    if name is None:
+        _list(console)
+    elif name in SUITES:
+        suite = SUITES[name]
+        console.print(f"[bold]{suite.name}[/bold]: {suite.about}.")
+        for attack in suite.build("default"):
+            console.print(f"  {attack.name:12} {_span(attack.strengths)} {attack.unit}", highlight=False)
+    else:
+        _explain(console, name)
+
+
+def _span(strengths: tuple[float, ...]) -> str:
+    return f"{strengths[0]:.4g} .. {strengths[-1]:.4g} ({len(strengths)})"
+
+
+def _list(console: Console) -> None:
+    from robustatlas.attacks.catalogue import catalogue
+    from robustatlas.attacks.suites import SUITES
+
+    table = Table("attack", "strengths", "unit", box=box.SIMPLE_HEAD, pad_edge=False)
+    corruptions = []
+    for attack in catalogue().values():
+        if attack.name.startswith("corruption-"):
+            corruptions.append(attack.name.removeprefix("corruption-"))
+        else:
+            table.add_row(attack.name, _span(attack.strengths), attack.unit)
+    console.print(table)
+    if corruptions:
+        console.print(f"corruption-NAME, severities 1 to 5: {', '.join(corruptions)}", highlight=False)
+    suites = Table("suite", "about", box=box.SIMPLE_HEAD, pad_edge=False)
+    for suite in SUITES.values():
+        suites.add_row(suite.name, suite.about)
+    console.print(suites)
+
+
+def _explain(console: Console, name: str) -> None:
+    from robustatlas.attacks.catalogue import attack_named
+    from robustatlas.attacks.definition import describe
+
+    attack, paper = attack_named(name), attack_named(name, "paper")
+    about = (type(attack.threat).__doc__ or "").strip().split("\n\n")[0].replace("``", "")
+    console.print(f"[bold]{attack.name}[/bold]: {' '.join(about.split())}", highlight=False)
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_row("strengths", ", ".join(f"{s:.4g}" for s in attack.strengths))
+    table.add_row("unit", attack.unit)
+    table.add_row("source", attack.source)
+    for title, one in (("default", attack), ("paper", paper)):
+        nested = "nested" if one.nested else "not nested"
+        clean = "contains the clean input" if one.contains_clean else "does not contain the clean input"
+        table.add_row(f"{title} set", f"{nested}, {clean}")
+        table.add_row(f"{title} search", "; ".join(_stage(describe(stage)) for stage in one.stages))
+    if attack.note:
+        table.add_row("difference", attack.note)
+    console.print(table)
+
+
+def _stage(stage: dict[str, object]) -> str:
+    optimizer = stage["optimizer"]
+    assert isinstance(optimizer, dict)
+    targets = f", {stage['targets']} targets" if stage["targets"] else ""
+    restarts = f", {stage['restarts']} starts" if stage["restarts"] != 1 else ""
+    last = ", last iterate" if stage["judge"] == "last" else ""
+    return f"{optimizer['kind']}, {optimizer.get('steps', '')} steps on {stage['objective']}{targets}{restarts}{last}"
