@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from robustatlas.outcomes import Result
+from robustatlas.outcomes import Context, Result
 from robustatlas.references import Reference
 
 AXE = Path(__file__).with_name("axe.min.js")
@@ -29,6 +30,33 @@ def synthetic_result(
     }
     predictions = np.where(correct, labels, (labels + 1) % 10)
     return Result.from_arrays(labels, predictions, sizes, strengths, model=name, **more)
+
+
+def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -> Result:
+    """A made-up run with everything a report can show: margins, cost, warnings and adversarial examples."""
+    generator = np.random.default_rng(11)
+    plain = synthetic_result(reference, attacks, name, data="cifar10")
+    clean = np.where(plain.minimal_size(attacks[0]) > 0, 0.8, -0.2).astype(np.float32)
+    outcomes = {
+        attack: replace(
+            outcome,
+            margins=np.where(outcome.minimal_size[:, None] <= outcome.strengths, -0.1, 0.3).astype(np.float32),
+            forward=generator.integers(20, 400, len(plain.index)),
+            backward=generator.integers(20, 400, len(plain.index)),
+            seconds=12.5,
+        )
+        for attack, outcome in plain.outcomes.items()
+    }
+    settings = plain.manifest.settings.model_copy(update={"keep_adversarial": True})
+    context = Context.here(warnings=("The gradient is zero for 12% of the images.", f"Named {HOSTILE}."))
+    images = generator.random((len(plain.index), 3, 8, 8), dtype=np.float32)
+    return replace(
+        plain,
+        manifest=plain.manifest.model_copy(update={"settings": settings, "context": context}),
+        clean_margin=clean,
+        outcomes=outcomes,
+        _load_adversarial=lambda attack: (plain.index, images),
+    )
 
 
 def serious_problems(page: Any) -> list[str]:

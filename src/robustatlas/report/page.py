@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -88,7 +87,6 @@ def build_report(
             describe=describe,
             percent=words.percent,
             size=words.size,
-            shade=_shade,
             styles=[pages.inline(name) for name in ("base.css", "report.css")],
             scripts=[pages.inline_script(pages.plotly_script()), pages.inline("page.js"), pages.inline("report.js")],
         ),
@@ -262,8 +260,3 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
                         f"{below}, {leaders[crossing.better_after]} above {above}."
                     )
     return sentences
-
-
-def _shade(percent: float) -> int:
-    """How dark a cell of the heat map is, 0 to 100."""
-    return 0 if math.isnan(percent) else round(percent)

@@ -1,0 +1,114 @@
+"""The leaderboard site: what is written, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from robustatlas.cli.leaderboard import app, server
+from robustatlas.errors import UserError
+from robustatlas.metrics.accuracies import AccuracyTable
+from robustatlas.outcomes import Result
+from robustatlas.references import Reference
+from robustatlas.report.leaderboard import Entry, board_data, build_leaderboard, published_entries, run_entry
+
+REFERENCE = Reference(
+    name="small",
+    source="made up",
+    accuracies=AccuracyTable(90.0, {"linf": {0.01: 80.0, 0.02: 60.0}, "fog": {1.0: 70.0}}),
+    ranked=("linf",),
+)
+
+
+def result(name: str = "mine", **more: object) -> Result:
+    sizes = {"linf": [0.015, np.inf, 0.0, 0.005]}
+    return Result.from_arrays([0, 1, 2, 3], [0, 1, 0, 3], sizes, {"linf": [0.01, 0.02, 0.5]}, model=name, **more)
+
+
+def test_cells_are_those_of_the_reference() -> None:
+    board = board_data(REFERENCE, [run_entry(result())], "title")
+    assert [attack["name"] for attack in board["attacks"]] == ["linf", "fog"]
+    assert board["attacks"][0]["strengths"] == [0.01, 0.02]
+    assert board["defenses"][0]["accuracies"] == {"linf": [50.0, 25.0]}
+    assert board["defenses"][0]["clean"] == 75.0
+
+
+def test_strengths_match_up_to_rounding_and_holes_stay_empty() -> None:
+    entry = Entry("single", AccuracyTable(80.0, {"linf": {float(np.float32(0.02)): 40.0}}))
+    assert board_data(REFERENCE, [entry], "title")["defenses"][0]["accuracies"]["linf"] == [None, 40.0]
+
+
+def test_equal_names_are_told_apart() -> None:
+    entries = [run_entry(result()), run_entry(result()), run_entry(result("mine (2)"))]
+    names = [defense["name"] for defense in board_data(REFERENCE, entries, "title")["defenses"]]
+    assert len(set(names)) == 3
+    assert names[:2] == ["mine", "mine (2)"]
+
+
+def test_addresses_that_run_code_are_dropped() -> None:
+    entry = run_entry(result(), {"url": "javascript:alert(1)"})
+    assert board_data(REFERENCE, [entry], "title")["defenses"][0]["url"] == ""
+
+
+def test_missing_clean_accuracy_is_null() -> None:
+    bare = Reference("bare", "made up", AccuracyTable(float("nan"), {"linf": {0.01: 80.0}}), ranked=("linf",))
+    assert board_data(bare, [run_entry(result())], "title")["reference"]["clean"] is None
+
+
+def test_hypervolume_is_given_where_margins_are_known() -> None:
+    sizes, strengths = {"linf": [np.inf, 0.02]}, {"linf": [0.01, 0.02]}
+    margins = {"linf": [[0.8, 0.4], [0.5, -0.1]]}
+    known = Result.from_arrays([0, 1], [0, 1], sizes, strengths, [0.9, 0.7], margins)
+    assert run_entry(known).hypervolume == pytest.approx((0.6 + 0.25) / 2)
+    assert run_entry(result()).hypervolume is None
+
+
+def test_bad_input_is_said_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nothing to show"):
+        build_leaderboard([], tmp_path, REFERENCE)
+    with pytest.raises(UserError, match="stranger is described, but no run has a model of that name; the runs have mine"):
+        build_leaderboard([result()], tmp_path, REFERENCE, about={"stranger": {}})
+    with pytest.raises(UserError, match="colour says nothing about a defense"):
+        run_entry(result(), {"colour": "red"})
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="is a file; give a folder"):
+        build_leaderboard([result()], tmp_path / "file", REFERENCE)
+
+
+def test_text_from_runs_cannot_end_the_data(tmp_path: Path) -> None:
+    page = build_leaderboard([result("</script><script>alert(1)</script>")], tmp_path, REFERENCE).read_text()
+    assert "alert(1)</script>" not in page
+
+
+def test_published_defenses_and_about_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = tmp_path / "about.json"
+    about.write_text(json.dumps({"mine": {"trained_on": {"linf": 0.01}, "architecture": "tiny"}}))
+    page = build_leaderboard([result()], tmp_path / "site", REFERENCE, about=about, title="A title")
+    text = page.read_text()
+    assert "<h1>A title</h1>" in text
+    assert '"trainedOn":{"linf":0.01}' in text
+    assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert published_entries(REFERENCE) == []
+
+
+def test_commands(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    done = CliRunner().invoke(app, ["build", "-o", str(site)])
+    assert done.exit_code == 0
+    assert str(site / "index.html") in done.output.replace("\n", "")
+    running = server(site, 0)
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    with urllib.request.urlopen(f"http://127.0.0.1:{running.server_port}/metrics.js") as answer:
+        assert b"stabilityConstant" in answer.read()
+    running.shutdown()
+    with pytest.raises(UserError, match="cannot be used"):
+        server(site, running.server_port)
+    running.server_close()
+    with pytest.raises(UserError, match="holds no leaderboard"):
+        server(tmp_path, 0)

@@ -1,0 +1,242 @@
+"""The report page: its numbers, its words, and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from matplotlib.image import imread
+from typer.testing import CliRunner
+
+from robustatlas.cli.report import report
+from robustatlas.errors import UserError
+from robustatlas.metrics.accuracies import AccuracyTable
+from robustatlas.metrics.competitiveness import competitiveness_ratio
+from robustatlas.metrics.intervals import accuracy_interval
+from robustatlas.metrics.stability import stability_constant
+from robustatlas.metrics.uar import mean_uar
+from robustatlas.outcomes import Result
+from robustatlas.references import Reference, load_reference
+from robustatlas.report.facts import gather
+from robustatlas.report.gallery import examples, picture
+from robustatlas.report.page import build_report, usual_reference
+from robustatlas.report.words import summary
+
+SMALL = Reference(
+    name="small",
+    source="made up",
+    accuracies=AccuracyTable(90.0, {"linf": {0.01: 80.0, 0.02: 60.0}, "l2": {0.5: 70.0}}),
+    ranked=("linf", "l2"),
+)
+
+
+def result(attacks: tuple[str, ...] = ("linf", "l2"), samples: int = 60, seed: int = 0, **more: Any) -> Result:
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 10, samples)
+    correct = generator.random(samples) < 0.8
+    grids = {"linf": [0.01, 0.02, 0.04], "l2": [0.5], "fog": [1.0, 2.0]}
+    strengths = {attack: grids[attack] for attack in attacks}
+    sizes = {}
+    for attack, grid in strengths.items():
+        drawn = generator.exponential(grid[-1], samples)
+        sizes[attack] = np.where(correct, np.where(drawn > 1.5 * grid[-1], np.inf, drawn), 0.0)
+    predictions = np.where(correct, labels, (labels + 1) % 10)
+    return Result.from_arrays(labels, predictions, sizes, strengths, **{"model": "mine", "data": "cifar10"} | more)
+
+
+def with_warnings(run: Result, *warnings: str) -> Result:
+    context = run.manifest.context.model_copy(update={"warnings": warnings})
+    return dataclasses.replace(run, manifest=run.manifest.model_copy(update={"context": context}))
+
+
+def keeping(run: Result, images: np.ndarray) -> Result:
+    """The run, as if it had kept these adversarial examples of all of its samples."""
+    settings = run.manifest.settings.model_copy(update={"keep_adversarial": True})
+    manifest = run.manifest.model_copy(update={"settings": settings})
+    return dataclasses.replace(run, manifest=manifest, _load_adversarial=lambda attack: (run.index, images))
+
+
+def test_accuracies_and_their_intervals() -> None:
+    run = result()
+    facts = gather(run, "mine", None, None)
+    assert facts.clean.value == pytest.approx(run.clean_accuracy)
+    for attack in facts.attacks:
+        assert attack.accuracy is not None
+        for cell, percent in zip(attack.accuracy, run.outcome(attack.attack).accuracies(), strict=True):
+            expected = accuracy_interval(percent, facts.samples)
+            assert (cell.value, cell.low, cell.high) == pytest.approx((expected.value, expected.low, expected.high))
+        assert attack.average is not None
+        assert attack.average.low <= attack.average.value <= attack.average.high
+        sizes = run.minimal_size(attack.attack)
+        assert (attack.clean_errors, attack.never) == (int((sizes == 0).sum()), int(np.isinf(sizes).sum()))
+    assert facts.reference is None
+
+
+def test_against_a_reference_on_the_strengths_that_both_have() -> None:
+    run = result()
+    facts = gather(run, "mine", SMALL, {"linf": 0.01, "fog": 1.0})
+    shared = run.accuracies().restrict(strengths={"linf": [0.01, 0.02]})
+    against = facts.reference
+    assert against is not None and against.complete and against.stability is not None
+    for kind in ("ind-avg", "ind-worst", "exp", "max"):
+        assert against.ratios[kind].value == pytest.approx(competitiveness_ratio(shared, SMALL, kind=kind))
+    assert against.uar.value == pytest.approx(mean_uar(shared, SMALL))
+    assert against.stability == stability_constant(shared, SMALL, {"linf": 0.01})
+    assert [attack.shared for attack in facts.attacks] == [2, 1]
+
+
+def test_some_attacks_make_an_incomplete_comparison() -> None:
+    facts = gather(result(("l2", "fog")), "mine", SMALL, None)
+    assert facts.reference is not None
+    assert (facts.reference.cells, facts.reference.ranked, facts.reference.complete) == (1, 3, False)
+    assert facts.reference.stability is None
+    assert facts.attacks[1].ratio is None
+    assert gather(result(("fog",)), "mine", SMALL, None).reference is None
+
+
+def test_a_reference_without_clean_accuracy_gives_uar_only() -> None:
+    bare = dataclasses.replace(SMALL, accuracies=dataclasses.replace(SMALL.accuracies, clean=float("nan")))
+    facts = gather(result(), "mine", bare, {"linf": 0.01})
+    assert facts.reference is not None
+    assert facts.reference.ratios == {} and facts.reference.stability is None
+    assert "Mean UAR" in dict(summary(facts, 0, False))["Compared with specialists?"]
+
+
+def test_a_worst_case_of_zero_still_has_an_interval() -> None:
+    sizes = {"linf": np.full(50, 0.005)}
+    run = Result.from_arrays(np.zeros(50, int), np.zeros(50, int), sizes, {"linf": [0.01, 0.02]})
+    facts = gather(run, "weak", SMALL, None)
+    assert facts.reference is not None
+    worst = facts.reference.ratios["ind-worst"]
+    assert (worst.value, worst.low) == (0.0, 0.0)
+    assert worst.high == pytest.approx(accuracy_interval(0.0, 50).high / 0.8, rel=1e-6)
+
+
+def test_attacks_that_were_not_searched_everywhere_have_no_accuracies() -> None:
+    run = result(("linf",), monotone=False, fooled={"linf": np.full((60, 3), -1)})
+    facts = gather(run, "mine", SMALL, None)
+    assert facts.attacks[0].accuracy is None
+    assert facts.average is None and facts.reference is None
+
+
+def test_margin_frontier() -> None:
+    margins = {"linf": [[0.8, 0.4, 0.2], [0.5, -0.1, np.nan]]}
+    run = Result.from_arrays(
+        [0, 1], [0, 1], {"linf": [np.inf, 0.02]}, {"linf": [0.01, 0.02, 0.03]}, [0.9, 0.7], margins
+    )
+    frontier = gather(run, "mine", None, None).attacks[0].frontier
+    assert frontier is not None
+    assert frontier.levels.tolist() == [0.0, 0.01, 0.02, 0.03]
+    assert frontier.mean == pytest.approx([0.8, 0.65, 0.2, 0.1])
+    assert frontier.volume.value == pytest.approx((1.4 / 3 + 0.5 / 3) / 2)
+    assert gather(result(), "mine", None, None).attacks[0].frontier is None
+
+
+def test_summary_says_what_the_numbers_say() -> None:
+    run = result(samples=200)
+    answers = dict(summary(gather(run, "mine", SMALL, None), 2, True))
+    assert f"Of 200 images, {run.clean_accuracy:.1f}%" in answers["How robust?"]
+    assert "best against" in answers["Against what?"]
+    assert "2 warnings" in answers["What to trust?"] and "not finished" in answers["What to trust?"]
+    single = dict(summary(gather(result(("l2",)), "mine", None, None), 0, False))
+    assert "only attack" in single["Against what?"]
+    assert "no warning" in single["What to trust?"]
+
+
+def test_the_page_is_self_contained_and_escaped(tmp_path: Path) -> None:
+    hostile = "</script><script>alert(1)</script>"
+    run = with_warnings(result(model=hostile, data="<img src=x>"), "<b>bold</b> warning")
+    text = build_report([run], tmp_path / "deep" / "report.html", SMALL).read_text()
+    ours = text.split('id="report-data"')[0]
+    assert "alert(1)</script>" not in text
+    assert "<img" not in ours
+    assert "&lt;b&gt;bold&lt;/b&gt; warning" in ours
+    assert 'src="' not in ours and '<link rel="stylesheet"' not in text
+    data = json.loads(text.split('id="report-data">')[1].split("</script>")[0])
+    assert data["runs"] == [hostile]
+
+
+def test_figures_hold_the_curves(tmp_path: Path) -> None:
+    run, other = result(), result(("linf",), seed=1, model="other")
+    text = build_report([run, other], tmp_path / "report.html").read_text()
+    data = json.loads(text.split('id="report-data">')[1].split("</script>")[0])
+    line = data["curves"][0]["lines"][0]
+    unrounded = np.array(line["sizes"]) * 1.0001
+    assert line["error"] == pytest.approx(100 * run.curve("linf").at(unrounded), abs=0.01)
+    assert data["curves"][1]["lines"][1] is None
+    histogram = data["sizes"][0]["lines"][0]
+    assert sum(histogram["counts"]) + histogram["never"] + histogram["clean"] == 60
+    assert data["ratios"] == []
+
+
+def test_crossings_are_told(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3)
+    labels = np.zeros(1500, int)
+    sizes = {"steady": generator.uniform(0.001, 1, 1500), "steep": generator.uniform(0.4, 0.6, 1500)}
+    runs = [
+        Result.from_arrays(labels, labels, {"linf": s}, {"linf": [0.5, 1.0]}, model=name) for name, s in sizes.items()
+    ]
+    text = build_report(runs, tmp_path / "report.html").read_text()
+    assert "L∞: steep is more robust below" in text
+
+
+def test_equal_names_are_told_apart(tmp_path: Path) -> None:
+    text = build_report([result(), result(seed=1)], tmp_path / "report.html").read_text()
+    assert "How robust are mine (1) and mine (2)?" in text
+
+
+def test_gallery_goes_from_small_to_large(tmp_path: Path) -> None:
+    from robustatlas.datasets import Dataset
+
+    run = result(("linf",), samples=30)
+    images = np.random.default_rng(0).random((30, 3, 4, 4), dtype=np.float32)
+    kept = keeping(run, images)
+    shown = examples(kept)["linf"]
+    assert [example.size for example in shown] == sorted(example.size for example in shown)
+    assert all(0 < example.size < np.inf and example.clean == "" for example in shown)
+    data = Dataset.of(np.zeros((30, 3, 4, 4), np.float32), run.labels, classes=[f"kind {i}" for i in range(10)])
+    first = examples(kept, data)["linf"][0]
+    assert first.label.startswith("kind ") and first.clean and first.difference
+    assert examples(run) == {}
+    assert first.adversarial in build_report([kept], tmp_path / "report.html", data=data).read_text()
+
+
+def test_pictures_are_the_images(tmp_path: Path) -> None:
+    image = np.random.default_rng(1).random((3, 5, 6), dtype=np.float32)
+    (tmp_path / "image.png").write_bytes(base64.b64decode(picture(image).split(",")[1]))
+    assert np.moveaxis(imread(tmp_path / "image.png")[..., :3], -1, 0) == pytest.approx(image, abs=0.002)
+
+
+def test_bad_input_is_said_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="1 to 5 runs; 0 are given"):
+        build_report([], tmp_path / "report.html")
+    with pytest.raises(UserError, match="is a folder"):
+        build_report([result()], tmp_path)
+
+
+def test_usual_reference() -> None:
+    assert usual_reference([result()]) == "multirobustbench-cifar10"
+    assert usual_reference([result(data="CIFAR-10 test")]) == "multirobustbench-cifar10"
+    assert usual_reference([result(), result(data="digits")]) is None
+
+
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robustatlas.outcomes.load_result", lambda path: result())
+    about = tmp_path / "about.json"
+    about.write_text('{"mine": {"trained_on": {"linf": 0.031}}}')
+    app = typer.Typer()
+    app.command()(report)
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(app, ["run", "-o", str(page), "--about", str(about)])
+    assert done.exit_code == 0, done.output
+    text = page.read_text()
+    assert "training not stated" not in text
+    assert load_reference("multirobustbench-cifar10").name in text
+    assert CliRunner().invoke(app, ["run", "-o", str(page), "--reference", "none"]).exit_code == 0
+    assert "multirobustbench" not in page.read_text()
