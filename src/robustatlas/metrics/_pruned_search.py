@@ -190,7 +190,7 @@ class _Search:
         for start in range(0, len(first), _PAIRS):
             part = slice(start, start + _PAIRS)
             difference = level.vectors[first[part]].sub_(level.vectors[second[part]])
-            torch.linalg.vector_norm(difference, self.norm, dim=1, out=distances[part])
+            distances[part] = _norms(difference, self.norm)
         return distances
 
     def _settle(self, first: Tensor, second: Tensor, record: bool = False) -> None:
@@ -199,7 +199,7 @@ class _Search:
         for start in range(0, len(first), _PAIRS // 4):
             part = slice(start, start + _PAIRS // 4)
             difference = self.points[first[part]].double().sub_(self.points[second[part]].double())
-            parts.append(torch.linalg.vector_norm(difference, self.norm, dim=1))
+            parts.append(_norms(difference, self.norm))
         if not parts:
             return
         distances = torch.cat(parts).numpy()
@@ -236,7 +236,7 @@ def _levels(points: Tensor, norm: Norm, axes: Sequence[int]) -> list[Level]:
     if exact:
         return [*levels, Level(points.float(), relative=0.0, absolute=0.0, exact=True)]
     full = points.float()
-    largest = float(torch.linalg.vector_norm(full, norm, dim=1).max())
+    largest = float(_norms(full.clone(), norm).max())
     return [*levels, Level(full, relative=(length + 8) * _EPSILON, absolute=2 * _EPSILON * largest)]
 
 
@@ -244,8 +244,13 @@ def _level(points: Tensor, mean: Tensor, norm: Norm, shorten: Callable[[Tensor],
     """The level of shortened vectors, of points around their mean to lose fewer digits to rounding."""
     parts = (points[start : start + _BLOCK].double() - mean for start in range(0, len(points), _BLOCK))
     vectors = torch.cat([shorten(part).float() for part in parts])
-    largest = float(torch.linalg.vector_norm(vectors, norm, dim=1).max())
+    largest = float(_norms(vectors.clone(), norm).max())
     return Level(vectors, relative=(points.shape[1] + 8) * _EPSILON, absolute=4 * _EPSILON * largest)
+
+
+def _norms(vectors: Tensor, norm: Norm) -> Tensor:
+    """Norms [P] of vectors [P, k], which may be overwritten."""
+    return vectors.abs_().amax(dim=1) if math.isinf(norm) else torch.linalg.vector_norm(vectors, norm, dim=1)
 
 
 def _sums(rows: Tensor, group: Tensor, norm: Norm) -> Tensor:
