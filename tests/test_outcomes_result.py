@@ -74,3 +74,9 @@ def test_passes_and_seconds() -> None:
     outcome = result.outcome("l2")
     assert result.passes("l2") == (outcome.forward.mean(), outcome.backward.mean())
     assert outcome.seconds == pytest.approx(0.5 * 7)
+
+
+def test_curve() -> None:
+    curve = made_up([0.0, 0.05, 0.25, np.inf]).curve("linf")
+    assert curve.at(0.1) == pytest.approx(0.5)
+    assert curve.attack == "linf"

@@ -1,0 +1,51 @@
+"""An evaluation that is killed again and again ends with the numbers of one that is left alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import robustatlas as ra
+from robustatlas.models import load_model
+from robustatlas.outcomes import RunStore
+
+
+def evaluate(run: Path | None) -> ra.Result:
+    net = load_model("builtin:digits-standard").net
+    strengths = {"linf": [0.05, 0.1]}
+    return ra.evaluate(net, ra.load_dataset("digits"), "linf", strengths=strengths, samples=32, shard_size=8, run=run)
+
+
+def evaluate_until_killed(run: Path, shards: int) -> None:
+    """Die with the work on one shard done and not yet written, when ``shards`` are."""
+    write = RunStore.write
+
+    def deadly(*arguments: Any, **options: Any) -> None:
+        if finished(run) == shards:
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(*arguments, **options)
+
+    RunStore.write = deadly  # type: ignore[method-assign]
+    evaluate(run)
+
+
+def finished(run: Path) -> int:
+    return len(list(run.glob("outcomes/linf/*.parquet")))
+
+
+def test_killed_again_and_again(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    for shards in (1, 3):
+        script = f"import sys, pathlib, {__name__} as t; t.evaluate_until_killed(pathlib.Path(sys.argv[1]), {shards})"
+        done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], env=environment, timeout=300, check=False)
+        assert done.returncode == -signal.SIGKILL
+        assert finished(tmp_path) == shards
+    whole, killed = evaluate(None).outcome("linf"), evaluate(tmp_path).outcome("linf")
+    for name in ("minimal_strength", "minimal_size", "found_class", "forward", "backward", "margins", "fooled"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(killed, name))
