@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from robustatlas.outcomes import query as run_query
 
@@ -41,7 +42,7 @@ def query(
         return
     view = Table(*table.columns)
     for row in table.rows:
-        view.add_row(*(_cell(value) for value in row))
+        view.add_row(*(Text(_cell(value)) for value in row))
     console = Console()
     console.print(view)
     console.print(f"{len(table.rows)} row{'' if len(table.rows) == 1 else 's'}")
