@@ -1,0 +1,201 @@
+"""Common corruptions: 19 kinds of noise, blur, weather and digital artefacts at five severities, none optimised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robustatlas.errors import UserError
+from robustatlas.noise import Noise
+from robustatlas.threats import corruption_maps as maps
+from robustatlas.threats.base import ThreatModel, UnsupportedInputError
+
+LARGEST_SMALL_SIDE = 64
+"""Images up to this many pixels a side get the parameters of CIFAR-10-C, larger ones those of ImageNet-C."""
+
+
+@dataclass(frozen=True)
+class _Definition:
+    """A map and its parameters for the severities 1 to 5."""
+
+    corrupt: Callable[..., Tensor]
+    small: tuple[tuple[float, ...], ...]
+    large: tuple[tuple[float, ...], ...]
+
+
+def _single(*values: float) -> tuple[tuple[float, ...], ...]:
+    return tuple((value,) for value in values)
+
+
+def _in_sides(side: float, *shares: tuple[float, float, float]) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(side * share for share in triple) for triple in shares)
+
+
+_DEFINITIONS = {
+    "gaussian_noise": _Definition(
+        maps.gaussian_noise, _single(0.04, 0.06, 0.08, 0.09, 0.10), _single(0.08, 0.12, 0.18, 0.26, 0.38)
+    ),
+    "shot_noise": _Definition(maps.shot_noise, _single(500, 250, 100, 75, 50), _single(60, 25, 12, 5, 3)),
+    "impulse_noise": _Definition(
+        maps.impulse_noise, _single(0.01, 0.02, 0.03, 0.05, 0.07), _single(0.03, 0.06, 0.09, 0.17, 0.27)
+    ),
+    "defocus_blur": _Definition(
+        maps.defocus_blur,
+        ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
+        ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
+    ),
+    "glass_blur": _Definition(
+        maps.glass_blur,
+        ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
+        ((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
+    ),
+    "motion_blur": _Definition(
+        maps.motion_blur, ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)), ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15))
+    ),
+    "zoom_blur": _Definition(
+        maps.zoom_blur,
+        ((1.05, 0.01), (1.10, 0.01), (1.15, 0.01), (1.20, 0.01), (1.25, 0.01)),
+        ((1.10, 0.01), (1.15, 0.01), (1.20, 0.02), (1.24, 0.02), (1.30, 0.03)),
+    ),
+    "snow": _Definition(
+        maps.snow,
+        (
+            (0.1, 0.2, 1, 0.6, 8, 3, 0.95),
+            (0.1, 0.2, 1, 0.5, 10, 4, 0.9),
+            (0.15, 0.3, 1.75, 0.55, 10, 4, 0.9),
+            (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
+            (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
+        ),
+        (
+            (0.1, 0.3, 3, 0.5, 10, 4, 0.8),
+            (0.2, 0.3, 2, 0.5, 12, 4, 0.7),
+            (0.55, 0.3, 4, 0.9, 12, 8, 0.7),
+            (0.55, 0.3, 4.5, 0.85, 12, 8, 0.65),
+            (0.55, 0.3, 2.5, 0.85, 12, 12, 0.55),
+        ),
+    ),
+    "frost": _Definition(
+        maps.frost,
+        ((1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)),
+        ((1, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)),
+    ),
+    "fog": _Definition(
+        maps.fog,
+        ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
+        ((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
+    ),
+    "brightness": _Definition(maps.brightness, _single(0.05, 0.1, 0.15, 0.2, 0.3), _single(0.1, 0.2, 0.3, 0.4, 0.5)),
+    "contrast": _Definition(maps.contrast, _single(0.75, 0.5, 0.4, 0.3, 0.15), _single(0.4, 0.3, 0.2, 0.1, 0.05)),
+    "elastic_transform": _Definition(
+        maps.elastic_transform,
+        _in_sides(32, (0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
+        _in_sides(244, (2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)),
+    ),
+    "pixelate": _Definition(maps.pixelate, _single(0.95, 0.9, 0.85, 0.75, 0.65), _single(0.6, 0.5, 0.4, 0.3, 0.25)),
+    "jpeg_compression": _Definition(maps.jpeg_compression, _single(80, 65, 58, 50, 40), _single(25, 18, 15, 10, 7)),
+    "speckle_noise": _Definition(
+        maps.speckle_noise, _single(0.06, 0.1, 0.12, 0.16, 0.2), _single(0.15, 0.2, 0.35, 0.45, 0.6)
+    ),
+    "gaussian_blur": _Definition(maps.gaussian_blur, _single(0.4, 0.6, 0.7, 0.8, 1), _single(1, 2, 3, 4, 6)),
+    "spatter": _Definition(
+        maps.spatter,
+        (
+            (0.62, 0.1, 0.7, 0.7, 0.5, 0),
+            (0.65, 0.1, 0.8, 0.7, 0.5, 0),
+            (0.65, 0.3, 1, 0.69, 0.5, 0),
+            (0.65, 0.1, 0.7, 0.69, 0.6, 1),
+            (0.65, 0.1, 0.5, 0.68, 0.6, 1),
+        ),
+        (
+            (0.65, 0.3, 4, 0.69, 0.6, 0),
+            (0.65, 0.3, 3, 0.68, 0.6, 0),
+            (0.65, 0.3, 2, 0.68, 0.5, 0),
+            (0.65, 0.3, 1, 0.65, 1.5, 1),
+            (0.67, 0.4, 1, 0.65, 1.5, 1),
+        ),
+    ),
+    "saturate": _Definition(
+        maps.saturate,
+        ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
+        ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
+    ),
+}
+CORRUPTIONS = tuple(_DEFINITIONS)
+"""The names of all corruptions."""
+
+
+@dataclass(frozen=True)
+class Corruption(ThreatModel):
+    """One common corruption (Hendrycks and Dietterich 2019); ``epsilon`` is the severity, 1 to 5, rounded down.
+
+    ``theta`` is ``[B, 1 + C * H * W]``: the severity and the corrupted image. All there is to do is to draw a
+    :meth:`start`; there is no direction of ascent, and a severity above ``epsilon`` is projected to the clean image.
+
+    Implemented from the definitions, with random numbers of each sample; what the original takes from libraries that
+    are not used here differs
+    in details: ``frost`` lays a procedural texture over the image instead of photographs, ``motion_blur`` and
+    ``snow`` follow ImageMagick's description, ``spatter`` takes the borders of drops for Canny's edges. Images are
+    not rounded to 8 bits at the end.
+
+    Args:
+        name: one of :data:`CORRUPTIONS`.
+
+    Example:
+        >>> threat = Corruption("gaussian_noise")
+        >>> x = torch.rand(2, 3, 32, 32)
+        >>> noise = Noise.of(seed=0, indices=torch.arange(2), purpose="example")
+        >>> theta = threat.start(x, torch.tensor([1.0, 5.0]), noise)
+        >>> threat.size(x, theta)
+        tensor([1., 5.])
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in _DEFINITIONS:
+            raise UserError(f"There is no corruption called {self.name!r}; choose one of {', '.join(CORRUPTIONS)}.")
+
+    def check(self, x: Tensor) -> None:
+        """Raise where ``x`` does not hold grey or RGB images (``saturate``: RGB images) of 8 by 8 pixels or more."""
+        channels = (3,) if self.name == "saturate" else (1, 3)
+        if x.dim() != 4 or x.shape[1] not in channels or min(x.shape[2:]) < 8:
+            wanted = "RGB" if channels == (3,) else "grey or RGB"
+            raise UnsupportedInputError(
+                f"corruption-{self.name} needs {wanted} images [B, C, H, W] of at least 8 by 8 pixels; "
+                f"got shape {tuple(x.shape)}: leave this attack out for this data."
+            )
+
+    def neutral(self, x: Tensor) -> Tensor:
+        """Severity 0 and the image itself."""
+        return torch.cat((x.new_zeros(len(x), 1), x.flatten(1)), dim=1)
+
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+        """The corrupted images."""
+        severity = epsilon.floor().clamp(0, 5)
+        definition = _DEFINITIONS[self.name]
+        table = definition.small if max(x.shape[2:]) <= LARGEST_SMALL_SIDE else definition.large
+        corrupted = x.clone()
+        for level, parameters in enumerate(table, start=1):
+            (rows,) = torch.nonzero(severity == level, as_tuple=True)
+            if len(rows):
+                corrupted[rows] = definition.corrupt(x[rows], noise.take(rows), *parameters).clamp(0, 1)
+        return torch.cat((severity[:, None], corrupted.flatten(1)), dim=1)
+
+    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+        """The corrupted images out of ``theta``."""
+        return theta[:, 1:].view_as(x)
+
+    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+        """``theta`` where its severity is within ``epsilon``, else the clean image."""
+        return torch.where((theta[:, 0] <= epsilon)[:, None], theta, self.neutral(x))
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """Zero: nothing is optimised."""
+        return torch.zeros_like(gradient)
+
+    def size(self, x: Tensor, theta: Tensor) -> Tensor:
+        """The severity."""
+        return theta[:, 0].clone()
