@@ -1,7 +1,7 @@
 """The attacks on images beyond lp norms: spatial, colour, compression, weather, perceptual, patches, corruptions.
 
-The default procedure searches the sound sets; ``"paper"`` runs each attack as its public code did: historical map, steps, start, last iterate, and samples
-that are misclassified clean are attacked and judged as well.
+The default procedure searches the sound sets; ``"paper"`` runs each attack as its public code did: historical map,
+steps, start, last iterate, and samples that are misclassified clean are attacked and judged as well.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.optimizers.scan import Once, Scan
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Brightness, Contrast, Hue, Saturation
+from robustatlas.threats.corruption import CORRUPTIONS, Corruption
 from robustatlas.threats.elastic import Elastic
 from robustatlas.threats.flow import StAdv
 from robustatlas.threats.fog import Fog
+from robustatlas.threats.gabor import Gabor
 from robustatlas.threats.jpeg import JpegL1, JpegL2, JpegLinf
 from robustatlas.threats.patch import Patch
 from robustatlas.threats.perceptual import Perceptual
 from robustatlas.threats.recolor import Recolor
+from robustatlas.threats.snow import Snow
 from robustatlas.threats.warp import Affine, Perspective
 
 UAR = "Kang et al. 2019 (UAR), as run by MultiRobustBench"
@@ -168,6 +171,31 @@ ENTRIES = (
         historical_nested=False,
     ),
     Entry(
+        "snow",
+        Snow(),
+        Snow(faithful=True),
+        grid(0.1),
+        "pixel values of 1",
+        UAR,
+        PGD(_STEPS, _UAR_RATE),
+        "The public code bleaches the image even at strength 0; the default bleaches and "
+        "snows in proportion to the strength.",
+        historical_nested=False,
+    ),
+    Entry(
+        "gabor",
+        Gabor(),
+        Gabor(faithful=True),
+        grid(10.0),
+        "pixel values of 255",
+        UAR,
+        PGD(_STEPS, _UAR_RATE),
+        "The public code stretches the noise to its full range whatever its parameters, and "
+        "activates the positions that its paper leaves out; the default's noise is bounded by"
+        " epsilon.",
+        historical_nested=False,
+    ),
+    Entry(
         "affine",
         Affine(),
         Affine(faithful=True),
@@ -273,10 +301,26 @@ def patch(procedure: Procedure) -> Attack:
     )
 
 
+def corruption(name: str) -> Attack:
+    """One of the common corruptions at its five severities."""
+    return Attack(
+        name=f"corruption-{name.replace('_', '-')}",
+        threat=Corruption(name),
+        strengths=(1.0, 2.0, 3.0, 4.0, 5.0),
+        stages=(Stage(Once(), "margin"),),
+        unit="severity",
+        source="Hendrycks and Dietterich 2019",
+        note="Nothing is optimised; each severity is judged by itself under the search 'every'.",
+        nested=False,
+        contains_clean=False,
+    )
+
+
 def image_attacks(procedure: Procedure) -> list[Attack]:
     """All of them."""
     return [
         *(entry.attack(procedure) for entry in ENTRIES),
         lpips(procedure),
         patch(procedure),
+        *(corruption(name) for name in CORRUPTIONS),
     ]

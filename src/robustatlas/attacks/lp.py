@@ -24,11 +24,10 @@ UNITS = {
 STRENGTHS = {"linf": grid(0.1), "l2": grid(2.5), "l1": grid(30.0), "l0": grid(20.0)}
 THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
-_FMN = Stage(FMN(steps=30), "margin")
-_BOUND = (_FMN, Stage(FAB(steps=30), "margin", targets=2))
-_ASCENT = Stage(PGD(steps=40, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=9, start="best")
-_ASCENT_L1 = Stage(APGDL1(steps=40, schedule=((1.0, 1.0),)), "margin", targets=9, start="best")
-_CLOSING = (Stage(FAB(steps=40), "margin", targets=4),)
+_BOUND = (Stage(FMN(steps=30), "margin"), Stage(FAB(steps=20), "margin", targets=1))
+_ASCENT = Stage(PGD(steps=30, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=9, start="best")
+_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=9, start="best")
+_CLOSING = (Stage(FAB(steps=30), "margin", targets=2),)
 
 
 def autoattack(norm: str) -> Attack:
