@@ -8,9 +8,12 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli.attacks import attacks
+from robustatlas.cli.distances import distances
 from robustatlas.cli.evaluate import evaluate
+from robustatlas.cli.gallery import gallery
 from robustatlas.cli.leaderboard import app as leaderboard
 from robustatlas.cli.query import query
+from robustatlas.cli.report import report
 from robustatlas.cli.show import show
 from robustatlas.errors import UserError
 
@@ -22,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (evaluate, show, attacks, query):
+for command in (evaluate, show, report, attacks, gallery, distances, query):
     app.command()(command)
 app.add_typer(leaderboard, name="leaderboard")
 

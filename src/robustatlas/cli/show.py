@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from robustatlas.cli._metrics_section import print_metrics
 from robustatlas.cli._tables import accuracy_tables
 
 
@@ -24,5 +25,6 @@ def show(
     result = load_result(run)
     console = Console()
     console.print(accuracy_tables(result))
+    print_metrics(result, console, explain=explain)
     for warning in result.manifest.context.warnings:
         console.print(f"[yellow]Warning:[/yellow] {warning}")
