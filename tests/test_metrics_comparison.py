@@ -175,6 +175,17 @@ def test_sizes_give_the_share_of_survivors(sizes):
     assert table.clean == pytest.approx(100 * np.mean(sizes > 0))
 
 
+def test_restriction_to_strengths():
+    a = model("a", 0)
+    some = a.restrict({"p": [2.0, np.float32(3.0)]})
+    assert some.attacks == ("p",)
+    np.testing.assert_array_equal(some.correct["p"], a.correct["p"][:, 1:])
+    with pytest.raises(UserError, match="a was not evaluated with p at strength 4"):
+        a.restrict({"p": [4.0]})
+    with pytest.raises(UserError, match="a was not evaluated with z at strength 1"):
+        a.restrict({"z": [1.0]})
+
+
 def test_outcomes_of_a_run():
     result = Result.from_arrays(
         labels=[0, 1, 1],

@@ -18,7 +18,7 @@ GOLDEN = [[0.8, 0.5, 0.2, -0.1], [0.6, 0.3, 0.4, 0.1], [-0.2, -0.3, -0.4, -0.5]]
 
 
 def test_golden():
-    volume = adversarial_hypervolume(GOLDEN, clean_margin=[0.9, 0.7, -0.1])
+    volume = adversarial_hypervolume(GOLDEN, clean_margin=[0.9, 0.7, -0.1], strengths=[0.1, 0.2, 0.3, 0.4])
     np.testing.assert_allclose(volume.per_sample, [0.375, 0.325, 0], atol=1e-12)
     assert volume.mean == pytest.approx(0.233333, abs=5e-7)
     assert volume.std == pytest.approx(0.166249, abs=5e-7)
@@ -99,6 +99,8 @@ def test_normalised_cross_entropy():
         (lambda: adversarial_hypervolume([0.5, 0.4]), "shape"),
         (lambda: adversarial_hypervolume([[0.5]], clean_margin=[0.5, 0.4]), "each of the 1 samples"),
         (lambda: adversarial_hypervolume([[0.5]], clean_margin=[math.nan]), "not NaN"),
+        (lambda: adversarial_hypervolume([[0.5, 0.4]], strengths=[0.1, 0.4]), "the strengths are 0.1, 0.4"),
+        (lambda: adversarial_hypervolume([[0.5, 0.4]], strengths=[0.4]), "2 equal steps"),
         (lambda: normalised_cross_entropy([2.0], 10), "probabilities in"),
         (lambda: normalised_cross_entropy([0.5], 1), "at least 2 classes"),
     ],

@@ -35,7 +35,7 @@ from robustatlas.metrics.hypervolume import (
 )
 from robustatlas.metrics.interclass import InterclassDistances, interclass_distances
 from robustatlas.metrics.intervals import Interval, accuracy_interval, percentile_interval, proportion_bounds
-from robustatlas.metrics.samples import SampleOutcomes, shared_samples
+from robustatlas.metrics.samples import SampleOutcomes, common_strengths, shared_samples
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 
@@ -60,6 +60,7 @@ __all__ = [
     "average_accuracy",
     "bootstrap_intervals",
     "bootstrap_replicates",
+    "common_strengths",
     "competitiveness_in_out",
     "competitiveness_ratio",
     "envelope",

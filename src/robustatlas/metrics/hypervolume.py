@@ -52,7 +52,9 @@ class AdversarialHypervolume:
         return float(np.mean(self.clean - self.frontier[:, -1]) / self.levels)
 
 
-def adversarial_hypervolume(margins: ArrayLike, clean_margin: ArrayLike | None = None) -> AdversarialHypervolume:
+def adversarial_hypervolume(
+    margins: ArrayLike, clean_margin: ArrayLike | None = None, strengths: ArrayLike | None = None
+) -> AdversarialHypervolume:
     """Adversarial hypervolume from the lowest margins found within growing perturbation sizes.
 
     AH(x) = (1 / L) * sum over i = 1..L of F_i, with F_i = max(0, lowest margin found within i * epsilon / L): the
@@ -65,9 +67,11 @@ def adversarial_hypervolume(margins: ArrayLike, clean_margin: ArrayLike | None =
             CIFAR-10, 4/255 (linf) on ImageNet. NaN after a margin <= 0 means that it was not searched any more. For
             another confidence than the margin see `normalised_cross_entropy`.
         clean_margin: [N] margins of the clean inputs. Without them clean errors show at the first level.
+        strengths: [L] perturbation sizes of the levels, to check that they are equal steps up to epsilon.
 
     Raises:
-        UserError: where margins lie outside [-1, 1] (they may be of logits), or are NaN before the first margin <= 0.
+        UserError: where strengths are not equal steps from 0, or margins lie outside [-1, 1] (they may be of logits) or
+            are NaN before the first margin <= 0.
 
     Source: Guo et al. 2024, "Exploring the Adversarial Frontier: Quantifying Robustness via Adversarial Hypervolume",
     Algorithm 1, with the loop's size read as i * epsilon / N and the margin clipped at 0.
@@ -80,6 +84,8 @@ def adversarial_hypervolume(margins: ArrayLike, clean_margin: ArrayLike | None =
     found = np.asarray(margins, dtype=np.float64)
     if found.ndim != 2 or found.size == 0:
         raise UserError(f"margins [samples, levels] are expected; given an array of shape {found.shape}")
+    if strengths is not None:
+        _check_equal_steps(np.asarray(strengths, dtype=np.float64), found.shape[1])
     clean = _clean_margins(clean_margin, len(found))
     _check_margins(found, "the margins")
 
@@ -143,6 +149,16 @@ def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArr
         raise UserError("probabilities in [0, 1] of the true class and at least 2 classes are expected")
     with np.errstate(divide="ignore"):
         return np.asarray(np.maximum(1 + np.log(probability) / np.log(classes), -1.0))
+
+
+def _check_equal_steps(strengths: NDArray[np.float64], levels: int) -> None:
+    if strengths.shape != (levels,) or not np.allclose(
+        strengths, strengths[-1] * np.arange(1, levels + 1) / levels, rtol=1e-4, atol=0
+    ):
+        raise UserError(
+            f"the hypervolume is taken over {levels} equal steps epsilon / {levels}, ..., epsilon; the strengths are "
+            f"{', '.join(f'{strength:g}' for strength in strengths)}"
+        )
 
 
 def _clean_margins(clean_margin: ArrayLike | None, samples: int) -> NDArray[np.float64]:

@@ -40,7 +40,10 @@ class InterclassDistances:
 
     @property
     def smallest(self) -> float:
-        """Smallest distance of any sample: below half of it no point is nearer to another class than to its own."""
+        """Smallest distance of any sample.
+
+        Perturbed by less than half of it, every sample is still nearer to itself than to any of another class.
+        """
         return float(np.nanmin(self.per_sample))
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.metrics.accuracies import AccuracyTable
+from robustatlas.metrics.accuracies import AccuracyTable, same_strength
 from robustatlas.metrics.curves import RobustnessCurve
 
 if TYPE_CHECKING:
@@ -88,6 +88,33 @@ class SampleOutcomes:
             {attack: sizes[positions] for attack, sizes in self.minimal_sizes.items()},
         )
 
+    def restrict(self, strengths: Mapping[str, Sequence[float] | NDArray[np.float64]]) -> SampleOutcomes:
+        """The same samples with only the attacks and strengths that are named.
+
+        Args:
+            strengths: attack -> strengths to keep of it, increasing.
+
+        Raises:
+            UserError: for an attack or a strength that was not evaluated.
+        """
+        positions = {attack: self._positions(attack, kept) for attack, kept in strengths.items()}
+        return SampleOutcomes(
+            self.name,
+            self.index,
+            self.labels,
+            self.clean,
+            {attack: self.strengths[attack][found] for attack, found in positions.items()},
+            {attack: self.correct[attack][:, found] for attack, found in positions.items()},
+            {attack: self.minimal_sizes[attack] for attack in positions},
+        )
+
+    def _positions(self, attack: str, strengths: Sequence[float] | NDArray[np.float64]) -> list[int]:
+        grid = self.strengths.get(attack, np.array([])).tolist()
+        found = [next((i for i, known in enumerate(grid) if same_strength(known, s)), -1) for s in strengths]
+        if -1 in found:
+            raise UserError(f"{self.name} was not evaluated with {attack} at strength {strengths[found.index(-1)]:g}")
+        return found
+
     @classmethod
     def from_result(cls, result: Result, name: str = "") -> SampleOutcomes:
         """The outcomes of a run, named after its model unless another name is given."""
@@ -128,6 +155,26 @@ class SampleOutcomes:
         classes = np.asarray(labels, dtype=np.int64)
         correct = {attack: sizes[attack][:, None] > grids[attack] for attack in sizes}
         return cls(name, np.arange(len(classes)), classes, clean, grids, correct, sizes)
+
+
+def common_strengths(outcomes: Sequence[SampleOutcomes]) -> dict[str, list[float]]:
+    """Attack -> the strengths at which all models were evaluated; attacks without any are left out.
+
+    Example:
+        >>> a = SampleOutcomes.from_sizes("a", [1], {"linf": [0.2], "l2": [1.0]}, {"linf": [0.1, 0.2], "l2": [1.0]})
+        >>> b = SampleOutcomes.from_sizes("b", [1], {"linf": [0.2]}, {"linf": [0.2, 0.3]})
+        >>> common_strengths([a, b])
+        {'linf': [0.2]}
+    """
+    common = {}
+    for attack, strengths in outcomes[0].strengths.items():
+        others = [model.strengths.get(attack, np.array([])) for model in outcomes[1:]]
+        kept = [
+            s for s in strengths.tolist() if all(any(same_strength(s, known) for known in other) for other in others)
+        ]
+        if kept:
+            common[attack] = kept
+    return common
 
 
 def check_paired(first: SampleOutcomes, second: SampleOutcomes) -> None:

@@ -1,0 +1,106 @@
+"""``robustatlas distances``: the scale of a data set, against which perturbations are large or small."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich import box
+from rich.console import Console
+from rich.progress import Progress, TaskID
+from rich.table import Table
+
+from robustatlas.errors import UserError
+from robustatlas.metrics import interclass_distances
+from robustatlas.metrics.interclass import LpNorm
+
+
+def distances(
+    data: Annotated[str, typer.Argument(help="A data set's name, or a file FILE.npz.")],
+    norms: Annotated[str, typer.Option("--norm", "-n", help="Of linf, l2, l1; several with commas.")] = "linf,l2,l1",
+    samples: Annotated[int | None, typer.Option(help="Only the first so many samples.")] = None,
+    split: Annotated[str, typer.Option(help="test or train.")] = "test",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the distances of all samples to this .npz file.")
+    ] = None,
+    explain: Annotated[bool, typer.Option(help="Say what the numbers mean.")] = False,
+) -> None:
+    """Print the distances between classes: for each sample to the nearest sample of another class.
+
+    robustatlas distances cifar10 --norm linf,l2
+    """
+    from robustatlas.datasets import load_dataset
+
+    chosen = _parse_norms(norms)
+    if samples is not None and samples < 2:
+        raise UserError(f"--samples is {samples}; at least 2 are needed to have a distance.")
+    if split not in ("test", "train"):
+        raise UserError(f"--split is {split!r}; give test or train.")
+    dataset = load_dataset(data, "train" if split == "train" else "test")
+    images, labels = np.asarray(dataset.images)[:samples], np.asarray(dataset.labels)[:samples]
+
+    console = Console()
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title=f"Distances to another class, {len(images)} samples of {dataset.name}",
+        title_justify="left",
+    )
+    for column in ("norm", "smallest", "5 %", "median", "95 %", "largest"):
+        table.add_column(
+            column, justify="left" if column == "norm" else "right", style="bold" if column == "norm" else ""
+        )
+    saved: dict[str, NDArray[np.generic]] = {}
+    found = None
+    with Progress(console=console, transient=True) as bars:
+        for norm in chosen:
+            found = interclass_distances(
+                images, labels, norm, partial(_show_share, bars, bars.add_task(norm, total=1.0))
+            )
+            quantiles = found.distribution().quantile([0.05, 0.5, 0.95])
+            table.add_row(norm, *(f"{value:.4g}" for value in (found.smallest, *quantiles, found.largest)))
+            saved |= {f"{norm}_distance": found.per_sample, f"{norm}_nearest": found.nearest}
+    console.print(table)
+    if found is not None:
+        _print_broken(console, found.duplicates.tolist(), found.corrupted.tolist(), found.constant.tolist())
+    if explain:
+        console.print(
+            "For every sample the distance to the nearest sample of another class in the same set, pixels in [0, 1]. "
+            "Perturbed by less than half of the smallest distance, every sample is still nearer to itself than to any "
+            "of another class; perturbations as large as the median distance can turn half of the samples into others."
+        )
+    if output is not None:
+        np.savez_compressed(output, allow_pickle=False, **saved)
+        console.print(f"Distances and nearest samples of every sample: {output}")
+
+
+def _show_share(bars: Progress, task: TaskID, share: float) -> None:
+    bars.update(task, completed=share)
+
+
+def _parse_norms(given: str) -> list[LpNorm]:
+    known: dict[str, LpNorm] = {"linf": "linf", "l2": "l2", "l1": "l1"}
+    chosen = [norm.strip() for norm in given.split(",")]
+    if not all(norm in known for norm in chosen):
+        raise UserError(f"--norm {given!r} is not understood; give linf, l2, l1, or several of them with commas.")
+    return [known[norm] for norm in chosen]
+
+
+def _print_broken(console: Console, duplicates: list[list[int]], corrupted: list[int], constant: list[int]) -> None:
+    if duplicates:
+        console.print(
+            f"[yellow]{len(duplicates)} pairs of identical images have different labels[/yellow] and are passed over: "
+            f"{_some([f'{first} and {second}' for first, second in duplicates])}"
+        )
+    if corrupted:
+        console.print(f"[yellow]{len(corrupted)} images are not finite[/yellow] and left out: {_some(corrupted)}")
+    if constant:
+        console.print(f"[yellow]{len(constant)} images have a single value[/yellow]: {_some(constant)}")
+
+
+def _some(items: list[int] | list[str]) -> str:
+    return ", ".join(map(str, items[:5])) + (", ..." if len(items) > 5 else "")
