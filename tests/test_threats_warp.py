@@ -103,6 +103,14 @@ def test_historical_start_is_one_sided():
     assert Affine().start(x, epsilon, noise_for(x)).min() < -0.09
 
 
+@pytest.mark.parametrize("faithful", [True, False])
+def test_white_images_stay_in_the_box(faithful):
+    x = torch.ones(4, 3, 31, 31)
+    for threat, strength in ((Affine(faithful), 0.1), (Perspective(faithful), 0.002), (Rotation(faithful), 30.0)):
+        result = threat.apply(x, threat.start(x, torch.full((4,), strength), noise_for(x)))
+        assert result.max() <= 1 and result.min() >= 0
+
+
 def test_vectors_are_not_images():
     with pytest.raises(UnsupportedInputError, match="images"):
         Affine().check(torch.rand(4, 10))

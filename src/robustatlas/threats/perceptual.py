@@ -69,7 +69,7 @@ class PerceptualDistance:
 def _normalised(activation: Tensor) -> Tensor:
     maps = activation.transpose(1, 2) if activation.dim() == 3 else activation
     maps = maps.flatten(2) if maps.dim() > 2 else maps[:, :, None]
-    length = torch.linalg.vector_norm(maps, dim=1, keepdim=True) + 1e-10
+    length: Tensor = torch.linalg.vector_norm(maps, dim=1, keepdim=True) + 1e-10
     return (maps / (length * math.sqrt(maps.shape[2]))).flatten(1)
 
 

@@ -8,8 +8,9 @@ from torch import Tensor
 
 
 def sample(image: Tensor, grid: Tensor, align_corners: bool) -> Tensor:
-    """``image`` [B, C, H, W] read at ``grid`` [B, H, W, 2] (x, y in [-1, 1]), bilinear, zero outside."""
-    return F.grid_sample(image, grid, mode="bilinear", padding_mode="zeros", align_corners=align_corners)
+    """``image`` [B, C, H, W] read at ``grid`` [B, H, W, 2] (x, y in [-1, 1]), bilinear, zero outside; in [0, 1]."""
+    read = F.grid_sample(image, grid, mode="bilinear", padding_mode="zeros", align_corners=align_corners)
+    return read.clamp(0, 1)  # the weights of four white pixels may add up to a little more than 1
 
 
 def resample(image: Tensor, grid: Tensor, identity: Tensor, align_corners: bool) -> Tensor:
