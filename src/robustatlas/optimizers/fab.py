@@ -12,6 +12,8 @@ from torch import Tensor
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
 from robustatlas.threats.base import per_sample
 
+_LAST_OVERSHOOT = 5e-4
+
 
 class HasHyperplane(Protocol):
     """A threat model that can project on a hyperplane (see :meth:`robustatlas.threats.lp.Lp.hyperplane`)."""
@@ -35,7 +37,7 @@ class FAB(Optimizer[FABState]):
     From theta and from the clean point the nearest points on the linearised boundary are mixed (bias ``alpha_max``
     towards the clean one, overshoot ``eta``); a misclassified theta is first drawn back by ``beta``. ``exact``
     evaluates the network again after the step back, as AutoAttack does; otherwise the linearisation at hand serves,
-    one pass less.
+    one pass less, and the last move goes from the clean point to the boundary with hardly any overshoot.
     """
 
     minimum_size: ClassVar[bool] = True
@@ -66,6 +68,9 @@ class FAB(Optimizer[FABState]):
         distance, distance_clean = threat.size(x, near).clamp_min(1e-8), threat.size(x, far).clamp_min(1e-8)
         alpha = per_sample((distance / (distance + distance_clean)).clamp_max(self.alpha_max), base)
         theta = (1 - alpha) * (base + self.eta * near) + alpha * self.eta * far
+        if not self.exact:
+            last = state.step >= self.steps - 1
+            theta = select(last, (1 + _LAST_OVERSHOOT) * far, theta)
         theta = torch.minimum(torch.maximum(theta, -x), 1 - x)
         if not self.exact:
             return FABState(theta, state.step + 1, state.arrived)

@@ -24,9 +24,9 @@ class FMNState(State):
 class FMN(Optimizer[FMNState]):
     """Minimum-size attack: the allowed size shrinks where theta is adversarial and grows where it is not.
 
-    Until a first success the size is the distance to the linearised boundary. Steps are ``rate`` x that size, both
-    falling with a cosine; the problem's epsilon only caps the size. The objective must be a margin (zero at the
-    boundary).
+    Until a first success the size grows, at least to the linearised boundary and ``shrink`` beyond it. Steps are
+    ``rate`` x that size, both falling with a cosine; the problem's epsilon only caps the size. The objective must be a
+    margin (zero at the boundary).
     """
 
     minimum_size: ClassVar[bool] = True
@@ -50,8 +50,11 @@ class FMN(Optimizer[FMNState]):
         slope = (evaluation.gradient * direction).flatten(1).sum(1).clamp_min(1e-12)
 
         best = torch.where(evaluation.fooled, torch.minimum(state.best, evaluation.size), state.best)
+        # A little beyond the linearised boundary: where it is straight, or the box takes part of the move, theta would
+        # only approach it.
         linear = evaluation.size + evaluation.objective.abs() / slope
-        grown = torch.where(best.isfinite(), state.radius * (1 + shrink), linear)
+        least = torch.where(state.radius.isfinite(), torch.maximum(linear, state.radius), linear)
+        grown = torch.where(best.isfinite(), state.radius, least) * (1 + shrink)
         radius = torch.where(evaluation.fooled, torch.minimum(state.radius * (1 - shrink), best), grown)
         radius = torch.minimum(radius, problem.epsilon)
         theta = threat.project(x, threat.move(state.theta, direction, rate * radius), radius)
