@@ -80,7 +80,7 @@ def test_equal_attacks_without_names_are_told_apart() -> None:
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["L∞ (1)", "L∞ (2)"]
     other = RobustnessCurve(np.array([0.1]), attack="l2")
     assert plot_curves([A, other]).get_xlabel() == "perturbation size (in each attack's unit)"
-    assert plot_curves(RobustnessCurve(np.array([0.1]), unit="cm")).get_xlabel() == "perturbation size (cm)"
+    assert plot_curves(RobustnessCurve(np.array([0.1]), unit="cm")).get_xlabel() == "strength (cm)"
 
 
 def test_significant_crossings_are_marked() -> None:

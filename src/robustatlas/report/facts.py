@@ -19,6 +19,7 @@ from robustatlas.metrics.matching import CLEAN, match_cells
 from robustatlas.metrics.samples import SampleOutcomes
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.references import Reference
+from robustatlas.report.vocabulary import describe
 
 if TYPE_CHECKING:
     from robustatlas.outcomes import Outcome, Result
@@ -48,6 +49,7 @@ class AttackFacts:
 
     Attributes:
         attack: name.
+        axis: what its strengths measure, with the unit.
         strengths: [S].
         accuracy: [S] robust accuracy in percent; None where not every strength was searched.
         average: their mean; None likewise.
@@ -65,6 +67,7 @@ class AttackFacts:
     """
 
     attack: str
+    axis: str
     strengths: NDArray[np.float64]
     accuracy: tuple[Interval, ...] | None
     average: Interval | None
@@ -161,11 +164,13 @@ def _attack(
     outcome: Outcome, result: Result, average: Interval | None, singles: Mapping[str, Interval], shared: int
 ) -> AttackFacts:
     curve = RobustnessCurve(outcome.minimal_size, attack=outcome.attack)
+    settings = result.manifest.settings.attacks.get(outcome.attack)
     samples = len(outcome.minimal_size)
     forward, backward = result.passes(outcome.attack)
     quarter, half, three = curve.quantile([0.25, 0.5, 0.75]).tolist()
     return AttackFacts(
         attack=outcome.attack,
+        axis=describe(outcome.attack, settings.unit if settings else "").axis,
         strengths=outcome.strengths,
         accuracy=tuple(
             _proportion(round(percent * samples / 100), samples) for percent in outcome.accuracies().tolist()

@@ -229,11 +229,8 @@ def _size_label(curves: Any) -> str:
     attacks = {curve.attack for curve in curves}
     if len(attacks) > 1:
         return "perturbation size (in each attack's unit)"
-    label = describe(attacks.pop())
-    units = {curve.unit for curve in curves} - {""}
-    if label.axis == "strength ε":
-        return f"perturbation size ({units.pop()})" if len(units) == 1 else "perturbation size"
-    return label.axis
+    units = {curve.unit for curve in curves}
+    return describe(attacks.pop(), units.pop() if len(units) == 1 else "").axis
 
 
 def _legend_above(axes: Axes, entries: int) -> None:

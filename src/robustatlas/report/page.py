@@ -173,8 +173,8 @@ def _panels(facts: Sequence[RunFacts]) -> dict[str, Any]:
     }
 
 
-def _head(attack: str) -> dict[str, Any]:
-    return {"label": describe(attack).label, "axis": describe(attack).axis}
+def _head(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
+    return {"label": describe(attack).label, "axis": next(item.axis for item in found if item)}
 
 
 def _end(found: Sequence[AttackFacts | None]) -> float:
@@ -188,7 +188,7 @@ def _end(found: Sequence[AttackFacts | None]) -> float:
 
 def _curve_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
     end = _end(found)
-    return _head(attack) | {"end": end, "lines": [_curve(item.curve, end) if item else None for item in found]}
+    return _head(attack, found) | {"end": end, "lines": [_curve(item.curve, end) if item else None for item in found]}
 
 
 def _curve(curve: RobustnessCurve, end: float) -> dict[str, list[float]]:
@@ -216,7 +216,7 @@ def _size_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, A
         sizes = item.curve.minimal_sizes
         counts, _ = np.histogram(sizes[(sizes > 0) & np.isfinite(sizes)], edges)
         lines.append({"counts": counts.tolist(), "never": item.never, "clean": item.clean_errors})
-    return _head(attack) | {"edges": _rounded(edges), "lines": lines}
+    return _head(attack, found) | {"edges": _rounded(edges), "lines": lines}
 
 
 def _frontier_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
@@ -226,11 +226,11 @@ def _frontier_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[st
         else None
         for item in found
     ]
-    return _head(attack) | {"lines": lines}
+    return _head(attack, found) | {"lines": lines}
 
 
 def _ratio_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
-    return _head(attack) | {
+    return _head(attack, found) | {
         "lines": [{"ratio": _plain(item.ratio), "uar": _plain(item.uar)} if item else None for item in found]
     }
 

@@ -98,7 +98,7 @@ def plot_gallery(
                 _show(left, cell.image, f"{cell.strength:.3g}\n{data.classes[cell.predicted]}")
                 difference = cell.image - clean
                 factor = amplify or min(0.5 / max(float(np.abs(difference).max()), 1e-6), 100.0)
-                _show(right, np.clip(0.5 + factor * difference, 0, 1), f"change\nx {factor:.0f}")
+                _show(right, np.clip(0.5 + factor * difference, 0, 1), f"change\nx {factor:.2g}")
     return figure
 
 

@@ -30,7 +30,7 @@ _LABELS = {
     "linf": AttackLabel("L∞", "largest pixel change (pixels 0–1)", NORMS),
     "l2": AttackLabel("L2", "Euclidean size (pixels 0–1)", NORMS),
     "l1": AttackLabel("L1", "sum of pixel changes (pixels 0–1)", NORMS),
-    "l0": AttackLabel("L0", "changed pixels (count)", NORMS),
+    "l0": AttackLabel("L0", "changed coordinates (count)", NORMS),
     "elastic": AttackLabel("Elastic", "displacement (pixels)", SHAPE),
     "stadv": AttackLabel("StAdv", "displacement (half image widths)", SHAPE),
     "affine": AttackLabel("Affine", "matrix entries (no unit)", SHAPE),
@@ -51,8 +51,8 @@ _LABELS = {
 }
 
 
-def describe(attack: str) -> AttackLabel:
-    """The words for `attack`; an attack that is not in the list keeps its own name.
+def describe(attack: str, unit: str = "") -> AttackLabel:
+    """The words for `attack`; one that is not in the list keeps its own name and the `unit` that is given.
 
     >>> describe("linf").label, describe("corruption-gaussian_noise").label, describe("mine").label
     ('L∞', 'Gaussian noise', 'mine')
@@ -62,4 +62,4 @@ def describe(attack: str) -> AttackLabel:
         name = (words[:1].upper() + words[1:]).replace("Jpeg", "JPEG")
         taken = any(name == known.label for known in _LABELS.values())
         return AttackLabel(f"{name} corruption" if taken else name, "severity (1–5)", CORRUPTION)
-    return _LABELS.get(attack, AttackLabel(attack, "strength ε", OTHER))
+    return _LABELS.get(attack, AttackLabel(attack, f"strength ({unit})" if unit else "strength", OTHER))

@@ -3,6 +3,7 @@
 
 (() => {
   const FIRST_COMPARED = 3;
+  const FIRST_ROWS = 60;
   /** @type {Board} */
   const board = JSON.parse(Page.element("board-data").textContent ?? "");
   const attackNamed = new Map(board.attacks.map((attack) => [attack.name, attack]));
@@ -208,21 +209,44 @@
     Page.element("board").querySelector("thead")?.append(make("tr", {}, pick, ...headings));
   }
 
+  /** @type {number | undefined} */
+  let placing;
+
+  /**
+   * Put rows into the board: those that fit on a screen now, the others after the next paint. The focus stays in its row.
+   * @param {(() => HTMLElement)[]} makers
+   */
+  function placeRows(makers) {
+    const body = /** @type {HTMLElement} */ (Page.element("board").querySelector("tbody"));
+    const focused = document.activeElement;
+    const keepFocus = () => {
+      if (focused instanceof HTMLElement && focused !== document.activeElement && body.contains(focused)) focused.focus({ preventScroll: true });
+    };
+    clearTimeout(placing);
+    body.replaceChildren(...makers.slice(0, FIRST_ROWS).map((maker) => maker()));
+    if (makers.length === 0) {
+      body.append(make("tr", {}, make("td", { colspan: `${shownColumns.length + 1}` }, "No defense matches. Clear the search or the filters.")));
+    }
+    keepFocus();
+    if (makers.length > FIRST_ROWS) {
+      placing = setTimeout(() => {
+        body.append(...makers.slice(FIRST_ROWS).map((maker) => maker()));
+        keepFocus();
+      }, 30);
+    }
+  }
+
   function drawBoard() {
     const { cells, rows } = rank(state);
     const shown = visibleRows(state, rows);
     const best = Math.max(...rows.map((row) => row.cr ?? 0)) || 1;
     const compared = comparedNames(rows);
-    const body = /** @type {HTMLElement} */ (Page.element("board").querySelector("tbody"));
-    const focused = document.activeElement;
-    body.replaceChildren(...shown.map((row) => {
+    placeRows(shown.map((row) => () => {
       const { tr, pick } = fillRow(row, best);
       pick.checked = compared.includes(row.defense.name);
       pick.disabled = !pick.checked && state.compare !== null && compared.length >= Address.MOST_COMPARED;
       return tr;
     }));
-    if (focused instanceof HTMLElement && body.contains(focused)) focused.focus({ preventScroll: true });
-    if (shown.length === 0) body.append(make("tr", {}, make("td", { colspan: `${shownColumns.length + 1}` }, "No defense matches. Clear the search or the filters.")));
     for (const heading of document.querySelectorAll("#board thead th[data-key]")) {
       if (heading.getAttribute("data-key") !== state.sort) heading.removeAttribute("aria-sort");
       else heading.setAttribute("aria-sort", state.descending ? "descending" : "ascending");
@@ -434,7 +458,8 @@
 
 
   let state = Address.read(board, location.hash);
-  let pending = 0;
+  /** @type {number | undefined} */
+  let pending;
 
   /** @param {Partial<State>} changes */
   function change(changes) {
@@ -448,8 +473,13 @@
     drawControls();
     drawBoard();
     drawChoice();
-    cancelAnimationFrame(pending);
-    pending = requestAnimationFrame(drawComparison);
+    drawComparisonSoon();
+  }
+
+  /** The board answers at once; the plots follow when nothing else changes for a moment. */
+  function drawComparisonSoon() {
+    clearTimeout(pending);
+    pending = setTimeout(drawComparison, 60);
   }
 
   function drawControls() {
@@ -492,8 +522,7 @@
     addEventListener("resize", () => {
       if (innerWidth === width) return;
       width = innerWidth;
-      cancelAnimationFrame(pending);
-      pending = requestAnimationFrame(drawComparison);
+      drawComparisonSoon();
     });
   }
 
