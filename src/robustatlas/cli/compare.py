@@ -71,7 +71,9 @@ def compare(
 
     console = Console()
     chosen = _reference(reference, results)
-    console.print(_heading(results, outcomes, common), _reference_note(chosen, outcomes[0]))
+    console.print(_heading(results, outcomes, common))
+    if chosen is not None:
+        console.print(_reference_note(chosen, outcomes[0]))
     volumes = [
         _hypervolumes(result, model.index, list(common)) for result, model in zip(results, outcomes, strict=True)
     ]
@@ -143,9 +145,7 @@ def _heading(results: Sequence[Result], outcomes: Sequence[SampleOutcomes], comm
     return f"{text}\n[yellow]Left out[/yellow], not evaluated alike: {', '.join(left_out)}." if left_out else text
 
 
-def _reference_note(reference: Reference | None, outcomes: SampleOutcomes) -> str:
-    if reference is None:
-        return ""
+def _reference_note(reference: Reference, outcomes: SampleOutcomes) -> str:
     points = sum(len(grid) for grid in shared_with_reference(outcomes, reference).values())
     ranked = sum(len(reference.accuracies.cells[attack]) for attack in reference.ranked)
     return f"CR and UAR against {reference.name}, on {points} of its {ranked} ranked (attack, strength)."
@@ -233,18 +233,19 @@ def _at_strengths(first: SampleOutcomes, second: SampleOutcomes) -> list[str]:
     sentences = []
     for attack, test in mcnemar_at_strengths(first, second).items():
         significant = test.p_values <= _SIGNIFICANT
-        parts = []
-        for name, wins in (
-            (first.name, test.only_first > test.only_second),
-            (second.name, test.only_first < test.only_second),
-        ):
-            strengths = first.strengths[attack][significant & wins]
-            if strengths.size:
-                parts.append(f"{name} is right more often at {_range(strengths)}")
         total = len(test.p_values)
-        if parts:
-            sentences.append(f"{attack}: of {total} strengths, {', '.join(parts)} (McNemar, corrected).")
-        else:
+        wins = (
+            (first.name, significant & (test.only_first > test.only_second)),
+            (second.name, significant & (test.only_first < test.only_second)),
+        )
+        for name, won in wins:
+            if won.any():
+                where = _range(first.strengths[attack][won])
+                sentences.append(
+                    f"{attack}: {name} is right more often at {won.sum()} of {total} strengths, {where} "
+                    "(McNemar, corrected)."
+                )
+        if not significant.any():
             sentences.append(f"{attack}: no significant difference at any of {total} strengths (McNemar, corrected).")
     return sentences
 
@@ -293,8 +294,8 @@ def _hypervolume_tests(
 
 def _range(strengths: NDArray[np.float64]) -> str:
     if strengths.size == 1:
-        return f"{strengths[0]:g}"
-    return f"{strengths.size} between {strengths[0]:g} and {strengths[-1]:g}"
+        return f"{strengths[0]:.4g}"
+    return f"between {strengths[0]:.4g} and {strengths[-1]:.4g}"
 
 
 def _shown(interval: Interval, form: str = ".2f") -> str:
