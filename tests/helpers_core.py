@@ -35,6 +35,8 @@ def distance_to_halfspace(w: NDArray[np.float64], gap: float, x: NDArray[np.floa
     """min ||d||_p with <w, d> >= gap > 0 and x + d in [0, 1]; inf where there is none. By scipy, not by the package."""
     room = np.where(w > 0, 1 - x, np.where(w < 0, x, 0.0))
     gain = np.abs(w)
+    if gap == 0:
+        return 0.0
     if gain @ room < gap:
         return math.inf
     n = len(w)
