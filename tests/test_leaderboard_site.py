@@ -72,7 +72,9 @@ def test_hypervolume_is_given_where_margins_are_known() -> None:
 def test_bad_input_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to show"):
         build_leaderboard([], tmp_path, REFERENCE)
-    with pytest.raises(UserError, match="stranger is described, but no run has a model of that name; the runs have mine"):
+    with pytest.raises(
+        UserError, match="stranger is described, but no run has a model of that name; the runs have mine"
+    ):
         build_leaderboard([result()], tmp_path, REFERENCE, about={"stranger": {}})
     with pytest.raises(UserError, match="colour says nothing about a defense"):
         run_entry(result(), {"colour": "red"})

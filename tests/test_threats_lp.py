@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers_core import THREATS, distance_to_halfspace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch import Tensor
 
+from helpers_core import THREATS, distance_to_halfspace
 from robustatlas.noise import Noise
 from robustatlas.threats.base import per_sample
 from robustatlas.threats.lp import L1, L2, Linf, norm, project_l1_ball, to_box
@@ -142,7 +142,7 @@ def test_samples_do_not_see_each_other(name: str, seed: int, dimensions: int) ->
 @cases
 def test_hyperplane_reaches_the_plane_or_the_corner_by_the_shortest_way(name: str, seed: int, dimensions: int) -> None:
     threat = THREATS[name]
-    x, theta, epsilon = draw(seed, dimensions)
+    x, _theta, _epsilon = draw(seed, dimensions)
     rng = np.random.default_rng(seed + 1)
     w = torch.as_tensor(rng.normal(size=x.shape) * (rng.uniform(size=x.shape) < 0.8))
     rise = torch.as_tensor(rng.normal(size=SAMPLES)) * w.abs().sum(1) * 0.4

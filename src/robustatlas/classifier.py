@@ -146,8 +146,19 @@ class Classifier:
         x = self._normalised(x)
         if self.precision == "bfloat16" and not verifying:
             with torch.autocast(self.device.type, dtype=torch.bfloat16):
-                return _logits_of(self.net(x)).float()
-        return _logits_of(self.net(x))
+                return _logits_of(self._run(x)).float()
+        return _logits_of(self._run(x))
+
+    def _run(self, x: Tensor) -> Any:
+        try:
+            return self.net(x)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"The model failed on a batch of shape {tuple(x.shape)}: {type(error).__name__}: {error}. "
+                "Try it on such a batch by itself; finished shards of the run are kept."
+            ) from error
 
     @contextmanager
     def evaluating(self) -> Iterator[Classifier]:

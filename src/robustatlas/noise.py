@@ -80,7 +80,8 @@ class Noise(Bundle):
     def normal(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Standard normal, ``[B, *shape]`` (inverse of the distribution function, so one number costs one hash)."""
         centred = self.uniform(*shape, dtype=torch.float64) + 2.0**-25
-        return torch.special.ndtri(centred).to(dtype)
+        quantile: Tensor = torch.special.ndtri(centred)
+        return quantile.to(dtype)
 
     def exponential(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Exponential with mean 1, ``[B, *shape]``."""

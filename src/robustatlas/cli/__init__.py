@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli.attacks import attacks
+from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
 from robustatlas.cli.evaluate import evaluate
 from robustatlas.cli.gallery import gallery
@@ -25,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (evaluate, show, report, attacks, gallery, distances, query):
+for command in (evaluate, show, compare, report, attacks, gallery, distances, query):
     app.command()(command)
 app.add_typer(leaderboard, name="leaderboard")
 

@@ -29,7 +29,8 @@ class ThreatModel(ABC):
     Shapes: ``x`` is ``[B, ...]`` in [0, 1]; ``theta`` is one tensor ``[B, ...]`` of the dtype and device of ``x`` that holds everything
     that belongs to a sample (numbers that are drawn once and never optimised included: :meth:`steepest` is zero there);
     ``epsilon`` is ``[B]``, one strength per sample. Every method treats samples independently of the rest of the batch.
-    Implementations are immutable (frozen dataclasses), hold settings only, and none of these methods but :meth:`apply` needs a gradient.
+    Implementations are immutable (frozen dataclasses), hold settings only, and none of these methods but
+    :meth:`apply` needs a gradient.
     """
 
     def check(self, x: Tensor) -> None:

@@ -15,6 +15,9 @@ from robustatlas.threats.box import require_images
 
 KERNEL = 23
 SIDES = 10
+GAIN = 2.0
+"""Sum of the absolute values of the kernel; makes the default pattern as strong as the published one."""
+
 SPARSITY = 14
 """One of this many numbers of the historical start is not zero."""
 
@@ -69,8 +72,9 @@ class Gabor(ThreatModel):
     """Adversarial Gabor noise; ``epsilon`` in units of 1/255.
 
     ``theta`` is ``[B, H * W + 529]``: the field, in [-epsilon, epsilon], then the kernel of 23 by 23 numbers, drawn
-    once and never optimised. The kernel is scaled to a sum of absolute values of 1, so the pattern that is added
-    never exceeds ``epsilon`` either.
+    once and never optimised. The kernel is scaled to a sum of absolute values of 2. Then an adversarial pattern has a
+    root mean square of about epsilon / 2, as much as the published one deviates from its mean, and no pixel changes by
+    more than 2 epsilon.
 
     Differences from the published attack (Kang et al. 2019): there the pattern is stretched to [0, epsilon] whatever
     the field, so the sets are neither nested nor contain the clean image, and noise only brightens; here the pattern
@@ -131,7 +135,7 @@ class Gabor(ThreatModel):
             pattern = per_sample(strength, x[:, 0]) * stretched_noise(field.view(-1, height, width), kernel)
         else:
             field = theta[:, : -KERNEL * KERNEL].view(-1, height, width)
-            pattern = convolve(field, kernel / kernel.abs().sum(dim=(1, 2), keepdim=True))
+            pattern = convolve(field, GAIN * kernel / kernel.abs().sum(dim=(1, 2), keepdim=True))
         return (x + pattern[:, None] / 255).clamp(0, 1)
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:

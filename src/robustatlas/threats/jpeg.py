@@ -262,9 +262,9 @@ class JpegL2(Jpeg):
 class JpegL1(Jpeg):
     """Sum of absolute values of theta at most epsilon, and every number within [-2, 2].
 
-    A step of :meth:`move` spends its length on the coefficients with the largest gradients, each up to the bound.
-    Frank-Wolfe uses :meth:`linear_oracle`. The historical form has the bound there only, and counts it from the current
-    theta.
+    A step of :meth:`move` goes towards the best vertex of the ball that theta is on, which has the coefficients with
+    the largest gradients at their bound: sparse, and as many of them as the ball has room for. Frank-Wolfe uses
+    :meth:`linear_oracle`. The historical form has the bound there only, and counts it from the current theta.
     """
 
     def _random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
@@ -286,8 +286,9 @@ class JpegL1(Jpeg):
         return norm if self.faithful else _within_bound(coefficients, norm)
 
     def _step(self, coefficients: Tensor, direction: Tensor, length: Tensor) -> Tensor:
-        room = COEFFICIENT_BOUND - direction.sign() * coefficients
-        return coefficients + _fill(direction, room, length)
+        budget = torch.maximum(length, coefficients.abs().sum(dim=1))
+        vertex = _fill(direction, torch.full_like(coefficients, COEFFICIENT_BOUND), budget)
+        return coefficients + (length / budget.clamp_min(_TINY))[:, None] * vertex
 
     def linear_oracle(self, x: Tensor, theta: Tensor, gradient: Tensor, epsilon: Tensor) -> Tensor:
         """The theta of the set with the largest inner product with ``gradient``.
