@@ -71,7 +71,7 @@ def exact_sizes(
 
 @cache
 def digits_network(dtype: torch.dtype = torch.float32) -> nn.Module:
-    """A multi-layer perceptron trained on the bundled digits in a second; smooth (softplus), so that attacks can be compared closely."""
+    """A multi-layer perceptron trained on the bundled digits in a second; smooth, so that attacks compare closely."""
     data = ra.load_dataset("digits", split="train")
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 48), nn.Softplus(beta=5), nn.Linear(48, 10))

@@ -111,7 +111,8 @@ def test_mistakes_get_one_sentence(workplace: Path, arguments: list[str], said: 
 
 def test_other_settings_on_a_run_are_named(workplace: Path, finished: Path) -> None:
     done = robustatlas("evaluate", f"{workplace}/net.py:make", "--data", "digits", "--attacks", "linf,l2",
-                       "--strengths", "linf=0.1:5", "--strengths", "l2=0.25,0.5", "--run", finished, "--seed", 7)  # fmt: skip
+                       "--strengths", "linf=0.1:5", "--strengths", "l2=0.25,0.5",
+                       "--run", finished, "--seed", 7)  # fmt: skip
     assert done.returncode == 1
     assert "seed: 0 in the run, 7 given" in " ".join(done.stderr.split())
 

@@ -68,7 +68,7 @@ def plot_gallery(
         attacks: names, suites or attacks; those that do not fit the images are left out.
         sample: position in ``data``; default: the first that is classified correctly.
         columns: strengths per attack.
-        amplify: factor on the differences; default: each difference is stretched to the full range, and the factor printed.
+        amplify: factor on the differences; default: each is stretched to the full range.
     """
     position = _first_correct(model, data) if sample is None else sample
     if not 0 <= position < len(data):
