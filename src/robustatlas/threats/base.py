@@ -26,8 +26,8 @@ def per_sample(values: Tensor, like: Tensor) -> Tensor:
 class ThreatModel(ABC):
     """A family of sets around an input, in terms of a parameter theta.
 
-    Shapes: ``x`` is ``[B, ...]`` in [0, 1]; ``theta`` is one tensor ``[B, ...]`` like ``x`` in dtype and device; it holds all
-    that belongs to a sample (numbers that are drawn once and never optimised included: :meth:`steepest` is zero there);
+    Shapes: ``x`` is ``[B, ...]`` in [0, 1]; ``theta`` is one tensor ``[B, ...]`` like ``x`` in dtype and device; it
+    holds all that belongs to a sample (numbers drawn once and never optimised too: :meth:`steepest` is zero there);
     ``epsilon`` is ``[B]``, one strength per sample. Every method treats samples independently of the rest of the batch.
     Implementations are immutable (frozen dataclasses), hold settings only, and none of these methods but
     :meth:`apply` needs a gradient.
