@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -69,9 +71,13 @@ def exact_sizes(
     return found
 
 
-@cache
 def digits_network(dtype: torch.dtype = torch.float32) -> nn.Module:
     """A multi-layer perceptron trained on the bundled digits in a second; smooth, so that attacks compare closely."""
+    return copy.deepcopy(_trained_on_digits()).to(dtype)
+
+
+@cache
+def _trained_on_digits() -> nn.Module:
     data = ra.load_dataset("digits", split="train")
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 48), nn.Softplus(beta=5), nn.Linear(48, 10))
@@ -80,8 +86,7 @@ def digits_network(dtype: torch.dtype = torch.float32) -> nn.Module:
         adam.zero_grad()
         nn.functional.cross_entropy(net(data.images), data.labels).backward()
         adam.step()
-    net.eval().requires_grad_(False)
-    return net.to(dtype)
+    return net.eval().requires_grad_(False)
 
 
 @cache
@@ -100,7 +105,9 @@ def problem(
     return Problem(threat, x, labels, targets, torch.full((len(x),), epsilon, dtype=x.dtype), noise)
 
 
-def iterates(net: nn.Module, optimizer: Optimizer, objective: str, task: Problem, theta: Tensor) -> list[Evaluation]:
+def iterates(
+    net: Callable[[Tensor], Tensor], optimizer: Optimizer, objective: str, task: Problem, theta: Tensor
+) -> list[Evaluation]:
     """Run an optimizer from ``theta`` without the engine, until all samples are finished; every evaluation."""
     stage = Stage(optimizer, objective, targets=int(task.targets[0] >= 0))
     state, found = optimizer.init(task, theta), []
@@ -118,3 +125,15 @@ def smallest(found: list[Evaluation]) -> Tensor:
 def bounded(name: str, *stages: Stage, strengths: tuple[float, ...] | None = None) -> Attack:
     """An attack that makes only these minimum-size runs."""
     return Attack(name, THREATS[name], strengths or (1e-6,), stages, bound=stages, descent=(), unbounded=True)
+
+
+class Recorder:
+    """A network that remembers its inputs."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.net = net
+        self.seen: list[Tensor] = []
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.seen.append(x.detach().clone())
+        return self.net(x)

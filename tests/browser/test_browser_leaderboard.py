@@ -217,10 +217,12 @@ def test_five_are_compared_and_not_six(published_site: Path, visit: Visit) -> No
     assert boxes.nth(5).is_disabled()
     assert page.locator(".chip").count() == 5
     wait_for_plots(page)
-    traces = page.evaluate(
-        "['strength', 'single', 'reference', 'seen'].map(n => document.getElementById('plot-' + n).data.length)"
+    expected = [9 * 6, 5, 5, 15]
+    page.wait_for_function(
+        "(expected) => ['strength', 'single', 'reference', 'seen'].every((name, i) =>"
+        " document.getElementById('plot-' + name).data.length === expected[i])",
+        arg=expected,
     )
-    assert traces == [9 * 6, 5, 5, 15]
     titles = page.evaluate(
         "[...document.querySelectorAll('.plots .plot')].flatMap(plot => Object.entries(plot.layout)"
         ".filter(([k]) => k.startsWith('xaxis')).map(([, a]) => a.title.text))"

@@ -365,19 +365,27 @@
     change({ compare: wanted ? [...now, name].slice(0, Address.MOST_COMPARED) : now });
   }
 
-  function drawComparison() {
-    const { cells, rows } = rank(state);
+  function comparedRows() {
+    const { rows } = rank(state);
     const byName = new Map(rows.map((row) => [row.defense.name, row]));
-    const chosen = comparedNames(rows).flatMap((name) => byName.get(name) ?? []);
-    const entries = chosen.map(({ defense }) => ({
-      defense, accuracies: Metrics.accuraciesAt(board, defense, cells), seen: Metrics.seenAt(board, defense, cells),
-    }));
+    return comparedNames(rows).flatMap((name) => byName.get(name) ?? []);
+  }
+
+  function drawComparison() {
+    const chosen = comparedRows();
     drawChips(chosen);
-    drawFacts(chosen, cells);
+    drawFacts(chosen, rank(state).cells);
     Page.element("compare-note").textContent = chosen.length === 0
       ? "Tick up to five defenses in the board." : `${chosen.length} of at most five; tick defenses in the board to change them.`;
+  }
+
+  function drawPlots() {
     if (!(/** @type {any} */ (globalThis).Plotly)) return;
+    const { cells } = rank(state);
     const kind = kindOf(state);
+    const entries = comparedRows().map(({ defense }) => ({
+      defense, accuracies: Metrics.accuraciesAt(board, defense, cells), seen: Metrics.seenAt(board, defense, cells),
+    }));
     const strength = Page.element("plot-strength");
     Page.draw(strength, () => Plots.strengthPlot(board, cells, entries, strength.clientWidth || 700));
     Page.draw(Page.element("plot-single"), () => Plots.singlePlot(board, cells, entries, kind));
@@ -473,13 +481,14 @@
     drawControls();
     drawBoard();
     drawChoice();
-    drawComparisonSoon();
+    drawComparison();
+    drawPlotsSoon();
   }
 
   /** The board answers at once; the plots follow when nothing else changes for a moment. */
-  function drawComparisonSoon() {
+  function drawPlotsSoon() {
     clearTimeout(pending);
-    pending = setTimeout(drawComparison, 60);
+    pending = setTimeout(drawPlots, 60);
   }
 
   function drawControls() {
@@ -522,7 +531,7 @@
     addEventListener("resize", () => {
       if (innerWidth === width) return;
       width = innerWidth;
-      drawComparisonSoon();
+      drawPlotsSoon();
     });
   }
 
@@ -530,7 +539,7 @@
   function loadPlots() {
     const script = document.createElement("script");
     script.src = "plotly.min.js";
-    script.addEventListener("load", drawComparison);
+    script.addEventListener("load", drawPlots);
     document.body.append(script);
   }
 
