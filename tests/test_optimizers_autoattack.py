@@ -66,10 +66,13 @@ def test_apgd_makes_autoattacks_iterates(double: None, name: str, theirs: str, o
     attack.y_target = targets  # type: ignore[attr-defined]
     attack.attack_single_run(x, y, x_init=x + theta)  # type: ignore[attr-defined]
     own = Recorder(net)
-    iterates(own, APGD(), ours, problem(THREATS[name], x, y, EPSILON[name], targets), theta)
+    found = iterates(own, APGD(), ours, problem(THREATS[name], x, y, EPSILON[name], targets), theta)
     assert len(own.seen) == len(recorder.seen) == 101
+    # DLR is flat once the label is third: there the gradient is rounding, and its direction is anybody's.
+    sound = torch.stack([norm(one.gradient, 2) for one in found]).amin(0) > 1e-9
+    assert int(sound.sum()) >= SAMPLES - 1
     for step, (a, b) in enumerate(zip(own.seen, recorder.seen, strict=True)):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-7, msg=lambda text, step=step: f"step {step}: {text}")
+        torch.testing.assert_close(a[sound], b[sound], rtol=0, atol=1e-7, msg=lambda text, step=step: f"step {step}: {text}")
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["one-stage", "three-stages"])
@@ -108,10 +111,11 @@ def test_fab_finds_autoattacks_sizes(double: None, name: str, rank: int) -> None
     targets = net(x).argsort(1)[:, -rank]
     task = problem(THREATS[name], x, y, torch.inf, targets)
     ours = smallest(iterates(net, FAB(exact=True), "margin", task, torch.zeros_like(x)))
-    # Both stop after 100 moves; where they differ ours has also tried the points drawn back.
-    assert bool((ours <= theirs * (1 + 1e-6)).all()), (ours, theirs)
-    assert float((ours / theirs - 1).abs().median()) < 1e-6
-    assert float((ours / theirs).min()) > 0.98
+    # Ours has also tried the points drawn back, so that a size may be smaller by their beta, not by more.
+    ratio = ours / theirs
+    assert bool((ratio <= 1 + 1e-6).all()), ratio
+    assert float((ratio - 1).abs().median()) < 1e-6
+    assert float(ratio.min()) > 0.9 - 1e-6
 
 
 @pytest.mark.parametrize("name", ["linf", "l2", "l1"])

@@ -1,0 +1,147 @@
+"""What must not matter does not: batch size, order, shards, a resume, a second run. Float64 exactly, float32 nearly."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers_core import digits_images, digits_network
+
+import robustatlas as ra
+from robustatlas.outcomes import RunStore
+
+SAMPLES = 24
+STRENGTHS = {
+    "linf": [0.04, 0.08, 0.12], "l2": [0.2, 0.4, 0.8], "l1": [0.5, 1.0, 2.0], "l0": [1.0, 2.0, 4.0],
+    "square-linf": [0.05, 0.1], "cw-l2": [0.2, 0.4], "stadv": [0.02, 0.06], "elastic": [0.02, 0.1],
+}  # fmt: skip
+EXACT = ("index", "minimal_strength", "found_class", "forward", "backward", "fooled")
+CLOSE = ("minimal_size", "margins")
+
+
+def evaluate(dtype: torch.dtype = torch.float64, attacks: tuple[str, ...] = ("linf", "l2"), **options: Any) -> ra.Result:
+    images, labels = digits_images(SAMPLES, dtype)
+    strengths = {name: STRENGTHS[name] for name in attacks}
+    return ra.evaluate(digits_network(dtype), (images, labels), attacks, strengths=strengths, **options)
+
+
+def assert_same(a: ra.Result, b: ra.Result, attacks: tuple[str, ...], order: Any = slice(None), rtol: float = 1e-9) -> None:
+    for name in attacks:
+        ours, other = a.outcome(name), b.outcome(name)
+        for column in EXACT:
+            np.testing.assert_array_equal(getattr(ours, column)[order], getattr(other, column), f"{name} {column}")
+        for column in CLOSE:
+            np.testing.assert_allclose(
+                getattr(ours, column)[order], getattr(other, column), rtol, 1e-9, err_msg=f"{name} {column}"
+            )
+
+
+@pytest.mark.parametrize("search", ["descent", "bisection", "every"])
+def test_searches_do_not_see_the_batch(search: Any) -> None:
+    attacks = ("linf", "l2")
+    whole = evaluate(attacks=attacks, search=search, batch_size=256)
+    for size in (1, 7):
+        assert_same(whole, evaluate(attacks=attacks, search=search, batch_size=size), attacks)
+
+
+@pytest.mark.parametrize("name", ["l1", "l0", "square-linf", "cw-l2", "stadv", "elastic"])
+def test_attacks_do_not_see_the_batch(name: str) -> None:
+    whole = evaluate(attacks=(name,), batch_size=256)
+    for size in (1, 7):
+        assert_same(whole, evaluate(attacks=(name,), batch_size=size), (name,))
+
+
+def test_order_does_not_matter() -> None:
+    order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(1)).numpy()
+    attacks = ("linf", "l1")
+    whole, shuffled = evaluate(attacks=attacks), evaluate(attacks=attacks, samples=order, batch_size=7)
+    assert_same(whole, shuffled, attacks, order)
+
+
+def test_a_subset_gives_the_rows_of_the_whole() -> None:
+    rows = np.array([3, 11, 17])
+    assert_same(evaluate(), evaluate(samples=rows), ("linf", "l2"), rows)
+
+
+def test_shards_do_not_matter(tmp_path: Path) -> None:
+    one = evaluate(run=tmp_path / "one")
+    four = evaluate(run=tmp_path / "four", shard_size=SAMPLES // 4)
+    assert len(list((tmp_path / "four" / "outcomes" / "linf").glob("*.parquet"))) == 4
+    assert_same(one, four, ("linf", "l2"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_resume_changes_nothing(tmp_path: Path, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = evaluate(dtype, run=tmp_path / "whole", shard_size=6)
+    write, written = RunStore.write, []
+
+    def write_three(*arguments: Any) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(arguments[1:3])
+        write(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RunStore, "write", write_three)
+        evaluate(dtype, run=tmp_path / "broken", shard_size=6)
+    resumed = evaluate(dtype, run=tmp_path / "broken", shard_size=6)
+    for name in ("linf", "l2"):
+        for field in fields(whole.outcome(name)):
+            if field.name != "seconds":
+                np.testing.assert_array_equal(
+                    getattr(whole.outcome(name), field.name), getattr(resumed.outcome(name), field.name)
+                )
+
+
+def test_float32_differs_by_rounding_only() -> None:
+    """Measured here: the same accuracies, sizes within a few in a thousand for nearly all samples."""
+    results = [evaluate(torch.float32, batch_size=size) for size in (1, 7, 256)]
+    for name in ("linf", "l2"):
+        sizes = np.array([result.minimal_size(name) for result in results])
+        spread = (sizes.max(0) - sizes.min(0)) / np.maximum(sizes.min(0), 1e-9)
+        print(name, "relative spread over batch sizes: median", np.median(spread), "largest", spread.max())
+        assert np.median(spread) < 1e-4
+        accuracies = np.array([result.accuracies().values(name) for result in results])
+        assert (accuracies.max(0) - accuracies.min(0)).max() <= 100 / SAMPLES + 1e-9
+
+
+def test_the_seed_matters_and_repeats() -> None:
+    first, again, other = (evaluate(search="bisection", seed=seed) for seed in (0, 0, 1))
+    assert_same(first, again, ("linf", "l2"), rtol=0)
+    assert (first.minimal_size("linf") != other.minimal_size("linf")).any()
+
+
+def test_passes_add_up_to_what_the_model_ran() -> None:
+    images, labels = digits_images(SAMPLES, torch.float64)
+    counted = {"forward": 0, "backward": 0}
+    net = digits_network(torch.float64)
+
+    def network(x: torch.Tensor) -> torch.Tensor:
+        counted["forward"] += len(x)
+        if x.requires_grad:
+            x.register_hook(lambda gradient: counted.__setitem__("backward", counted["backward"] + len(gradient)))
+        return net(x.to(torch.float64))
+
+    model = ra.Classifier(network)
+    result = ra.evaluate(model, (images, labels), ["linf", "l1"], strengths={n: STRENGTHS[n] for n in ("linf", "l1")})
+    assert (model.forward_passes, model.backward_passes) == (counted["forward"], counted["backward"])
+    forward = sum(result.outcome(name).forward.sum() for name in ("linf", "l1"))
+    backward = sum(result.outcome(name).backward.sum() for name in ("linf", "l1"))
+    probes = 8 + 8 + 8 + 1  # the checks of the model before the work
+    assert (forward, backward) == (counted["forward"] - probes, counted["backward"] - 8)
+
+
+@pytest.mark.parametrize("name", ["linf", "l2", "l1", "l0", "stadv", "elastic"])
+def test_searches_agree_and_accuracy_falls(name: str) -> None:
+    results = {search: evaluate(attacks=(name,), search=search) for search in ("descent", "bisection", "every")}  # type: ignore[arg-type]
+    for result in results.values():
+        outcome = result.outcome(name)
+        assert (np.diff([result.clean_accuracy, *outcome.accuracies()]) <= 0).all()
+        reached = np.isfinite(outcome.minimal_strength)
+        assert (outcome.minimal_size[reached] <= outcome.minimal_strength[reached] * (1 + 1e-5)).all()
+    spread = np.ptp([result.accuracies().values(name) for result in results.values()], axis=0)
+    assert spread.max() <= 3 * 100 / SAMPLES + 1e-9, spread

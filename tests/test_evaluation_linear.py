@@ -1,0 +1,79 @@
+"""Whole evaluations of linear classifiers against their true minimal sizes, computed by scipy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from helpers_core import P, exact_sizes, linear
+from numpy.typing import NDArray
+
+import robustatlas as ra
+
+SAMPLES, DIMENSIONS, CLASSES = 40, 30, 4
+Linear = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
+
+
+def classifier(room: float, seed: int = 0) -> Linear:
+    """Weights, biases, points at least ``room`` away from 0 and 1, and labels: the classes found, one in ten wrong."""
+    draw = np.random.default_rng(seed)
+    weight, bias = draw.normal(size=(CLASSES, DIMENSIONS)), draw.normal(size=CLASSES)
+    x = draw.uniform(room, 1 - room, size=(SAMPLES, DIMENSIONS))
+    y = (x @ weight.T + bias).argmax(1)
+    y[::10] = (y[::10] + 1) % CLASSES
+    return weight, bias, x, y
+
+
+@pytest.mark.parametrize("search", ["descent", "bisection"])
+@pytest.mark.parametrize("room", [0.4, 0.0], ids=["box-far", "box-near"])
+@pytest.mark.parametrize("name", ["linf", "l2", "l1", "l0"])
+def test_minimal_sizes_are_the_true_ones(name: str, room: float, search: str) -> None:
+    weight, bias, x, y = classifier(room)
+    true = exact_sizes(weight, bias, x, y, P[name])
+    strengths = {name: np.quantile(true[true > 0], np.linspace(0.1, 0.9, 9)).tolist()}
+    if name == "l0":
+        strengths = {name: [1.0, 2.0, 3.0, 5.0, 8.0]}
+    data = (torch.as_tensor(x), torch.as_tensor(y))
+    result = ra.evaluate(linear(weight, bias), data, name, strengths=strengths, search=search)
+    found = result.minimal_size(name)
+    np.testing.assert_array_equal(found == 0, true == 0)
+    assert (found >= true * (1 - 1e-9)).all()
+    grid = np.array(strengths[name])
+    reached = np.where(true == 0, 0, grid[np.searchsorted(grid, true).clip(max=len(grid) - 1)])
+    reached = np.where(true > grid[-1], np.inf, reached)
+    # The largest quantile is itself a true size: equal up to rounding there.
+    close = np.isclose(true[:, None], grid, rtol=1e-3).any(1)
+    np.testing.assert_array_equal(result.outcome(name).minimal_strength[~close], reached[~close])
+    if search == "descent" and name != "l0":
+        np.testing.assert_allclose(found, true, rtol=1e-3)
+
+
+def test_unboxed_sizes_are_the_dual_norms() -> None:
+    """Far from the border, min over k of gap_k / ||w_k - w_y||_q."""
+    weight, bias, x, y = classifier(0.49)
+    bias -= weight.sum(1) / 2 - 0.01 * bias
+    y = (x @ weight.T + bias).argmax(1)
+    logits = x @ weight.T + bias
+    for name, dual in (("linf", 1), ("l2", 2), ("l1", np.inf)):
+        norms = np.linalg.norm(weight[None] - weight[y][:, None], dual, axis=2)
+        gaps = logits[np.arange(len(y)), y][:, None] - logits
+        true = np.where(norms > 0, gaps / np.where(norms > 0, norms, 1), np.inf).min(1)
+        result = ra.evaluate(linear(weight, bias), (torch.as_tensor(x), torch.as_tensor(y)), name,
+                             strengths={name: [float(np.median(true))]})  # fmt: skip
+        inside = true < 0.4
+        assert inside.mean() > 0.9
+        np.testing.assert_allclose(result.minimal_size(name)[inside], true[inside], rtol=1e-3)
+
+
+def test_two_and_three_classes() -> None:
+    """The targeted DLR of AutoAttack needs four classes; ours is defined for two and three as well."""
+    for classes in (2, 3):
+        weight, bias, x, y = classifier(0.0)
+        weight, bias = weight[:classes], bias[:classes]
+        y = (x @ weight.T + bias).argmax(1)
+        true = exact_sizes(weight, bias, x, y, np.inf)
+        strengths = {"linf": np.quantile(true, [0.25, 0.5, 0.75]).tolist()}
+        for search in ("descent", "bisection"):
+            result = ra.evaluate(linear(weight, bias), (torch.as_tensor(x), torch.as_tensor(y)), "linf",
+                                 strengths=strengths, search=search)  # fmt: skip
+            np.testing.assert_allclose(result.accuracies().values("linf"), [75, 50, 25], atol=2.5)
