@@ -2,34 +2,63 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from helpers_core import digits_images, digits_network
 
 import robustatlas as ra
+from helpers_core import digits_images, digits_network
+from robustatlas.attacks.catalogue import catalogue
+from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.outcomes import RunStore
+from robustatlas.search import SEARCHES
 
-SAMPLES = 24
+SAMPLES = 10
 STRENGTHS = {
     "linf": [0.04, 0.08, 0.12], "l2": [0.2, 0.4, 0.8], "l1": [0.5, 1.0, 2.0], "l0": [1.0, 2.0, 4.0],
     "square-linf": [0.05, 0.1], "cw-l2": [0.2, 0.4], "stadv": [0.02, 0.06], "elastic": [0.02, 0.1],
 }  # fmt: skip
-EXACT = ("index", "minimal_strength", "found_class", "forward", "backward", "fooled")
+EXACT = ("minimal_strength", "found_class", "forward", "backward", "fooled")
 CLOSE = ("minimal_size", "margins")
 
 
-def evaluate(dtype: torch.dtype = torch.float64, attacks: tuple[str, ...] = ("linf", "l2"), **options: Any) -> ra.Result:
-    images, labels = digits_images(SAMPLES, dtype)
-    strengths = {name: STRENGTHS[name] for name in attacks}
-    return ra.evaluate(digits_network(dtype), (images, labels), attacks, strengths=strengths, **options)
+def brief(name: str) -> Attack:
+    """The attack of the catalogue with at most eight steps and two targets a run."""
+
+    def shorter(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        return tuple(
+            replace(
+                stage,
+                optimizer=replace(stage.optimizer, **{"inner_steps" if name == "cw-l2" else "steps": 8}),
+                targets=min(2, stage.targets),
+            )
+            for stage in stages
+        )
+
+    attack = catalogue()[name]
+    return replace(
+        attack,
+        strengths=tuple(STRENGTHS[name]),
+        stages=shorter(attack.stages),
+        bound=shorter(attack.bound),
+        descent=None if attack.descent is None else shorter(attack.descent),
+        closing=shorter(attack.closing),
+    )
 
 
-def assert_same(a: ra.Result, b: ra.Result, attacks: tuple[str, ...], order: Any = slice(None), rtol: float = 1e-9) -> None:
+def evaluate(
+    dtype: torch.dtype = torch.float64, attacks: tuple[str, ...] = ("linf", "l2"), count: int = SAMPLES, **options: Any
+) -> ra.Result:
+    return ra.evaluate(digits_network(dtype), digits_images(count, dtype), [brief(name) for name in attacks], **options)
+
+
+def assert_same(
+    a: ra.Result, b: ra.Result, attacks: tuple[str, ...], order: Any = slice(None), rtol: float = 1e-9
+) -> None:
     for name in attacks:
         ours, other = a.outcome(name), b.outcome(name)
         for column in EXACT:
@@ -40,7 +69,7 @@ def assert_same(a: ra.Result, b: ra.Result, attacks: tuple[str, ...], order: Any
             )
 
 
-@pytest.mark.parametrize("search", ["descent", "bisection", "every"])
+@pytest.mark.parametrize("search", SEARCHES)
 def test_searches_do_not_see_the_batch(search: Any) -> None:
     attacks = ("linf", "l2")
     whole = evaluate(attacks=attacks, search=search, batch_size=256)
@@ -63,20 +92,20 @@ def test_order_does_not_matter() -> None:
 
 
 def test_a_subset_gives_the_rows_of_the_whole() -> None:
-    rows = np.array([3, 11, 17])
+    rows = np.array([3, 4, 8])
     assert_same(evaluate(), evaluate(samples=rows), ("linf", "l2"), rows)
 
 
 def test_shards_do_not_matter(tmp_path: Path) -> None:
     one = evaluate(run=tmp_path / "one")
-    four = evaluate(run=tmp_path / "four", shard_size=SAMPLES // 4)
+    four = evaluate(run=tmp_path / "four", shard_size=3)
     assert len(list((tmp_path / "four" / "outcomes" / "linf").glob("*.parquet"))) == 4
     assert_same(one, four, ("linf", "l2"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_resume_changes_nothing(tmp_path: Path, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = evaluate(dtype, run=tmp_path / "whole", shard_size=6)
+    whole = evaluate(dtype, run=tmp_path / "whole", shard_size=4)
     write, written = RunStore.write, []
 
     def write_three(*arguments: Any) -> None:
@@ -87,8 +116,8 @@ def test_a_resume_changes_nothing(tmp_path: Path, dtype: torch.dtype, monkeypatc
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(RunStore, "write", write_three)
-        evaluate(dtype, run=tmp_path / "broken", shard_size=6)
-    resumed = evaluate(dtype, run=tmp_path / "broken", shard_size=6)
+        evaluate(dtype, run=tmp_path / "broken", shard_size=4)
+    resumed = evaluate(dtype, run=tmp_path / "broken", shard_size=4)
     for name in ("linf", "l2"):
         for field in fields(whole.outcome(name)):
             if field.name != "seconds":
@@ -99,24 +128,24 @@ def test_a_resume_changes_nothing(tmp_path: Path, dtype: torch.dtype, monkeypatc
 
 def test_float32_differs_by_rounding_only() -> None:
     """Measured here: the same accuracies, sizes within a few in a thousand for nearly all samples."""
-    results = [evaluate(torch.float32, batch_size=size) for size in (1, 7, 256)]
+    count = 60
+    results = [evaluate(torch.float32, count=count, batch_size=size) for size in (7, 25, 256)]
     for name in ("linf", "l2"):
         sizes = np.array([result.minimal_size(name) for result in results])
         spread = (sizes.max(0) - sizes.min(0)) / np.maximum(sizes.min(0), 1e-9)
         print(name, "relative spread over batch sizes: median", np.median(spread), "largest", spread.max())
         assert np.median(spread) < 1e-4
         accuracies = np.array([result.accuracies().values(name) for result in results])
-        assert (accuracies.max(0) - accuracies.min(0)).max() <= 100 / SAMPLES + 1e-9
+        assert (accuracies.max(0) - accuracies.min(0)).max() <= 100 / count + 1e-9
 
 
 def test_the_seed_matters_and_repeats() -> None:
-    first, again, other = (evaluate(search="bisection", seed=seed) for seed in (0, 0, 1))
-    assert_same(first, again, ("linf", "l2"), rtol=0)
-    assert (first.minimal_size("linf") != other.minimal_size("linf")).any()
+    first, again, other = (evaluate(attacks=("square-linf",), seed=seed) for seed in (0, 0, 1))
+    assert_same(first, again, ("square-linf",), rtol=0)
+    assert (first.outcome("square-linf").margins != other.outcome("square-linf").margins).any()
 
 
 def test_passes_add_up_to_what_the_model_ran() -> None:
-    images, labels = digits_images(SAMPLES, torch.float64)
     counted = {"forward": 0, "backward": 0}
     net = digits_network(torch.float64)
 
@@ -127,7 +156,7 @@ def test_passes_add_up_to_what_the_model_ran() -> None:
         return net(x.to(torch.float64))
 
     model = ra.Classifier(network)
-    result = ra.evaluate(model, (images, labels), ["linf", "l1"], strengths={n: STRENGTHS[n] for n in ("linf", "l1")})
+    result = ra.evaluate(model, digits_images(SAMPLES, torch.float64), [brief("linf"), brief("l1")])
     assert (model.forward_passes, model.backward_passes) == (counted["forward"], counted["backward"])
     forward = sum(result.outcome(name).forward.sum() for name in ("linf", "l1"))
     backward = sum(result.outcome(name).backward.sum() for name in ("linf", "l1"))
@@ -136,12 +165,11 @@ def test_passes_add_up_to_what_the_model_ran() -> None:
 
 
 @pytest.mark.parametrize("name", ["linf", "l2", "l1", "l0", "stadv", "elastic"])
-def test_searches_agree_and_accuracy_falls(name: str) -> None:
-    results = {search: evaluate(attacks=(name,), search=search) for search in ("descent", "bisection", "every")}  # type: ignore[arg-type]
+def test_accuracy_falls_and_sizes_are_inside(name: str) -> None:
+    count = 30
+    results = {search: evaluate(attacks=(name,), count=count, search=search) for search in SEARCHES}
     for result in results.values():
         outcome = result.outcome(name)
         assert (np.diff([result.clean_accuracy, *outcome.accuracies()]) <= 0).all()
         reached = np.isfinite(outcome.minimal_strength)
         assert (outcome.minimal_size[reached] <= outcome.minimal_strength[reached] * (1 + 1e-5)).all()
-    spread = np.ptp([result.accuracies().values(name) for result in results.values()], axis=0)
-    assert spread.max() <= 3 * 100 / SAMPLES + 1e-9, spread

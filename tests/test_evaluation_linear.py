@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers_core import P, exact_sizes, linear
 from numpy.typing import NDArray
 
 import robustatlas as ra
+from helpers_core import P, exact_sizes, linear
 
 SAMPLES, DIMENSIONS, CLASSES = 40, 30, 4
 Linear = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]

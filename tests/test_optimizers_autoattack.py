@@ -72,7 +72,9 @@ def test_apgd_makes_autoattacks_iterates(double: None, name: str, theirs: str, o
     sound = torch.stack([norm(one.gradient, 2) for one in found]).amin(0) > 1e-9
     assert int(sound.sum()) >= SAMPLES - 1
     for step, (a, b) in enumerate(zip(own.seen, recorder.seen, strict=True)):
-        torch.testing.assert_close(a[sound], b[sound], rtol=0, atol=1e-7, msg=lambda text, step=step: f"step {step}: {text}")
+        torch.testing.assert_close(
+            a[sound], b[sound], rtol=0, atol=1e-7, msg=lambda text, step=step: f"step {step}: {text}"
+        )
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["one-stage", "three-stages"])

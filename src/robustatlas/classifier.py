@@ -147,7 +147,7 @@ class Classifier:
         if self.precision == "bfloat16" and not verifying:
             with torch.autocast(self.device.type, dtype=torch.bfloat16):
                 return _logits_of(self._run(x)).float()
-        return _logits_of(self._run(x))
+        return _logits_of(self._run(x)).to(x.dtype)
 
     def _run(self, x: Tensor) -> Any:
         try:

@@ -21,6 +21,13 @@ from robustatlas.noise import Noise
 from robustatlas.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem, State, select
 from robustatlas.search import TOLERANCE, Schedule
+from robustatlas.threats.base import per_sample
+
+_ROUNDING = 16
+"""Gradients smaller than this many roundings of a sample's largest are zero."""
+
+_GAIN = 1e-6
+"""An example must be smaller than the last by this share: one that differs by rounding is the same."""
 
 
 @dataclass
@@ -103,12 +110,19 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tensor) -
         logits = model.logits(problem.threat.apply(problem.x, theta))
         targets = problem.targets if stage.targets else None
         value = OBJECTIVES[stage.objective](logits, problem.labels, targets)
-    slope = torch.autograd.grad(value.sum(), theta)[0] if gradient else torch.zeros_like(theta)
+    slope = _sound(torch.autograd.grad(value.sum(), theta)[0]) if gradient else torch.zeros_like(theta)
     theta, logits = theta.detach(), logits.detach().to(problem.x.dtype)
     fooled = logits.argmax(1) != problem.labels
     if model.rounding:
         fooled &= margin_of(logits, problem.labels) < -model.rounding * logits.abs().amax(1)
     return Evaluation(logits, value.detach(), slope, fooled, problem.threat.size(problem.x, theta))
+
+
+def _sound(gradient: Tensor) -> Tensor:
+    """``gradient`` without what rounding left of zeros: its sign would be a direction, and depend on the batch."""
+    size = gradient.abs()
+    floor = _ROUNDING * torch.finfo(gradient.dtype).eps * size.flatten(1).amax(1)
+    return gradient.masked_fill(size <= per_sample(floor, size), 0)
 
 
 def run(
@@ -157,7 +171,7 @@ def _run_stage(
             better = evaluation.fooled & finished
             ended = finished
         else:
-            better = evaluation.fooled & (evaluation.size < lanes.candidate_size)
+            better = evaluation.fooled & (evaluation.size < lanes.candidate_size * (1 - _GAIN))
             ended = finished | (better & ~lanes.bounding & (evaluation.size <= lanes.problem.epsilon * (1 + TOLERANCE)))
         finite = evaluation.logits.isfinite().all()
         any_better, any_ended, all_finite = torch.stack([better.any(), ended.any(), finite]).tolist()

@@ -20,6 +20,7 @@ _TINY = 1e-12
 _NEWTON_STEPS = 12
 _ROUNDING_STEPS = 2
 """Newton steps that remove what rounding in long running sums leaves (1e-4 of the radius in float32)."""
+_ROUNDINGS = 8
 
 
 class _Box(torch.autograd.Function):
@@ -71,7 +72,9 @@ def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -
         left = u - shrink
         free = ((left > 0) & (left < b)).sum(1, keepdim=True).clamp_min(1)
         shrink = shrink + (torch.minimum(b, left.clamp_min(0)).sum(1, keepdim=True) - r[:, None]) / free
-    capped = capped.index_copy(0, rows, torch.minimum(b, (u - shrink).clamp_min(0)))
+    left = u - shrink
+    left = left.masked_fill(left <= _ROUNDINGS * torch.finfo(u.dtype).eps * u, 0)  # a residue is no support
+    capped = capped.index_copy(0, rows, torch.minimum(b, left))
     return values.sign() * capped.view_as(values)
 
 
