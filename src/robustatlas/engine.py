@@ -26,6 +26,9 @@ from robustatlas.threats.base import per_sample
 _ROUNDING = 16
 """Gradients smaller than this many roundings of a sample's largest are zero."""
 
+_NEAREST = 9
+"""How many classes are ordered by their distance; as many as AutoAttack targets."""
+
 _GAIN = 1e-6
 """An example must be smaller than the last by this share: one that differs by rounding is the same."""
 
@@ -35,9 +38,10 @@ class Ledger:
     """What is known of N samples under one attack.
 
     ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter, ``found_class`` its
-    prediction (-1: none); ``margins`` [N, S]: lowest softmax margin seen with a size within each strength; ``fooled``
-    int8 [N, S]: how runs at that very strength ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward``
-    [N]: passes.
+    prediction (-1: none); ``ranking`` [N, C]: wrong classes by their logits, largest first, and ``nearest`` [N, C] by
+    their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]: lowest softmax margin seen
+    with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength ended (1 fooled, 0
+    survived, -1 none); ``forward`` and ``backward`` [N]: passes.
     """
 
     x: Tensor
@@ -47,6 +51,7 @@ class Ledger:
     clean_prediction: Tensor
     clean_margin: Tensor
     ranking: Tensor
+    nearest: Tensor
     best_size: Tensor
     best_theta: Tensor
     found_class: Tensor
@@ -83,7 +88,7 @@ def open_ledger(
     n, s = len(x), len(strengths)
     theta = attack.threat.neutral(x)
     clean_margin = margin_of(logits.softmax(1), labels)
-    wrong = logits.scatter(1, labels[:, None], -torch.inf)
+    ranking = logits.scatter(1, labels[:, None], -torch.inf).argsort(dim=1, descending=True, stable=True)
     return Ledger(
         x=x,
         labels=labels,
@@ -91,7 +96,8 @@ def open_ledger(
         noise=noise,
         clean_prediction=logits.argmax(1),
         clean_margin=clean_margin,
-        ranking=wrong.argsort(dim=1, descending=True, stable=True),
+        ranking=ranking,
+        nearest=ranking,
         best_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
         best_theta=theta,
         found_class=torch.full((n,), -1, device=x.device),
@@ -137,6 +143,9 @@ def run(
 
     ``report`` is called with the number of samples that are through, whenever it changes.
     """
+    if any(stage.order == "distance" for stage in schedule.stages):
+        for rows in torch.split((~schedule.done).nonzero().squeeze(1), lanes):
+            ledger.nearest = ledger.nearest.index_copy(0, rows, _by_distance(model, attack, ledger, rows))
     while True:
         waiting = (~schedule.done).nonzero().squeeze(1)
         if not len(waiting):
@@ -215,11 +224,33 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
     return Lanes(rows, level, bounding, problem, state, ledger.best_theta[rows], known)
 
 
+def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> Tensor:
+    """``[B, C]``: the wrong classes by the linearised distance to their boundary (DeepFool's choice of class), among
+    the nine with the largest logits; the others follow by their logits."""
+    ranking = ledger.ranking[rows]
+    count = min(_NEAREST, ranking.shape[1] - 1)
+    x, labels = ledger.x[rows], ledger.labels[rows]
+    theta = attack.threat.neutral(x).requires_grad_()
+    distances = []
+    with _counted(model, ledger, rows):
+        logits = model.logits(attack.threat.apply(x, theta))
+        for k in range(count):
+            gap = (logits.gather(1, labels[:, None]) - logits.gather(1, ranking[:, k, None])).squeeze(1)
+            (gradient,) = torch.autograd.grad(gap.sum(), theta, retain_graph=k < count - 1)
+            slope = (gradient * attack.threat.steepest(gradient)).flatten(1).sum(1)
+            distances.append(gap.detach() / slope.clamp_min(1e-12))
+    order = torch.stack(distances, 1).argsort(dim=1, stable=True)
+    return torch.cat([ranking[:, :count].gather(1, order), ranking[:, count:]], 1)
+
+
 def _targets(ledger: Ledger, stage: Stage, rows: Tensor, numbers: Tensor) -> Tensor:
     if stage.targets == "random":
         classes = ledger.ranking.shape[1]
         return (ledger.labels[rows] + 1 + ledger.noise.take(rows).child(-2).integers(classes - 1)) % classes
-    return ledger.ranking[rows].gather(1, numbers[:, None]).squeeze(1) if stage.targets else torch.full_like(rows, -1)
+    if not stage.targets:
+        return torch.full_like(rows, -1)
+    ranking = ledger.nearest if stage.order == "distance" else ledger.ranking
+    return ranking[rows].gather(1, numbers[:, None]).squeeze(1)
 
 
 def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: Tensor) -> Tensor:

@@ -26,11 +26,11 @@ def grid(last: float, count: int = 20) -> tuple[float, ...]:
 class Stage:
     """One optimizer with its objective, run once or several times.
 
-    ``targets``: number of target classes, tried one after the other in the order of their logits (0: untargeted;
-    ``"random"``: one wrong class drawn per sample); ``restarts``: number of untargeted runs from different random
-    starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or ``"best"``: right after a success the run
-    begins at that example, drawn into the set, otherwise at random. ``judge``: ``"best"`` iterate counts, or only the
-    ``"last"`` (historical procedures).
+    ``targets``: number of target classes, tried one after the other (0: untargeted; ``"random"``: one wrong class drawn
+    per sample), in the ``order`` of their logits or of the linearised ``"distance"`` to their boundary; ``restarts``:
+    number of untargeted runs from different random starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or
+    ``"best"``: right after a success the run begins at that example, drawn into the set, otherwise at random.
+    ``judge``: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures).
     """
 
     optimizer: Optimizer[Any]
@@ -39,6 +39,7 @@ class Stage:
     restarts: int = 1
     start: Literal["random", "neutral", "best"] = "random"
     judge: Literal["best", "last"] = "best"
+    order: Literal["logits", "distance"] = "logits"
 
     def runs(self, classes: int) -> int:
         """How often the stage runs with this number of classes."""

@@ -24,10 +24,16 @@ UNITS = {
 STRENGTHS = {"linf": grid(0.1), "l2": grid(2.5), "l1": grid(30.0), "l0": grid(20.0)}
 THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
-_BOUND = (Stage(FMN(steps=30), "margin"), Stage(FAB(steps=20), "margin", targets=1))
-_ASCENT = Stage(PGD(steps=30, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=9, start="best")
-_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=9, start="best")
-_CLOSING = (Stage(FAB(steps=30), "margin", targets=2),)
+
+_ASCENT = Stage(
+    PGD(steps=30, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=9, start="best", order="distance"
+)
+_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=9, start="best", order="distance")
+_CLOSING = (Stage(FAB(steps=30), "margin", targets=2, order="distance"),)
+
+
+def _fmn(norm: str, steps: int) -> Stage:
+    return Stage(FMN(steps, rate=4.0, dense=True) if norm == "l1" else FMN(steps), "margin")
 
 
 def autoattack(norm: str) -> Attack:
@@ -41,7 +47,7 @@ def autoattack(norm: str) -> Attack:
         threat=THREATS[norm],
         strengths=STRENGTHS[norm],
         stages=(Stage(apgd, "dlr", targets=targets), Stage(FAB(exact=True), "margin", targets=9)),
-        bound=_BOUND,
+        bound=(_fmn(norm, 30), Stage(FAB(steps=20), "margin", targets=1, order="distance")),
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
         closing=_CLOSING,
         unit=UNITS[norm],
@@ -99,7 +105,7 @@ def lp_attacks(procedure: Procedure) -> list[Attack]:
             for norm in ("linf", "l2", "l1")
             for kind, stage, source in (
                 ("fab", Stage(FAB(exact=True), "margin", targets=9), "Croce and Hein 2020b"),
-                ("fmn", Stage(FMN(steps=100), "margin"), "Pintor et al. 2021"),
+                ("fmn", _fmn(norm, 100), "Pintor et al. 2021"),
                 ("square", Stage(Square(), "margin"), "Andriushchenko et al. 2020"),
             )
         ),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
+from robustatlas.threats.base import per_sample
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class FMN(Optimizer[FMNState]):
 
     Until a first success the size grows, at least to the linearised boundary and ``shrink`` beyond it. Steps are
     ``rate`` x that size, both falling with a cosine; the problem's epsilon only caps the size. The objective must be a
-    margin (zero at the boundary).
+    margin (zero at the boundary). ``dense`` steps along the gradient itself instead of the set's steepest direction,
+    which for l1 moves few coordinates until the box stops them.
     """
 
     minimum_size: ClassVar[bool] = True
@@ -36,6 +38,7 @@ class FMN(Optimizer[FMNState]):
     shrink: float = 0.05
     shrink_end: float = 1e-4
     rate_end: float = 0.01
+    dense: bool = False
 
     def init(self, problem: Problem, theta: Tensor) -> FMNState:
         never = torch.full_like(problem.epsilon, torch.inf)
@@ -46,7 +49,11 @@ class FMN(Optimizer[FMNState]):
         falling = 0.5 * (1 + torch.cos(math.pi * state.step.to(x.dtype) / self.steps).clamp(-1, 1))
         shrink = self.shrink_end + (self.shrink - self.shrink_end) * falling
         rate = self.rate_end + (self.rate - self.rate_end) * falling
-        direction = threat.steepest(evaluation.gradient)
+        if self.dense:
+            length = threat.size(x, evaluation.gradient).clamp_min(1e-12)
+            direction = evaluation.gradient / per_sample(length, evaluation.gradient)
+        else:
+            direction = threat.steepest(evaluation.gradient)
         slope = (evaluation.gradient * direction).flatten(1).sum(1).clamp_min(1e-12)
 
         best = torch.where(evaluation.fooled, torch.minimum(state.best, evaluation.size), state.best)
