@@ -25,7 +25,7 @@ MODELS: dict[str, dict[str, float]] = {  # name -> what it was trained against, 
     "digits-linf": {"linf": 0.15},
     "digits-l2": {"l2": 0.8},
 }
-STRENGTHS = {"linf": 0.3, "l2": 1.5, "l1": 4.0}
+STRENGTHS = {"linf": 0.24, "l2": 1.2, "l1": 3.2}
 COUNT = 20
 
 

@@ -153,7 +153,9 @@ def test_a_model_that_breaks_loses_no_finished_shard(tmp_path: Path) -> None:
     net = digits_network()
     whole = evaluate(net, digits_images(24))
     with pytest.raises(ra.UserError, match="the network broke"):
-        evaluate(later(net, raises, whole.outcome("linf").forward.sum() // 2), digits_images(24), run=tmp_path, shard_size=6)
+        evaluate(
+            later(net, raises, whole.outcome("linf").forward.sum() // 2), digits_images(24), run=tmp_path, shard_size=6
+        )
     done = sorted((tmp_path / "outcomes" / "linf").glob("*.parquet"))
     assert 0 < len(done) < 4
     before = [path.stat().st_mtime_ns for path in done]
