@@ -22,9 +22,10 @@ def main() -> None:
     figure, panels = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")
     for attack, last, axes in zip(("linf", "l2", "l1"), (0.24, 1.2, 3.2), panels, strict=True):
         ra.plot_curves({name: result.curve(attack) for name, result in results.items()}, axes, up_to=last)
+        axes.get_legend().remove()
     for axes in panels[1:]:
         axes.set_ylabel("")
-        axes.get_legend().remove()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(MODELS), frameon=False)
     figure.savefig(FIGURE, dpi=150)
 
 

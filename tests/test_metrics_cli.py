@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +15,20 @@ import pytest
 from rich.console import Console
 
 from robustatlas.cli import _metrics_section
+from robustatlas.cli._metrics_section import parse_strength_of
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
 from robustatlas.errors import UserError
-from robustatlas.metrics import competitiveness_ratio, interclass_distances
+from robustatlas.metrics import (
+    AccuracyTable,
+    adversarial_hypervolume,
+    average_accuracy,
+    competitiveness_in_out,
+    competitiveness_ratio,
+    interclass_distances,
+    percent_seen,
+    stability_constant,
+)
 from robustatlas.outcomes import (
     AttackSettings,
     DataSettings,
@@ -21,8 +37,9 @@ from robustatlas.outcomes import (
     RunStore,
     SampleSettings,
     Settings,
+    load_result,
 )
-from robustatlas.references import load_reference
+from robustatlas.references import Reference, load_reference
 
 GRIDS = {"linf": [0.005 * k for k in range(1, 21)], "l2": [0.125 * k for k in range(1, 21)]}
 
@@ -92,8 +109,6 @@ def printed(result, **options) -> str:
 
 
 def test_show_prints_every_metric_and_explains_each(runs):
-    from robustatlas.outcomes import load_result
-
     result = load_result(runs[0])
     text = printed(result, explain=True, trained_on={"linf": 8 / 255})
     for name in ("clean accuracy", "average accuracy", "union accuracy", "AH", "CR ind-worst", "mUAR", "SC"):
@@ -146,8 +161,8 @@ def test_distances_prints_and_saves(tmp_path, capsys):
     text = " ".join(capsys.readouterr().out.split())
     found = interclass_distances(images, labels, "l2")
     assert f"{found.smallest:.4g}" in text and f"{found.largest:.4g}" in text
-    assert "1 pairs of identical images" in text and "0 and 1" in text
-    assert "1 images have a single value: 7" in text
+    assert "Identical images with different labels, passed over, 1 pair: 0 and 1" in text
+    assert "Images of a single value, 1: 7" in text
     with np.load(output) as saved:
         np.testing.assert_allclose(saved["l2_distance"], found.per_sample)
         assert saved["linf_nearest"].shape == (60,)
@@ -158,3 +173,199 @@ def test_distances_prints_and_saves(tmp_path, capsys):
     ):
         with pytest.raises(UserError, match=message):
             distances(str(tmp_path / "noise.npz"), **({"norms": "l2", "samples": None, "split": "test"} | options))
+
+
+def command(*arguments: object, width: int = 80) -> tuple[int, str]:
+    """Exit code and output of the command line, which must end without a traceback."""
+    found = subprocess.run(
+        [sys.executable, "-c", "from robustatlas.cli import main; main()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": str(width), "OMP_NUM_THREADS": "1"},
+    )
+    assert "Traceback" not in found.stderr, found.stderr
+    assert max(map(len, found.stdout.splitlines()), default=0) <= width
+    return found.returncode, found.stdout + found.stderr
+
+
+def test_own_reference_from_runs(runs, tmp_path, capsys):
+    """compare writes it, show holds another run against it, with what depends on the training."""
+    saved = tmp_path / "mine.json"
+    compare(runs, reference="none", save_reference=saved)
+    assert f"Reference: {saved}" in capsys.readouterr().out
+    reference = load_reference(saved)
+    results = [load_result(run) for run in runs]
+    for attack in GRIDS:
+        best = np.maximum(*(result.accuracies().values(attack) for result in results))
+        np.testing.assert_allclose(reference.accuracies.values(attack), best)
+
+    training = {"linf": 0.03}
+    table = results[1].accuracies()
+    text = printed(results[1], reference=reference, trained_on=training)
+    assert "on 40 of its 40 ranked" in " ".join(text.split())
+    rows = {line[:15].strip(): line[15:].strip() for line in text.splitlines()}
+    split = competitiveness_in_out(table, reference, training)
+    assert rows["seen"] == f"{percent_seen(table, reference, training):.1f}"
+    assert (rows["CR in"], rows["CR out"]) == (f"{split.inside:.1f}", f"{split.outside:.1f}")
+    for name, floor in (("SC", 0.0), ("SC, floor 0.5", 0.5), ("SC, floor 1", 1.0)):
+        constant = stability_constant(table, reference, training, floor=floor)
+        assert rows[name] == f"{constant.value:.2f} ({' and '.join(constant.pair)})"
+
+
+def test_what_a_reference_and_a_run_do_not_share_is_named(runs):
+    result = load_result(runs[0])
+    cells = {"linf": {0.005: 80.0, 0.01 * (1 + 1e-9): 70.0, 0.2: 5.0}, "l2": {0.125: 0.0}, "fog": {1.0: 50.0}}
+    reference = Reference("mine", "made up", AccuracyTable(95.0, cells), ranked=("linf", "l2", "fog"))
+    text = " ".join(printed(result, reference=reference).split())
+    assert "on 2 of its 5 ranked" in text
+    assert "Missing in the run: linf@0.2, fog." in text
+    assert "Not in the reference: linf@0.015, linf@0.02," in text
+    assert "Left out, as the reference accuracy is 0: l2@0.125." in text
+    nothing = Reference("mine", "made up", AccuracyTable(95.0, {"fog": {1.0: 50.0}}), ranked=("fog",))
+    with pytest.raises(UserError, match="no attack at the same strength"):
+        printed(result, reference=nothing)
+
+
+def test_strengths_up_to_rounding_are_the_same(tmp_path, monkeypatch, capsys):
+    rounded = tuple(round(s, 4) for s in np.arange(1, 11) * 0.024)
+    multiples = tuple((np.arange(1, 11) * 0.024).tolist())
+    assert rounded != multiples and 0.168 in rounded and 0.16799999999999998 in multiples
+    folders = []
+    for name, grid in (("a", rounded), ("b", multiples)):
+        monkeypatch.setitem(GRIDS, "linf", list(grid))
+        folders.append(write_run(tmp_path / name, name, 1.0, margins=True))
+    compare(folders, reference="none", union="linf=0.168")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "2 shared attacks at 30 strengths" in text and "Left out" not in text
+    assert "union: linf@0.168" in text and "1679" not in text and "100 AH linf" in text
+
+
+def test_union_at_chosen_strengths(runs):
+    result = load_result(runs[0])
+    text = printed(result, union={"linf": 0.0319, "l2": 0.5})
+    alive = 100 * np.mean((result.minimal_strength("linf") > 0.03) & (result.minimal_strength("l2") > 0.5))
+    assert f"union accuracy {alive:.1f} [" in " ".join(text.split())
+    assert "union: linf@0.03, l2@0.5" in text
+    assert parse_strength_of("linf=8/255, l2=0.5", "--union") == {"linf": 8 / 255, "l2": 0.5}
+    for wrong in ("linf", "linf=x", "linf=1/0", "linf=-1", "linf=1,linf=2", "=1", "", "linf=nan"):
+        with pytest.raises(UserError, match="is not understood"):
+            parse_strength_of(wrong, "--union")
+    with pytest.raises(UserError, match="'fog', which is not evaluated"):
+        printed(result, union={"fog": 1.0})
+    with pytest.raises(UserError, match="below the smallest strength of linf"):
+        printed(result, union={"linf": 0.001})
+
+
+def test_hypervolumes_are_compared_over_the_same_strengths(tmp_path, monkeypatch, capsys):
+    """Of runs up to different sizes, only the common part counts; steps that are not equal have no hypervolume."""
+    folders = []
+    for name, last in (("a", 0.1), ("b", 0.2)):
+        monkeypatch.setitem(GRIDS, "linf", [last * k / 10 for k in range(1, 11)])
+        folders.append(write_run(tmp_path / name, name, 1.0, margins=True))
+    compare(folders, reference="none")
+    text = capsys.readouterr().out
+    first, second = (load_result(folder) for folder in folders)
+    ours = adversarial_hypervolume(first.margins("linf")[:, 1::2], first.clean_margin)
+    theirs = adversarial_hypervolume(second.margins("linf")[:, :5], second.clean_margin)
+    row = next(line for line in text.splitlines() if "100 AH linf" in line)
+    assert f"{100 * ours.mean:.1f} [" in row and f"{100 * theirs.mean:.1f} [" in row
+    assert "linf@0.01, linf@0.03" in text
+
+    monkeypatch.setitem(GRIDS, "linf", [0.01, 0.05, 0.06])
+    uneven = load_result(write_run(tmp_path / "c", "c", 1.0, margins=True))
+    text = printed(uneven)
+    assert "No adversarial hypervolume of linf: the strengths are not equal steps." in text
+    volume = adversarial_hypervolume(uneven.margins("l2"), uneven.clean_margin)
+    row = next(line.split() for line in text.splitlines() if line.startswith(" l2") and "<=" in line)
+    assert row[1] == f"{volume.mean:.3f}" and row[4] == f"{volume.std:.3f}" and row[5] == "20"
+    assert row[7] == f"{volume.error_bound:.3f}"
+
+
+def test_attacks_agree_over_three_models(runs, tmp_path, capsys):
+    three = [*runs, write_run(tmp_path / "c", "third", 1.3, seed=5)]
+    compare(three, reference="none", explain=True)
+    text = capsys.readouterr().out
+    averages = [[average_accuracy(load_result(run).accuracies(), [attack]) for attack in GRIDS] for run in three]
+    assert "Correlation over 3 models" in text and f" {np.corrcoef(np.transpose(averages))[0, 1]:.2f} " in text
+    assert "agreement" in text
+    compare(runs, reference="none")
+    assert "Correlation" not in capsys.readouterr().out
+
+
+def test_references_fit_the_very_data_set(runs):
+    result = load_result(runs[0])
+    settings = result.manifest.settings
+    for data, fits in (("cifar10", True), ("CIFAR-10 test", True), ("cifar100", False), ("digits", False)):
+        named = settings.model_copy(update={"data": settings.data.model_copy(update={"name": data})})
+        other = replace(result, manifest=result.manifest.model_copy(update={"settings": named}))
+        assert (_metrics_section.fitting_reference(other) is not None) == fits, data
+
+
+def test_runs_of_different_images_are_not_compared(runs, tmp_path):
+    result = load_result(runs[0])
+    manifest = json.loads((runs[0] / "run.json").read_text())
+    folders = []
+    for name, digest in (("a", "0" * 64), ("b", "1" * 64)):
+        shutil.copytree(runs[0], tmp_path / name)
+        manifest["settings"]["data"]["images_sha256"] = digest
+        manifest["settings"]["samples"]["indices_sha256"] = "2" * 64
+        (tmp_path / name / "run.json").write_text(json.dumps(manifest))
+        folders.append(tmp_path / name)
+    assert len(result.index) == 400
+    with pytest.raises(UserError, match="hold different images"):
+        compare(folders)
+
+
+def test_commands_fit_80_columns_with_many_and_long_names(runs, tmp_path):
+    long = write_run(tmp_path / "c", "a-model-of-a-very-long-name-wide-resnet-28-10", 1.2, margins=True)
+    more = write_run(tmp_path / "d", "fourth", 0.9, margins=True)
+    code, text = command("compare", *runs, long, more, "--explain")
+    assert code == 0
+    for line in text.splitlines():
+        assert line.count("[") == line.count("]"), line  # no interval is broken over two lines
+    assert "a-model-of-a-very-long-name-wide-resnet-28-10" in text
+    assert command("show", long, "--explain", "--trained-on", "linf=8/255")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "{folder}/none"], "none is not a run"),
+        (["show", "{run}", "--reference", "cifar"], "there is no reference 'cifar'"),
+        (["show", "{run}", "--reference", "{broken}"], "ranked of the reference is 3; a list is expected"),
+        (["show", "{run}", "--reference", "none", "--trained-on", "linf=1"], "needs a reference"),
+        (["show", "{run}", "--trained-on", "lunf=1"], "names 'lunf'"),
+        (["show", "{run}", "--trained-on", "linf"], "--trained-on 'linf' is not understood"),
+        (["compare", "{run}"], "One run is given"),
+        (["compare", "{run}", "{other}", "--union", "fog=1"], "names 'fog'"),
+        (["compare", "{run}", "{other}", "--reference", "{broken}"], "a list is expected"),
+        (["compare", "{run}", "{other}", "--save-reference", "{folder}/none/mine.json"], "there is no folder"),
+        (["distances", "none"], "Unknown data set 'none'"),
+        (["distances", "digits", "--output", "{folder}/none/d.npz"], "there is no folder"),
+    ],
+)
+def test_mistakes_end_with_one_sentence(arguments, message, runs, tmp_path):
+    broken = {"name": "x", "source": "y", "ranked": 3, "accuracies": {"clean": 90, "cells": {"linf": {"0.01": 80}}}}
+    (tmp_path / "broken.json").write_text(json.dumps(broken))
+    places = {"run": runs[0], "other": runs[1], "folder": tmp_path, "broken": tmp_path / "broken.json"}
+    code, text = command(*(argument.format(**places) for argument in arguments))
+    assert code == 1 and text.startswith("Error: ") and text.count("\n") == 1
+    assert message in text
+
+
+def test_hypervolume_suite_through_the_command_line(tmp_path):
+    """The preset gives margins at ten levels, and show and compare their hypervolumes."""
+    for name in ("linf", "l2"):
+        options = ["--data", "digits", "--attacks", "hypervolume", "--samples", 20, "--run", tmp_path / name]
+        assert command("evaluate", f"builtin:digits-{name}", *options, width=200)[0] == 0
+    result = load_result(tmp_path / "linf")
+    assert result.strengths("linf") == pytest.approx(8 / 255 * np.arange(1, 11) / 10)
+    assert result.strengths("l2") == pytest.approx(0.5 * np.arange(1, 11) / 10)
+    code, text = command("show", tmp_path / "linf", width=200)
+    assert code == 0
+    for attack in ("linf", "l2"):
+        volume = adversarial_hypervolume(result.margins(attack), result.clean_margin, result.strengths(attack))
+        row = next(line.split() for line in text.splitlines() if line.strip().startswith(attack) and "<=" in line)
+        assert row[1] == f"{volume.mean:.3f}" and row[5] == "10"
+    code, text = command("compare", tmp_path / "linf", tmp_path / "l2")
+    assert code == 0 and "100 AH linf" in text and "Wilcoxon signed-rank" in text

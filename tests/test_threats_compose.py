@@ -5,6 +5,7 @@ import pickle
 import pytest
 import torch
 
+import robustatlas as ra
 from robustatlas.errors import UserError
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.color import Brightness, Hue
@@ -95,3 +96,28 @@ def test_every_part_checks_the_images():
 def test_bad_compositions_are_refused(parts, strengths):
     with pytest.raises(UserError, match="expected"):
         Compose(parts, strengths)
+
+
+def test_names_joined_by_plus_are_an_attack():
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 4))
+    x = images()[:, :, :8, :8]
+    labels = net(x).argmax(1)
+    result = ra.evaluate(net, (x, labels), "brightness+linf", strengths={"brightness+linf": [0.01, 0.5, 1.0]})
+    alone = ra.evaluate(net, (x, labels), ra.compose("linf", strengths=[0.05]))
+    both = result.outcome("brightness+linf").minimal_size
+    assert (both <= alone.outcome("linf").minimal_size * 1.001).all()
+    assert ra.compose("linf", "hue").threat.strengths == (0.05, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [(["linf", "nothing"], "nothing"), (["linf", "lpips"], "lpips"), (["linf", "corruption-fog"], "nested")],
+)
+def test_parts_that_do_not_fit(names, said):
+    with pytest.raises(UserError, match=said):
+        ra.compose(*names)
+
+
+def test_one_strength_each():
+    with pytest.raises(UserError, match="expected one each"):
+        ra.compose("linf", "hue", strengths=[0.1])

@@ -7,6 +7,7 @@ Example:
 """
 
 from robustatlas import metrics
+from robustatlas.attacks.catalogue import compose
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset, load_dataset
@@ -29,6 +30,7 @@ __all__ = [
     "Stage",
     "ThreatModel",
     "UserError",
+    "compose",
     "evaluate",
     "load_dataset",
     "load_model",

@@ -255,8 +255,10 @@ def _targets(ledger: Ledger, stage: Stage, rows: Tensor, numbers: Tensor) -> Ten
 
 def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: Tensor) -> Tensor:
     threat, x = problem.threat, problem.x
-    if stage.start == "neutral" or stage.optimizer.minimum_size:
+    if stage.start == "neutral":
         return threat.neutral(x)
+    if stage.optimizer.minimum_size:
+        return threat.start(x, torch.zeros_like(ledger.strengths[:1]).expand(len(rows)), problem.noise)
     theta = threat.start(x, problem.epsilon * stage.optimizer.start_radius, problem.noise)
     if stage.start == "best":
         warm = warm & ledger.best_size[rows].isfinite()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
+from robustatlas.attacks import composed
 from robustatlas.attacks.definition import Attack, Procedure
 from robustatlas.attacks.image import image_attacks
 from robustatlas.attacks.lp import lp_attacks
@@ -18,14 +20,36 @@ def catalogue(procedure: Procedure = "default") -> dict[str, Attack]:
         >>> catalogue()["linf"].strengths[:3]
         (0.005, 0.01, 0.015)
     """
-    return {attack.name: attack for attack in [*lp_attacks(procedure), *image_attacks(procedure)]}
+    return {
+        attack.name: attack for attack in [*lp_attacks(procedure), *image_attacks(procedure), composed.carben_attack()]
+    }
 
 
 def attack_named(name: str, procedure: Procedure = "default") -> Attack:
-    """The attack of that name."""
+    """The attack of that name; ``"recolor+stadv+linf"`` is a composition (see :func:`compose`)."""
+    if composed.JOINT in name:
+        return compose(*name.split(composed.JOINT))
     attacks = catalogue(procedure)
     if name not in attacks:
         raise UserError(
-            f"Attack {name!r} is not known; 'robustatlas attacks' lists all, such as {', '.join(list(attacks)[:4])}."
+            f"Attack {name!r} is not known; 'robustatlas attacks' lists all attacks (such as linf, stadv or "
+            "recolor+stadv+linf) and suites (such as lp or multirobustbench)."
         )
     return attacks[name]
+
+
+def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:
+    """Attacks of the catalogue one after the other, optimised together, at twenty shares of their full strengths.
+
+    Args:
+        names: in the order in which they change the image.
+        strengths: full strength of each part; default: half of the largest of its own grid.
+
+    Example:
+        >>> attack = compose("recolor", "stadv", "linf", strengths=(0.06, 0.05, 8 / 255))
+        >>> attack.name, attack.strengths[-1]
+        ('recolor+stadv+linf', 1.0)
+    """
+    if strengths is not None and len(strengths) != len(names):
+        raise UserError(f"{len(names)} attacks are composed and {len(strengths)} strengths given; expected one each.")
+    return composed.compose([attack_named(name) for name in names], strengths)

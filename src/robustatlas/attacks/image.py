@@ -46,7 +46,11 @@ _SCAN = Stage(Scan(), "margin")
 
 @dataclass(frozen=True)
 class Entry:
-    """What the catalogue knows of one attack: both threat models, the grid, and the optimizer of the paper."""
+    """What the catalogue knows of one attack: both threat models, the grid, and the optimizer of the paper.
+
+    ``draws``: how many draws of what is random and never optimised (the kernel of Gabor noise) are bounded each by
+    itself; ``one_number``: the parameter is a single number, which is scanned.
+    """
 
     name: str
     threat: ThreatModel
@@ -58,6 +62,7 @@ class Entry:
     note: str
     objective: str = "cross-entropy"
     historical_nested: bool = True
+    draws: int = 1
     one_number: bool = False
 
     def attack(self, procedure: Procedure) -> Attack:
@@ -79,8 +84,8 @@ class Entry:
             name=self.name,
             threat=self.threat,
             strengths=self.strengths,
-            stages=(_ASCENT, _SECOND),
-            bound=(Stage(FMN(steps=20), "margin"),),
+            stages=(_ASCENT, _SECOND) if self.draws == 1 else (_ASCENT,),
+            bound=(Stage(FMN(steps=20 if self.draws == 1 else 10), "margin", restarts=self.draws),),
             unit=self.unit,
             source=self.source,
             note=self.note,
@@ -194,6 +199,7 @@ ENTRIES = (
         "activates the positions that its paper leaves out; the default's noise is bounded by"
         " epsilon.",
         historical_nested=False,
+        draws=6,
     ),
     Entry(
         "affine",

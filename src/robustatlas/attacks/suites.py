@@ -138,12 +138,8 @@ def attacks_of(given: str | Attack | Sequence[str | Attack], procedure: Procedur
             found.append(item)
         elif item in SUITES:
             found += SUITES[item].build(procedure)
-        elif item in catalogue(procedure):
-            found.append(attack_named(item, procedure))
         else:
-            raise UserError(
-                f"Attack {item!r} is not known; 'robustatlas attacks' lists all. Suites: {', '.join(SUITES)}."
-            )
+            found.append(attack_named(item, procedure))
     return found
 
 

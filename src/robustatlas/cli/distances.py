@@ -40,6 +40,8 @@ def distances(
         raise UserError(f"--samples is {samples}; at least 2 are needed to have a distance.")
     if split not in ("test", "train"):
         raise UserError(f"--split is {split!r}; give test or train.")
+    if output is not None and not output.parent.is_dir():
+        raise UserError(f"--output {output}: there is no folder {output.parent}.")
     dataset = load_dataset(data, "train" if split == "train" else "test")
     images, labels = np.asarray(dataset.images)[:samples], np.asarray(dataset.labels)[:samples]
 
@@ -74,7 +76,11 @@ def distances(
             "of another class; perturbations as large as the median distance can turn half of the samples into others."
         )
     if output is not None:
-        np.savez_compressed(output, allow_pickle=False, **saved)
+        try:
+            with output.open("wb") as file:
+                np.savez_compressed(file, allow_pickle=False, **saved)
+        except OSError as error:
+            raise UserError(f"--output {output} cannot be written: {error.strerror or error}.") from error
         console.print(f"Distances and nearest samples of every sample: {output}")
 
 
@@ -93,13 +99,13 @@ def _parse_norms(given: str) -> list[LpNorm]:
 def _print_broken(console: Console, duplicates: list[list[int]], corrupted: list[int], constant: list[int]) -> None:
     if duplicates:
         console.print(
-            f"[yellow]{len(duplicates)} pairs of identical images have different labels[/yellow] and are passed over: "
-            f"{_some([f'{first} and {second}' for first, second in duplicates])}"
+            f"[yellow]Identical images with different labels[/yellow], passed over, {len(duplicates)} "
+            f"pair{'s' * (len(duplicates) > 1)}: {_some([f'{first} and {second}' for first, second in duplicates])}"
         )
     if corrupted:
-        console.print(f"[yellow]{len(corrupted)} images are not finite[/yellow] and left out: {_some(corrupted)}")
+        console.print(f"[yellow]Images that are not finite[/yellow], left out, {len(corrupted)}: {_some(corrupted)}")
     if constant:
-        console.print(f"[yellow]{len(constant)} images have a single value[/yellow]: {_some(constant)}")
+        console.print(f"[yellow]Images of a single value[/yellow], {len(constant)}: {_some(constant)}")
 
 
 def _some(items: list[int] | list[str]) -> str:

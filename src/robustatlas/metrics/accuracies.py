@@ -46,14 +46,14 @@ class AccuracyTable:
     cells: Mapping[str, Mapping[float, float]]
 
     def __post_init__(self) -> None:
-        clean = float(self.clean)
+        clean = _number(self.clean, "clean")
         if not math.isnan(clean):
             _check_percent(clean, "the clean accuracy")
         cells = {}
-        for attack, row in self.cells.items():
-            strengths = [float(strength) for strength in row]
-            _check_strengths(strengths, attack)
-            values = [float(value) for value in row.values()]
+        for attack, row in _mapping(self.cells, "the cells").items():
+            strengths = [_number(strength, attack) for strength in _mapping(row, f"the row of {attack}")]
+            check_strengths(strengths, attack)
+            values = [_number(value, attack) for value in row.values()]
             for strength, value in zip(strengths, values, strict=True):
                 _check_percent(value, f"the accuracy under {attack} at strength {strength:g}")
             cells[attack] = MappingProxyType(dict(zip(strengths, values, strict=True)))
@@ -145,9 +145,10 @@ expected; multiply them by 100
                 f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}"
             )
         cells: dict[str, dict[float, float]] = {}
-        for attack, row in data["cells"].items():
-            pairs = [(_number(key, attack), _number(value, attack)) for key, value in row.items()]
-            _check_strengths([strength for strength, _ in pairs], attack)
+        for attack, row in _mapping(data["cells"], "the cells").items():
+            entries = _mapping(row, f"the row of {attack}").items()
+            pairs = [(_number(key, attack), _number(value, attack)) for key, value in entries]
+            check_strengths([strength for strength, _ in pairs], attack)
             cells[attack] = dict(pairs)
         clean = data["clean"]
         table = cls(math.nan if clean is None else _number(clean, "clean"), cells)
@@ -164,9 +165,14 @@ expected; multiply them by 100
         return cls.from_dict(read_json(path))
 
     def require_percent(self) -> None:
-        """Raise a `UserError` where the values look like fractions: all at most 1, and not all 0."""
+        """Raise a `UserError` where values look like fractions: all at most 1 and not all 0, or the clean one alone."""
         values = [value for row in self.cells.values() for value in row.values()]
         highest = max([*values, 0.0 if math.isnan(self.clean) else self.clean])
+        if 0 < self.clean <= 1 and highest > 10:
+            raise UserError(
+                f"the clean accuracy is {self.clean:g} and one under attack {highest:g}: the clean one looks like a "
+                "fraction, and percent are expected; multiply it by 100"
+            )
         if 0 < highest <= 1:
             raise UserError(
                 "every accuracy is at most 1: these look like fractions, and percent are expected; multiply them by 100"
@@ -197,6 +203,15 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
+def _mapping(value: Any, what: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise UserError(
+            f"{what} of an accuracy table must be a mapping (attack -> strength -> percent); given: "
+            f"{type(value).__name__}"
+        )
+    return value
+
+
 def _number(value: Any, where: str) -> float:
     try:
         return float(value)
@@ -209,7 +224,8 @@ def _check_percent(value: float, what: str) -> None:
         raise UserError(f"{what} is {value:g}; a percentage in [0, 100] is expected")
 
 
-def _check_strengths(strengths: Sequence[float], attack: str) -> None:
+def check_strengths(strengths: Sequence[float], attack: str) -> None:
+    """Raise where strengths of an attack are not positive, finite, increasing and distinct."""
     if not strengths:
         raise UserError(f"{attack} has no strengths; at least one is expected")
     if not all(math.isfinite(strength) and strength > 0 for strength in strengths):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -28,6 +29,9 @@ def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = 
     table = accuracies.restrict(attacks)
     if not table.attacks:
         raise UserError("the set of attacks is empty; name at least one attack")
+    accuracies.require_percent()
+    if clean and math.isnan(table.clean):
+        raise UserError("the accuracy table has no clean accuracy; leave it out of the average with clean=False")
     values = np.concatenate([table.values(attack) for attack in table.attacks])
     return float(np.mean(np.append(values, table.clean) if clean else values))
 
@@ -55,7 +59,7 @@ def union_accuracy(minimal_strengths: Mapping[str, ArrayLike], at: Mapping[str, 
     for attack, strength in at.items():
         if attack not in minimal_strengths:
             raise UserError(f"there are no minimal strengths of {attack!r}; given: {', '.join(minimal_strengths)}")
-        if not strength >= 0:
+        if not isinstance(strength, int | float | np.number) or not strength >= 0:
             raise UserError(f"the largest strength of {attack} is {strength}; a number >= 0 is expected")
         minimal = check_minimal(minimal_strengths[attack], attack)
         survives[attack] = minimal > strength * (1 + STRENGTH_TOLERANCE)

@@ -68,6 +68,8 @@ def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int 
     if replicates < 1:
         raise UserError(f"the number of replicates is {replicates}; at least 1 is expected, 1000 are usual")
     samples = counts.pop()
+    if not samples:
+        raise UserError("there are no samples to draw from; at least one is expected")
     distinct = {id(statistic.columns): statistic.columns for statistic in statistics}
     generator = np.random.default_rng(seed)
     values = np.empty((len(statistics), replicates))
@@ -133,7 +135,13 @@ def paired_differences(
 
 def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_]) -> SampleStatistic:
     """The mean of one number per sample [N], such as the adversarial hypervolume of each."""
-    return SampleStatistic(np.asarray(values, dtype=np.float32)[:, None], lambda means: means[..., 0])
+    column = np.asarray(values, dtype=np.float32)
+    if column.ndim != 1 or not np.isfinite(column).all():
+        raise UserError(
+            f"one finite number for each sample is expected; given an array of shape {column.shape} with "
+            f"{int((~np.isfinite(column)).sum())} that are not finite"
+        )
+    return SampleStatistic(column[:, None], lambda means: means[..., 0])
 
 
 class AccuracyStatistics:
@@ -160,12 +168,15 @@ class AccuracyStatistics:
 
     def accuracy(self, attack: str, strength: int) -> SampleStatistic:
         """Accuracy in percent under an attack at one of its strengths (by position), or `CLEAN` and 0."""
-        column = self._position[attack][strength]
+        columns = self._columns([attack])
+        if not 0 <= strength < len(columns):
+            raise UserError(f"{attack} has {len(columns)} strengths; there is none at position {strength}")
+        column = columns[strength]
         return SampleStatistic(self.columns, lambda means: 100.0 * means[..., column])
 
     def average(self, attacks: Sequence[str] | None = None) -> SampleStatistic:
         """`average_accuracy` in percent."""
-        columns = np.concatenate([self._position[attack] for attack in attacks or self.outcomes.attacks])
+        columns = self._columns(self.outcomes.attacks if attacks is None else attacks)
         return SampleStatistic(self.columns, lambda means: 100.0 * means[..., columns].mean(axis=-1))
 
     def competitiveness(
@@ -174,7 +185,7 @@ class AccuracyStatistics:
         """`competitiveness_ratio` in percent."""
         cells = match_cells(self.table, reference, attacks)
         check_ratio(cells, kind)
-        columns = np.concatenate([self._position[attack] for attack in dict.fromkeys(cells.attacks)])
+        columns = self._columns(list(dict.fromkeys(cells.attacks)))
         return SampleStatistic(self.columns, lambda means: ratio_of(100.0 * means[..., columns], cells.reference, kind))
 
     def uar(self, reference: Reference | AccuracyTable, attacks: Sequence[str] | None = None) -> SampleStatistic:
@@ -190,6 +201,15 @@ class AccuracyStatistics:
             return np.asarray(np.mean(ratios, axis=0))
 
         return SampleStatistic(self.columns, combine)
+
+    def _columns(self, attacks: Sequence[str]) -> NDArray[np.int64]:
+        if not attacks:
+            raise UserError("the set of attacks is empty; name at least one attack")
+        unknown = [attack for attack in attacks if attack not in self._position]
+        if unknown:
+            known = ", ".join(self.outcomes.attacks) or "none"
+            raise UserError(f"{self.outcomes.name} was not evaluated with {', '.join(unknown)}; it has {known}")
+        return np.concatenate([self._position[attack] for attack in attacks])
 
 
 def _draw_weights(generator: np.random.Generator, replicates: int, samples: int) -> NDArray[np.float32]:

@@ -15,7 +15,10 @@ def check_minimal(values: ArrayLike, what: str) -> NDArray[np.float64]:
         values: the numbers.
         what: whose they are, for the error message.
     """
-    minimal = np.asarray(values, dtype=np.float64)
+    try:
+        minimal = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"the minimal strengths or sizes of {what} are not all numbers") from None
     if minimal.ndim != 1 or minimal.size == 0:
         raise UserError(
             f"the minimal strengths or sizes of {what} must be one number for each sample; given an array of shape "

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from robustatlas.errors import UserError
+from robustatlas.metrics.accuracies import same_strength
 from robustatlas.metrics.samples import SampleOutcomes, check_paired
 
 Floats = NDArray[np.float64]
@@ -63,6 +64,8 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemar:
         raise UserError(
             f"the models were not judged on the same samples and strengths: shapes {ours.shape} and {theirs.shape}"
         )
+    if not len(ours):
+        raise UserError("there are no samples to test on; at least one is expected")
     only_first, only_second = (ours & ~theirs).sum(axis=0), (theirs & ~ours).sum(axis=0)
     discordant = only_first + only_second
     p_values = np.minimum(1.0, 2 * stats.binom.cdf(np.minimum(only_first, only_second), discordant, 0.5))
@@ -80,10 +83,17 @@ def mcnemar_at_strengths(first: SampleOutcomes, second: SampleOutcomes) -> dict[
         attack -> the tests at its strengths [S].
     """
     check_paired(first, second)
+    alone = sorted(set(first.attacks) ^ set(second.attacks))
+    if alone:
+        raise UserError(f"only one of {first.name} and {second.name} was evaluated with {', '.join(alone)}")
     tests = {}
     for attack, strengths in first.strengths.items():
-        if attack not in second.strengths or not np.allclose(strengths, second.strengths[attack], rtol=1e-5, atol=0):
-            raise UserError(f"{first.name} and {second.name} were not evaluated at the same strengths of {attack}")
+        others = second.strengths[attack]
+        if len(strengths) != len(others) or not all(map(same_strength, strengths, others)):
+            raise UserError(
+                f"{first.name} and {second.name} were not evaluated at the same strengths of {attack}; take those they "
+                "share with common_strengths and restrict"
+            )
         tests[attack] = mcnemar(first.correct[attack], second.correct[attack])
     if not tests:
         return {}
@@ -186,7 +196,7 @@ def _correctness(values: ArrayLike) -> NDArray[np.bool_]:
     correct = np.asarray(values)
     if correct.dtype != np.bool_ or correct.ndim not in (1, 2):
         raise UserError(f"booleans [samples, strengths] are expected; given {correct.dtype} of shape {correct.shape}")
-    return correct.reshape(len(correct), -1)
+    return correct[:, None] if correct.ndim == 1 else correct
 
 
 def _values(values: ArrayLike) -> Floats:

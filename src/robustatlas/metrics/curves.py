@@ -37,7 +37,7 @@ class Band:
 
     def at(self, size: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper bound [...] of the robust error at sizes [...] >= 0."""
-        position = np.searchsorted(self.sizes, np.asarray(size, dtype=np.float64), side="right") - 1
+        position = np.searchsorted(self.sizes, _sizes(size), side="right") - 1
         return self.low[position], self.high[position]
 
 
@@ -183,6 +183,8 @@ class RobustnessCurve:
             [(1.5, 2.0, 1, 0)]
         """
         check_confidence(confidence)
+        if not 0 <= tolerance < 1:
+            raise UserError(f"the tolerance is {tolerance}; a relative difference of sizes in [0, 1) is expected")
         sizes = _merged(np.concatenate([self.jumps, other.jumps]), tolerance)
         reach = sizes * (1 + tolerance)
         gap = self.at(reach) - other.at(reach)
@@ -214,10 +216,9 @@ class RobustnessCurve:
         return plot_curves([self], ax=ax, **options)
 
     def _broken(self, size: ArrayLike) -> NDArray[np.int64]:
-        sizes = np.asarray(size, dtype=np.float64)
-        if not (sizes >= 0).all():
-            raise UserError("robustness curves are defined at sizes >= 0; a smaller one or NaN is given")
-        finite = np.minimum(sizes, np.finfo(np.float64).max)  # at an infinite size the samples never broken still hold
+        finite = np.minimum(
+            _sizes(size), np.finfo(np.float64).max
+        )  # at an infinite size the samples never broken still hold
         return np.asarray(np.searchsorted(self.sorted_sizes, finite, side="right"), dtype=np.int64)
 
 
@@ -276,6 +277,13 @@ def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
         return 1.0
     clean_error = float(best.at(0.0))
     return (curve.area(up_to) - clean_error) / (best.area(up_to) - clean_error)
+
+
+def _sizes(given: ArrayLike) -> NDArray[np.float64]:
+    sizes = np.asarray(given, dtype=np.float64)
+    if not (sizes >= 0).all():
+        raise UserError("robustness curves are defined at sizes >= 0; a smaller one or NaN is given")
+    return sizes
 
 
 def _merged(sizes: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:

@@ -127,6 +127,8 @@ def _as_bytes(values: NDArray[np.generic]) -> NDArray[np.generic]:
 def _check_shapes(images: NDArray[np.generic], labels: NDArray[np.generic]) -> None:
     if images.ndim < 2 or images.size == 0:
         raise UserError(f"images [N, ...] are expected; given an array of shape {images.shape}")
+    if not (np.issubdtype(images.dtype, np.integer) or images.dtype.kind in "fb"):
+        raise UserError(f"images are expected to be real numbers; given {images.dtype}")
     if labels.shape != (len(images),):
         raise UserError(f"one label for each of the {len(images)} images is expected; given labels {labels.shape}")
     if not np.issubdtype(labels.dtype, np.integer):

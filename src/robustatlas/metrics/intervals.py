@@ -58,7 +58,7 @@ def proportion_bounds(
     """
     check_confidence(confidence)
     counts = np.asarray(successes, dtype=np.float64)
-    if total < 1 or (counts < 0).any() or (counts > total).any():
+    if total < 1 or not ((counts >= 0) & (counts <= total)).all():
         raise UserError(f"the successes must lie between 0 and the {total} trials, of which there must be at least one")
     tail = (1 - confidence) / 2
     low = np.where(counts == 0, 0.0, stats.beta.ppf(tail, np.maximum(counts, 0.5), total - counts + 1))
@@ -78,6 +78,8 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
         >>> print(accuracy_interval(90.0, samples=50))
         90.00 [78.19, 96.67]
     """
+    if not 0 <= accuracy <= 100:
+        raise UserError(f"the accuracy is {accuracy:g}; a percentage in [0, 100] is expected")
     successes = accuracy * samples / 100
     if not np.isclose(successes, round(successes), atol=1e-6 * samples):
         raise UserError(f"an accuracy of {accuracy:g} % is no whole number of {samples} samples; give their number")
@@ -88,6 +90,8 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
 def percentile_interval(value: float, replicates: NDArray[np.float64], confidence: float = 0.95) -> Interval:
     """Percentile bootstrap interval of a number, from its values [R] on resampled data."""
     check_confidence(confidence)
+    if not np.size(replicates):
+        raise UserError("there are no replicates to take an interval of; at least one is expected")
     tail = (1 - confidence) / 2
     low, high = np.quantile(replicates, [tail, 1 - tail])
     return Interval(float(value), float(low), float(high), confidence)

@@ -63,7 +63,7 @@ def chosen_attacks(
         unknown = [attack for attack in accuracies.attacks if attack not in _table(reference).cells]
         if unknown:
             raise UserError(
-                f"the reference has no accuracies for {_some(unknown)}; name the attacks to compare with attacks=[...]"
+                f"the reference has no accuracies for {some(unknown)}; name the attacks to compare with attacks=[...]"
             )
         return tuple(ranked)
     chosen = (attacks,) if isinstance(attacks, str) else tuple(attacks)
@@ -71,7 +71,7 @@ def chosen_attacks(
         raise UserError("the set of attacks is empty; name at least one attack, or leave it out to use all ranked ones")
     repeated = sorted({attack for attack in chosen if chosen.count(attack) > 1})
     if repeated:
-        raise UserError(f"{_some(repeated)} is given more than once among the attacks; give each attack once")
+        raise UserError(f"{some(repeated)} is given more than once among the attacks; give each attack once")
     return chosen
 
 
@@ -132,7 +132,7 @@ def seen_mask(cells: MatchedCells, trained_on: Mapping[str, float], known: Itera
         if attack not in known:
             raise UserError(
                 f"the model is said to be trained on {attack!r}, which the reference does not have "
-                f"({_some(known)}); leave it out if the evaluation does not contain that attack"
+                f"({some(known)}); leave it out if the evaluation does not contain that attack"
             )
         if not strength > 0:
             raise UserError(f"the training strength of {attack} is {strength}; a positive number is expected")
@@ -149,27 +149,46 @@ def _table(reference: Reference | AccuracyTable) -> AccuracyTable:
     return reference if isinstance(reference, AccuracyTable) else reference.accuracies
 
 
-def _check_same_points(accuracies: AccuracyTable, reference: AccuracyTable, attacks: tuple[str, ...]) -> None:
+def different_points(
+    ours: Mapping[str, Iterable[float]], theirs: Mapping[str, Iterable[float]], attacks: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Names of the points that are missing of a reference, and of those that are extra to it.
+
+    Args:
+        ours: attack -> strengths of the model.
+        theirs: attack -> strengths of the reference.
+        attacks: the attacks to go over; one that only one side has is named alone, without its strengths.
+
+    Example:
+        >>> different_points({"p": [1, 3], "q": [1]}, {"p": [1, 2], "r": [1]}, ["p", "q", "r"])
+        (['p@2', 'r'], ['p@3', 'q'])
+    """
     missing: list[str] = []
     extra: list[str] = []
     for attack in attacks:
-        if attack not in accuracies.cells:
+        if attack not in ours:
             missing.append(attack)
-        elif attack not in reference.cells:
+        elif attack not in theirs:
             extra.append(attack)
         else:
-            ours, theirs = accuracies.cells[attack], reference.cells[attack]
-            missing += [f"{attack}@{s:g}" for s in theirs if not any(same_strength(s, other) for other in ours)]
-            extra += [f"{attack}@{s:g}" for s in ours if not any(same_strength(s, other) for other in theirs)]
+            mine, wanted = list(ours[attack]), list(theirs[attack])
+            missing += [f"{attack}@{s:g}" for s in wanted if not any(same_strength(s, other) for other in mine)]
+            extra += [f"{attack}@{s:g}" for s in mine if not any(same_strength(s, other) for other in wanted)]
+    return missing, extra
+
+
+def _check_same_points(accuracies: AccuracyTable, reference: AccuracyTable, attacks: tuple[str, ...]) -> None:
+    missing, extra = different_points(accuracies.cells, reference.cells, attacks)
     if missing or extra:
-        parts = [f"{what}: {_some(points)}" for what, points in (("missing", missing), ("extra", extra)) if points]
+        parts = [f"{what}: {some(points)}" for what, points in (("missing", missing), ("extra", extra)) if points]
         raise UserError(
             f"the accuracies and the reference do not cover the same points; {'; '.join(parts)}. Evaluate the missing "
             "ones, choose attacks with attacks=[...], or restrict the tables with AccuracyTable.restrict"
         )
 
 
-def _some(names: Iterable[str]) -> str:
+def some(names: Iterable[str], at_most: int = _NAMED_AT_MOST) -> str:
+    """The first few names, and how many more there are."""
     names = tuple(names)
-    shown = ", ".join(names[:_NAMED_AT_MOST])
-    return f"{shown} and {len(names) - _NAMED_AT_MOST} more" if len(names) > _NAMED_AT_MOST else shown
+    shown = ", ".join(names[:at_most])
+    return f"{shown} and {len(names) - at_most} more" if len(names) > at_most else shown

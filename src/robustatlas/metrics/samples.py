@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.metrics.accuracies import AccuracyTable, same_strength
+from robustatlas.metrics.accuracies import STRENGTH_TOLERANCE, AccuracyTable, check_strengths, same_strength
+from robustatlas.metrics.checks import check_minimal
 from robustatlas.metrics.curves import RobustnessCurve
 
 if TYPE_CHECKING:
@@ -45,9 +46,21 @@ class SampleOutcomes:
     minimal_sizes: Mapping[str, NDArray[np.float64]]
 
     def __post_init__(self) -> None:
+        if not self.samples:
+            raise UserError(f"{self.name} has no samples; at least one is expected")
         if len(np.unique(self.index)) != len(self.index):
             raise UserError(f"the samples of {self.name} are not distinct; give each sample once")
+        for what, values in (("label", self.labels), ("clean outcome", self.clean)):
+            if values.shape != (self.samples,):
+                raise UserError(
+                    f"one {what} for each of the {self.samples} samples of {self.name} is expected; given "
+                    f"{values.shape}"
+                )
         for attack, correct in self.correct.items():
+            if attack not in self.strengths or attack not in self.minimal_sizes:
+                raise UserError(f"the strengths or the minimal sizes of {attack!r} of {self.name} are missing")
+            check_strengths(self.strengths[attack].tolist(), attack)
+            check_minimal(self.minimal_sizes[attack], f"{self.name} under {attack}")
             if correct.shape != (self.samples, len(self.strengths[attack])):
                 raise UserError(
                     f"correct[{attack!r}] of {self.name} must have the shape [samples, strengths] = "
@@ -74,6 +87,10 @@ class SampleOutcomes:
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve under an attack."""
+        if attack not in self.minimal_sizes:
+            raise UserError(
+                f"{self.name} was not evaluated with {attack!r}; it has {', '.join(self.attacks) or 'none'}"
+            )
         return RobustnessCurve(self.minimal_sizes[attack], attack=attack)
 
     def select(self, positions: NDArray[np.int64]) -> SampleOutcomes:
@@ -149,11 +166,23 @@ class SampleOutcomes:
             minimal_sizes: attack -> [N] as in the attributes.
             strengths: attack -> [S] increasing.
         """
-        sizes = {attack: np.asarray(values, dtype=np.float64) for attack, values in minimal_sizes.items()}
+        if not minimal_sizes:
+            raise UserError(f"the set of attacks of {name} is empty; give the minimal sizes of at least one attack")
+        missing = [attack for attack in minimal_sizes if attack not in strengths]
+        if missing:
+            raise UserError(f"there are no strengths of {', '.join(missing)}; give those at which {name} is judged")
+        sizes = {attack: check_minimal(values, f"{name} under {attack}") for attack, values in minimal_sizes.items()}
         grids = {attack: np.asarray(strengths[attack], dtype=np.float64) for attack in sizes}
-        clean = np.asarray(next(iter(sizes.values())) > 0)
+        first = next(iter(sizes))
+        clean = np.asarray(sizes[first] > 0)
+        for attack, values in sizes.items():
+            if values.shape == clean.shape and not np.array_equal(values > 0, clean):
+                sample = int(np.flatnonzero((values > 0) != clean)[0])
+                raise UserError(
+                    f"sample {sample} of {name} is misclassified clean (size 0) under only one of {first} and {attack}"
+                )
         classes = np.asarray(labels, dtype=np.int64)
-        correct = {attack: sizes[attack][:, None] > grids[attack] for attack in sizes}
+        correct = {a: sizes[a][:, None] > grids[a] * (1 + STRENGTH_TOLERANCE) for a in sizes}
         return cls(name, np.arange(len(classes)), classes, clean, grids, correct, sizes)
 
 
@@ -166,6 +195,7 @@ def common_strengths(outcomes: Sequence[SampleOutcomes]) -> dict[str, list[float
         >>> common_strengths([a, b])
         {'linf': [0.2]}
     """
+    _check_any(outcomes)
     common = {}
     for attack, strengths in outcomes[0].strengths.items():
         others = [model.strengths.get(attack, np.array([])) for model in outcomes[1:]]
@@ -175,6 +205,11 @@ def common_strengths(outcomes: Sequence[SampleOutcomes]) -> dict[str, list[float
         if kept:
             common[attack] = kept
     return common
+
+
+def _check_any(outcomes: Sequence[SampleOutcomes]) -> None:
+    if not outcomes:
+        raise UserError("no model is given; give the outcomes of at least one")
 
 
 def check_paired(first: SampleOutcomes, second: SampleOutcomes) -> None:
@@ -198,6 +233,7 @@ def shared_samples(outcomes: Sequence[SampleOutcomes]) -> list[SampleOutcomes]:
         >>> [model.index.tolist() for model in shared_samples([a, b])]
         [[1, 2], [1, 2]]
     """
+    _check_any(outcomes)
     common = outcomes[0].index
     for model in outcomes[1:]:
         common = np.intersect1d(common, model.index)

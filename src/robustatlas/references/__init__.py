@@ -6,6 +6,7 @@ denominator of the competitiveness ratio (acc*) and of UAR (ATA).
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 
 from robustatlas.errors import UserError
 from robustatlas.metrics.accuracies import AccuracyTable, read_json
+from robustatlas.metrics.matching import different_points, some
 
 
 @dataclass(frozen=True)
@@ -108,25 +110,39 @@ class Reference:
             ],
         }
 
+    def to_json(self, path: str | Path) -> None:
+        """Write the reference as a JSON file that `load_reference` reads."""
+        try:
+            Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Reference:
         """The reference of plain data, as `to_dict` gives it; only `name`, `source` and `accuracies` are required."""
+        if not isinstance(data, Mapping):
+            raise UserError(f"a reference is an object with name, source and accuracies; given: {type(data).__name__}")
         missing = [key for key in ("name", "source", "accuracies") if key not in data]
         if missing:
-            raise UserError(f"a reference needs the entries name, source and accuracies; missing: {', '.join(missing)}")
+            hint = "; this is an accuracy table, wrap it as accuracies" if {"clean", "cells"} <= data.keys() else ""
+            raise UserError(
+                f"a reference needs the entries name, source and accuracies; missing: {', '.join(missing)}{hint}"
+            )
         accuracies = AccuracyTable.from_dict(data["accuracies"])
-        ranked = tuple(data.get("ranked", accuracies.attacks))
+        ranked = tuple(_entry(data, "ranked", list, "the reference", list(accuracies.attacks)))
+        if not ranked:
+            raise UserError("the reference ranks no attack; at least one is expected")
         unknown = [attack for attack in ranked if attack not in accuracies.cells]
         if unknown:
             raise UserError(f"the reference ranks {', '.join(unknown)} but has no accuracies for it")
         return cls(
-            name=data["name"],
-            source=data["source"],
+            name=_entry(data, "name", str, "the reference"),
+            source=_entry(data, "source", str, "the reference"),
             accuracies=accuracies,
             ranked=ranked,
-            defenses=tuple(_defense(entry) for entry in data.get("defenses", ())),
-            source_names=dict(data.get("source_names", {})),
-            notes=tuple(data.get("notes", ())),
+            defenses=tuple(_defense(entry) for entry in _entry(data, "defenses", list, "the reference", [])),
+            source_names=dict(_entry(data, "source_names", dict, "the reference", {})),
+            notes=tuple(_entry(data, "notes", list, "the reference", [])),
         )
 
     @classmethod
@@ -145,18 +161,28 @@ class Reference:
         Example:
             >>> weak = AccuracyTable(95.0, {"linf": {0.01: 70.0, 0.02: 40.0}})
             >>> strong = AccuracyTable(90.0, {"linf": {0.01: 65.0, 0.02: 50.0}})
-            >>> Reference.from_models("mine", "two models", {"a": weak, "b": strong}).accuracies.values("linf")
+            >>> mine = Reference.from_models("mine", "two models", {"a": weak, "b": strong})
+            >>> mine.accuracies.values("linf")
             array([70., 50.])
+            >>> mine.to_json("mine.json")  # doctest: +SKIP
         """
         if not tables:
             raise UserError("no accuracy table is given; a reference is made from at least one model")
         first_model, first = next(iter(tables.items()))
+        if not first.attacks:
+            raise UserError(f"{first_model} has no attacks; a reference is made of accuracies under attacks")
         for model, table in tables.items():
+            table.require_percent()
             for attack in {*first.attacks, *table.attacks}:
                 if attack not in table.cells or attack not in first.cells:
                     raise UserError(f"{model} and {first_model} were not evaluated with the same attacks: see {attack}")
-                if len(table.strengths(attack)) != len(first.strengths(attack)):
-                    raise UserError(f"{model} and {first_model} were evaluated at different strengths of {attack}")
+            missing, extra = different_points(table.cells, first.cells, first.attacks)
+            if missing or extra:
+                attack = (missing or extra)[0].partition("@")[0]
+                raise UserError(
+                    f"{model} and {first_model} were evaluated at different strengths of {attack}: only one of them at "
+                    f"{some([*missing, *extra])}"
+                )
         cells = {
             attack: {
                 strength: max(table.at(attack, strength) for table in tables.values())
@@ -206,15 +232,32 @@ def _data() -> Path:
     return Path(str(files("robustatlas.references"))) / "data"
 
 
-def _defense(entry: Mapping[str, Any]) -> Defense:
+def _defense(entry: Any) -> Defense:
+    if not isinstance(entry, Mapping):
+        raise UserError(f"a defense of a reference is an object; given: {type(entry).__name__}")
+    name = _entry(entry, "name", str, "a defense of the reference")
+    petaflops = entry.get("train_petaflops")
+    trained_on = _entry(entry, "trained_on", dict, name, {})
+    for attack, strength in trained_on.items():
+        if isinstance(strength, bool) or not isinstance(strength, int | float) or not strength > 0:
+            raise UserError(f"{name} is trained on {attack} at {strength!r}; a positive number is expected")
     return Defense(
-        name=entry["name"],
-        title=entry["title"],
-        paper_url=entry["paper_url"],
-        architecture=entry["architecture"],
-        extra_data=entry["extra_data"],
-        train_petaflops=entry["train_petaflops"],
-        trained_on=dict(entry["trained_on"]),
-        notes=tuple(entry["notes"]),
-        accuracies=AccuracyTable.from_dict(entry["accuracies"]),
+        name=name,
+        title=_entry(entry, "title", str, name, ""),
+        paper_url=_entry(entry, "paper_url", str, name, ""),
+        architecture=_entry(entry, "architecture", str, name, ""),
+        extra_data=_entry(entry, "extra_data", bool, name, False),
+        train_petaflops=None if petaflops is None else float(_entry(entry, "train_petaflops", (int, float), name)),
+        trained_on=dict(trained_on),
+        notes=tuple(_entry(entry, "notes", list, name, [])),
+        accuracies=AccuracyTable.from_dict(entry.get("accuracies")),  # type: ignore[arg-type]
     )
+
+
+def _entry(data: Mapping[str, Any], key: str, kind: Any, owner: str, default: Any = None) -> Any:
+    """The entry of an object of a JSON file, which must be of a kind; without a default it must be there."""
+    value = data.get(key, default)
+    if not isinstance(value, kind):
+        expected = {str: "text", list: "a list", dict: "an object", bool: "true or false"}.get(kind, "a number")
+        raise UserError(f"{key} of {owner} is {value!r}; {expected} is expected")
+    return value

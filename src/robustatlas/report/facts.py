@@ -133,7 +133,7 @@ def gather(result: Result, name: str, reference: Reference | None, trained_on: M
         trained_on: attack -> largest strength of the model's training; None where it is not known.
     """
     outcomes = SampleOutcomes.from_result(result, name)
-    judged = [attack for attack in result.attacks if _judged_everywhere(result.outcome(attack))]
+    judged = [attack for attack in result.attacks if judged_everywhere(result.outcome(attack))]
     outcomes = _restricted(outcomes, {attack: outcomes.strengths[attack] for attack in judged})
     statistics = AccuracyStatistics(outcomes)
     wanted: dict[str, SampleStatistic] = {"clean": statistics.accuracy(CLEAN, 0)}
@@ -197,7 +197,8 @@ def _proportion(successes: int, samples: int) -> Interval:
     return Interval(100 * successes / samples, 100 * float(low), 100 * float(high), CONFIDENCE)
 
 
-def _judged_everywhere(outcome: Outcome) -> bool:
+def judged_everywhere(outcome: Outcome) -> bool:
+    """Whether every sample has an outcome at every strength, so that the accuracies are known."""
     return outcome.monotone or not bool(np.any(outcome.fooled[outcome.minimal_strength > 0] < 0))
 
 

@@ -14,7 +14,7 @@ from robustatlas.errors import UserError
 from robustatlas.metrics.accuracies import AccuracyTable, read_json, same_strength
 from robustatlas.metrics.hypervolume import adversarial_hypervolume
 from robustatlas.references import Reference
-from robustatlas.report import pages
+from robustatlas.report import pages, words
 from robustatlas.report.vocabulary import GROUPS, describe
 
 if TYPE_CHECKING:
@@ -206,11 +206,15 @@ def _summary(board: Mapping[str, Any]) -> str:
     own = sum(defense["ownRun"] for defense in board["defenses"])
     published = len(board["defenses"]) - own
     ranked = sum(attack["ranked"] for attack in board["attacks"])
-    runs = f" and {own} {'run' if own == 1 else 'runs'} of yours" if own else ""
+    shown = [words.count(published, "published defense")] if published else []
+    shown += [f"{words.count(own, 'run')} of yours"] if own else []
+    levels = "several strengths" if any(len(attack["strengths"]) > 1 for attack in board["attacks"]) else "one strength"
+    against = (
+        "models that were trained for each of them" if published else f"the reference {board['reference']['name']}"
+    )
     return (
-        f"{published} published defenses{runs}, measured with {len(board['attacks'])} attacks at several strengths and "
-        f"held against models that were trained for each of them. The official ranking counts {ranked} attacks; "
-        "choose your own below."
+        f"{words.listed(shown)}, measured with {words.count(len(board['attacks']), 'attack')} at {levels} and held "
+        f"against {against}. The official ranking counts {words.count(ranked, 'attack')}; choose your own below."
     )
 
 

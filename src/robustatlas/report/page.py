@@ -19,6 +19,7 @@ from robustatlas.references import Reference
 from robustatlas.report import pages, words
 from robustatlas.report.facts import CONFIDENCE, AttackFacts, RunFacts, gather
 from robustatlas.report.gallery import Example, examples
+from robustatlas.report.versus import compare
 from robustatlas.report.vocabulary import describe
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class RunPage:
     gallery: Mapping[str, list[Example]]
     settings: str
     context: Mapping[str, str]
+
+    def by_attack(self, attack: str) -> AttackFacts | None:
+        """What is known of one attack; None where the run does not have it."""
+        return next((found for found in self.facts.attacks if found.attack == attack), None)
 
 
 def build_report(
@@ -70,10 +75,18 @@ def build_report(
     if path.is_dir():
         raise UserError(f"{path} is a folder; give the name of an HTML file")
     runs = [
-        _run(result, name, reference, (trained_on or {}).get(result.manifest.settings.model.name), data)
+        _run(
+            result,
+            name,
+            reference,
+            (trained_on or {}).get(result.manifest.settings.model.name),
+            data,
+            alone=len(results) == 1,
+        )
         for result, name in zip(results, _names(results), strict=True)
     ]
     facts = [run.facts for run in runs]
+    versus = compare(results, [run.name for run in facts])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
         pages.render(
@@ -81,12 +94,22 @@ def build_report(
             title=_title(facts),
             lede=_lede(facts),
             runs=runs,
+            many=len(runs) > 1,
+            versus=versus,
+            verdict=words.versus(versus) if versus else [],
+            trust=words.trust_together(facts, versus) if len(facts) > 1 else "",
+            context=_context(runs),
             panels=_panels(facts),
+            attacks=_attacks(facts),
+            axes={attack.attack: attack.axis for run in facts for attack in run.attacks},
+            measured={attack.attack for run in facts for attack in run.attacks if attack.frontier},
             crossings=_crossings(facts),
             confidence=round(100 * CONFIDENCE),
             describe=describe,
             percent=words.percent,
             size=words.size,
+            strength=words.strength,
+            count=words.count,
             styles=[pages.inline(name) for name in ("base.css", "report.css")],
             scripts=[pages.inline_script(pages.plotly_script()), pages.inline("page.js"), pages.inline("report.js")],
         ),
@@ -107,11 +130,12 @@ def _run(
     reference: Reference | None,
     trained_on: Mapping[str, float] | None,
     data: Dataset | None,
+    alone: bool,
 ) -> RunPage:
     facts = gather(result, name, reference, trained_on)
     settings, context = result.manifest.settings, result.manifest.context
     described = {
-        "created": context.created,
+        "created": context.created.replace("T", " ").replace("+00:00", " UTC"),
         "command": context.command,
         "versions": ", ".join(f"{package} {version}" for package, version in context.versions.items()),
         "machine": ", ".join(f"{key} {value}" for key, value in context.machine.items()),
@@ -119,13 +143,23 @@ def _run(
     }
     return RunPage(
         facts=facts,
-        summary=words.summary(facts, len(context.warnings), bool(result.missing)),
+        summary=words.summary(facts, len(context.warnings), bool(result.missing), alone),
         warnings=context.warnings,
         unfinished=result.missing,
-        gallery=examples(result, data),
+        gallery={attack: shown for attack, shown in examples(result, data).items() if shown},
         settings=json.dumps(json.loads(settings.model_dump_json()), indent=2, ensure_ascii=False),
         context={key: value for key, value in described.items() if value},
     )
+
+
+def _context(runs: Sequence[RunPage]) -> dict[str, list[tuple[str, str]]]:
+    """What was measured where: key -> pairs of a run and its value; one pair without a name where all runs agree."""
+    rows = {}
+    for key in dict.fromkeys(key for run in runs for key in run.context):
+        values = [(run.facts.name, run.context.get(key, "")) for run in runs]
+        alike = len({value for _, value in values}) == 1
+        rows[key] = [("", values[0][1])] if alike else [(name, value) for name, value in values if value]
+    return rows
 
 
 def _names(results: Sequence[Result]) -> list[str]:
@@ -152,11 +186,15 @@ def _lede(facts: Sequence[RunFacts]) -> str:
     return f"{sets[0]}, {words.listed(sorted({words.count(len(run.attacks), 'attack') for run in facts}))}."
 
 
+def _attacks(facts: Sequence[RunFacts]) -> list[str]:
+    return list(dict.fromkeys(attack.attack for run in facts for attack in run.attacks))
+
+
 def _panels(facts: Sequence[RunFacts]) -> dict[str, Any]:
     """The data of the page's figures; one list entry for each attack, and in it one for each run that has it."""
-    attacks = list(dict.fromkeys(attack.attack for run in facts for attack in run.attacks))
     by_attack = {
-        attack: [next((a for a in run.attacks if a.attack == attack), None) for run in facts] for attack in attacks
+        attack: [next((a for a in run.attacks if a.attack == attack), None) for run in facts]
+        for attack in _attacks(facts)
     }
     return {
         "runs": [run.name for run in facts],

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.facts import AttackFacts, ReferenceFacts, RunFacts
+from robustatlas.report.versus import Versus
 from robustatlas.report.vocabulary import describe
+
+UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
+UPPER_BOUNDS = "Robust accuracies are upper bounds: an attack can miss adversarial examples."
 
 
 def percent(interval: Interval) -> str:
@@ -25,27 +29,96 @@ def size(value: float) -> str:
     >>> size(0.0123456), size(float("inf"))
     ('0.0123', 'never')
     """
-    return "never" if math.isinf(value) else f"{value:.3g}"
+    return "never" if math.isinf(value) else _significant(value, 3)
 
 
-def summary(facts: RunFacts, warnings: int, unfinished: bool) -> list[tuple[str, str]]:
-    """Pairs of a question and its answer: how robust, against what, where it breaks, what to trust."""
+def strength(value: float) -> str:
+    """A strength with four significant digits.
+
+    >>> strength(0.16799999999999998), strength(8 / 255), strength(2000.0)
+    ('0.168', '0.03137', '2000')
+    """
+    return _significant(value, 4)
+
+
+def _significant(value: float, digits: int) -> str:
+    """A number with so many significant digits, and never an exponent where the number is large."""
+    return f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
+def summary(facts: RunFacts, warnings: int, unfinished: bool, alone: bool = True) -> list[tuple[str, str]]:
+    """Pairs of a question and its answer: how robust, against what, where it breaks, what to trust.
+
+    Next to other runs (not `alone`) it leaves out what holds for all of them, which `trust_together` says once.
+    """
     answers = [("How robust?", _how_robust(facts))]
     if judged := [attack for attack in facts.attacks if attack.average]:
-        answers.append(("Against what?", _against_what(judged)))
+        answers.append(("Against what?", _against_what(judged) + (f" {UNEQUAL}" if alone and len(judged) > 1 else "")))
     answers.append(("Where does it break?", _where(facts.attacks)))
     if facts.reference:
         answers.append(("Compared with specialists?", _compared(facts.reference)))
-    answers.append(("What to trust?", _trust(facts, warnings, unfinished)))
+    if alone:
+        answers.append(("What to trust?", " ".join([_intervals(facts), UPPER_BOUNDS, _checks(warnings, unfinished)])))
+    elif warnings or unfinished:
+        answers.append(("What to trust?", _checks(warnings, unfinished)))
     return answers
+
+
+def versus(contests: Versus) -> list[str]:
+    """Sentences that say which of several models is more robust against what; differences within chance are no lead."""
+    degree = "more" if len(contests.names) == 2 else "most"
+    sentences = []
+    if contests.together:
+        over = f"Over {'both' if len(contests.attacks) == 2 else f'all {len(contests.attacks)}'} attacks together"
+        if len(contests.together.leaders) == 1:
+            leader = contests.together.leaders[0]
+            kept = percent(contests.together.values[leader])
+            sentences.append(f"{over}, {contests.names[leader]} is the {degree} robust: {kept} stay correct.")
+        else:
+            sentences.append(f"{over}, {_level(contests, contests.together.leaders)}.")
+    by_leaders: dict[tuple[int, ...], list[str]] = {}
+    for contest in contests.attacks:
+        by_leaders.setdefault(contest.leaders, []).append(contest.label)
+    for leaders, attacks in by_leaders.items():
+        sentences.append(f"Against {listed(attacks)}, {_lead(contests, leaders, f'{degree} robust')}.")
+    sentences.append(f"On clean images, {_lead(contests, contests.clean.leaders, f'{degree} accurate')}.")
+    return sentences
+
+
+def _lead(contests: Versus, leaders: Sequence[int], what: str) -> str:
+    return f"{contests.names[leaders[0]]} is the {what}" if len(leaders) == 1 else _level(contests, leaders)
+
+
+def _level(contests: Versus, leaders: Sequence[int]) -> str:
+    if len(leaders) == len(contests.names):
+        return "no clear difference shows"
+    if not leaders:
+        return "no model leads all others"
+    names = listed([contests.names[run] for run in leaders])
+    return f"{names} are ahead of the {'other' if len(contests.names) - len(leaders) == 1 else 'others'} and level"
+
+
+def trust_together(facts: Sequence[RunFacts], contests: Versus | None) -> str:
+    """What to trust, said once for several runs."""
+    widest = max(facts, key=lambda run: run.clean.high - run.clean.low)
+    parts = [_intervals(widest)]
+    if contests:
+        parts.append(
+            "A model is called ahead only where the same images show it, with 95% confidence for all pairs of models."
+        )
+    parts.append(UPPER_BOUNDS)
+    if any(len(run.attacks) > 1 for run in facts):
+        parts.append(UNEQUAL)
+    return " ".join(parts)
 
 
 def _how_robust(facts: RunFacts) -> str:
     text = f"Of {facts.samples} images, {percent(facts.clean)} are classified correctly as they are."
     if facts.average is None:
         return text
-    attacks = count(len(facts.attacks), "attack")
-    return f"{text} Averaged over {attacks} and their strengths, {percent(facts.average)} stay correct."
+    judged = sum(attack.average is not None for attack in facts.attacks)
+    over = "the strengths of one attack" if judged == 1 else f"{judged} attacks and their strengths"
+    return f"{text} Averaged over {over}, {percent(facts.average)} stay correct."
 
 
 def _against_what(attacks: Sequence[AttackFacts]) -> str:
@@ -55,8 +128,7 @@ def _against_what(attacks: Sequence[AttackFacts]) -> str:
         return f"{describe(best.attack).label} is the only attack whose every strength was searched."
     return (
         f"It holds best against {describe(best.attack).label}, where {percent(best.average)} stay correct on average "
-        f"over the strengths, and worst against {describe(worst.attack).label}, with {percent(worst.average)}. "
-        "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
+        f"over the strengths, and worst against {describe(worst.attack).label}, with {percent(worst.average)}."
     )
 
 
@@ -80,19 +152,21 @@ def _compared(reference: ReferenceFacts) -> str:
     if "ind-avg" not in reference.ratios:
         return f"Mean UAR {percent(reference.uar)}. Reference: {reference.name}, {scope}."
     return (
-        f"It reaches {percent(reference.ratios['ind-avg'])} of the accuracy of models that were trained against each "
-        f"attack, and {percent(reference.ratios['ind-worst'])} at its worst cell. Reference: {reference.name}, {scope}."
+        f"It reaches {percent(reference.ratios['ind-avg'])} of the accuracy of the reference on average, and "
+        f"{percent(reference.ratios['ind-worst'])} at its worst cell. Reference: {reference.name}, {scope}."
     )
 
 
-def _trust(facts: RunFacts, warnings: int, unfinished: bool) -> str:
+def _intervals(facts: RunFacts) -> str:
     half = (facts.clean.high - facts.clean.low) / 2
-    parts = [
+    return (
         f"Ranges in brackets are 95% intervals for the draw of the {facts.samples} images, here about ±{half:.1f} "
-        "points for the clean accuracy. Robust accuracies are upper bounds: an attack can miss adversarial examples."
-    ]
-    if unfinished:
-        parts.append("The run is not finished: some samples lack some attacks.")
+        "points for the clean accuracy."
+    )
+
+
+def _checks(warnings: int, unfinished: bool) -> str:
+    parts = ["The run is not finished: some samples lack some attacks."] if unfinished else []
     if warnings == 1:
         parts.append("The sanity checks gave a warning; read it below before the numbers.")
     elif warnings:

@@ -34,7 +34,12 @@
     { key: "architecture", title: "Architecture", hint: "Network", kind: "text",
       value: (row) => row.defense.architecture, show: (row) => row.defense.architecture || "–", descends: false },
   ];
-  const shownColumns = COLUMNS.filter((column) => column.key !== "hypervolume" || board.defenses.some((d) => d.hypervolume !== null));
+  /** What no defense of the board has said needs no column. @type {Record<string, (defense: Defense) => boolean>} */
+  const KNOWN = {
+    hypervolume: (defense) => defense.hypervolume !== null, extra: (defense) => defense.extraData !== null,
+    architecture: (defense) => defense.architecture !== "",
+  };
+  const shownColumns = COLUMNS.filter(({ key }) => !(key in KNOWN) || board.defenses.some(KNOWN[key]));
 
   // ---- from state to rows ----------------------------------------------------------------------------------------
 
@@ -72,7 +77,7 @@
   /** @param {Defense} defense */
   function trainedText(defense) {
     const parts = Object.entries(defense.trainedOn).map(([name, strength]) =>
-      `${attackNamed.get(name)?.label ?? name} ≤ ${Number(strength.toPrecision(4))}`);
+      `${attackNamed.get(name)?.label ?? name} ≤ ${Page.number(strength)}`);
     return parts.join(", ") || "no attack stated";
   }
 
@@ -161,6 +166,7 @@
       if (!cell) continue;
       if (column.key === "cr") cell.replaceChildren(...ratioCell(row, best));
       else cell.textContent = column.show(row);
+      if (column.key === "architecture") cell.title = row.defense.architecture;
     }
     return target;
   }
@@ -255,10 +261,11 @@
     const attacks = new Set(cells.attack.filter((attack) => attack >= 0)).size;
     const isOfficial = writeSelection(state.selection) === official;
     Page.element("status").textContent =
-      `${isOfficial ? "Official ranking" : "Your ranking"}: ${complete} defenses ranked, ${rows.length - complete} incomplete` +
-      `${shown.length < rows.length ? `, ${shown.length} shown` : ""}. ${attacks} attacks, ${cells.attack.length} cells with the clean accuracy.`;
+      `${isOfficial ? "Official ranking" : "Your ranking"}: ${Page.counted(complete, "defense")} ranked` +
+      `${complete < rows.length ? `, ${rows.length - complete} incomplete` : ""}${shown.length < rows.length ? `, ${shown.length} shown` : ""}. ` +
+      `${Page.counted(attacks, "attack")}, ${Page.counted(cells.attack.length, "cell")} with the clean accuracy.`;
     Page.element("choice-summary").textContent =
-      `${isOfficial ? "official set: " : ""}${attacks} of ${board.attacks.length} attacks, ${cells.attack.length} cells`;
+      `${isOfficial ? "official set: " : ""}${attacks} of ${Page.counted(board.attacks.length, "attack")}, ${Page.counted(cells.attack.length, "cell")}`;
     /** @type {HTMLButtonElement} */ (Page.element("official")).disabled =
       isOfficial && state.order === "average" && state.mode === "individual" && state.sort === "rank" && !state.descending;
   }
@@ -278,7 +285,7 @@
         target.append(make("h3", {}, oneUnit ? `${group}: ${attack.axis}` : group));
       }
       const box = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", value: attack.name }));
-      const options = () => attack.strengths.map((strength, level) => make("option", { value: `${level}` }, String(strength)));
+      const options = () => attack.strengths.map((strength, level) => make("option", { value: `${level}` }, Page.number(strength)));
       const [from, to] = ["from", "to"].map((word) => /** @type {HTMLSelectElement} */ (
         make("select", { "aria-label": `${attack.label}: strengths ${word}` }, ...options())));
       const name = make("span", { class: "name" }, attack.label);
@@ -296,6 +303,8 @@
     for (const attack of board.attacks) {
       if (board.defenses.some((defense) => attack.name in defense.trainedOn)) trained.append(make("option", { value: attack.name }, attack.label));
     }
+    Page.element("trained-field").hidden = trained.options.length === 1 && !state.trained;
+    Page.element("extra-field").hidden = !board.defenses.some(KNOWN.extra) && !state.extra;
   }
 
   /** @param {string} name @returns {Choice} */
@@ -342,7 +351,7 @@
       chooser.from.value = `${first}`;
       chooser.to.value = `${last}`;
       const gaps = levels.length > 0 && levels.length < last - first + 1;
-      chooser.name.textContent = gaps ? `${attack.label} (${levels.length} strengths)` : attack.label;
+      chooser.name.textContent = gaps ? `${attack.label} (${Page.counted(levels.length, "strength")})` : attack.label;
     }
   }
 
@@ -353,7 +362,7 @@
     if (state.compare) return state.compare;
     const own = rows.filter((row) => row.defense.ownRun).slice(0, 2);
     const first = rows.filter((row) => !own.includes(row)).slice(0, FIRST_COMPARED);
-    return [...first, ...own].map((row) => row.defense.name);
+    return rows.filter((row) => first.includes(row) || own.includes(row)).map((row) => row.defense.name);
   }
 
   /**
@@ -386,12 +395,26 @@
     const entries = comparedRows().map(({ defense }) => ({
       defense, accuracies: Metrics.accuraciesAt(board, defense, cells), seen: Metrics.seenAt(board, defense, cells),
     }));
+    const attacks = new Set(cells.attack.filter((attack) => attack >= 0)).size;
+    const heights = Plots.heights(attacks, entries.length, innerWidth);
+    arrangePlots(attacks > Plots.MOST_ABREAST);
     const strength = Page.element("plot-strength");
     Page.draw(strength, () => Plots.strengthPlot(board, cells, entries, strength.clientWidth || 700));
-    Page.draw(Page.element("plot-single"), () => Plots.singlePlot(board, cells, entries, kind));
-    Page.draw(Page.element("plot-reference"), () => Plots.referencePlot(board, cells, entries));
+    Page.draw(Page.element("plot-single"), () => Plots.singlePlot(board, cells, entries, kind, heights.single));
+    Page.draw(Page.element("plot-reference"), () => Plots.referencePlot(board, cells, entries, heights.reference));
     const seen = Page.element("plot-seen");
-    Page.draw(seen, () => Plots.seenPlot(cells, entries, kind, seen.clientWidth || 700));
+    Page.draw(seen, () => Plots.seenPlot(cells, entries, kind, seen.clientWidth || 700, heights.seen));
+  }
+
+  /**
+   * Plots measure their place when they are drawn for the first time, so another arrangement starts them anew.
+   * @param {boolean} many
+   */
+  function arrangePlots(many) {
+    const plots = Page.element("plots");
+    if (plots.classList.contains("many") === many) return;
+    plots.classList.toggle("many", many);
+    for (const plot of plots.querySelectorAll(".plot")) /** @type {any} */ (globalThis).Plotly.purge(plot);
   }
 
   /** @param {Row[]} chosen */
@@ -421,14 +444,16 @@
    * @param {Cells} cells
    */
   function drawFacts(chosen, cells) {
-    const place = (/** @type {number} */ cell) => (cells.attack[cell] < 0 ? "clean" : `${board.attacks[cells.attack[cell]].label} ${cells.strength[cell]}`);
+    const place = (/** @type {number} */ cell) => (cells.attack[cell] < 0 ? "clean" : `${board.attacks[cells.attack[cell]].label} ${Page.number(cells.strength[cell])}`);
+    const noted = chosen.some((row) => row.defense.notes);
     const rows = chosen.map((row) => make("tr", {},
       make("th", { scope: "row" }, ...breakable(row.defense.name)),
       make("td", {}, row.trained),
       make("td", { class: "number" }, fixed(row.scFloored)),
       make("td", {}, row.witness ? `${place(row.witness[0])} and ${place(row.witness[1])}` : "–"),
-      make("td", {}, row.defense.notes || "–")));
-    const head = make("tr", {}, ...["Defense", "Trained against", "SC, pairs ≥ 1 point apart", "SC decided between", "Notes"].map((title, i) =>
+      ...(noted ? [make("td", {}, row.defense.notes || "–")] : [])));
+    const titles = ["Defense", "Trained against", "SC, pairs ≥ 1 point apart", "SC decided between", ...(noted ? ["Notes"] : [])];
+    const head = make("tr", {}, ...titles.map((title, i) =>
       make("th", { scope: "col", class: i === 2 ? "number" : "" }, title)));
     const table = make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
     Page.element("facts").replaceChildren(...(rows.length > 0

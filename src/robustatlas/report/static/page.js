@@ -47,6 +47,23 @@ const Page = (() => {
     return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
   }
 
+  /**
+   * A number with four significant digits, such as a strength: 0.16799999999999998 is "0.168".
+   * @param {number} value
+   */
+  function number(value) {
+    return String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4)));
+  }
+
+  /**
+   * A number of things: "1 attack", "2 attacks".
+   * @param {number} count
+   * @param {string} noun
+   */
+  function counted(count, noun) {
+    return `${count} ${noun}${count === 1 ? "" : "s"}`;
+  }
+
   /** @param {Record<string, any>} [options] */
   function axis(options = {}) {
     const { title, ...rest } = options;
@@ -135,5 +152,5 @@ const Page = (() => {
     });
   }
 
-  return { element, colour, series, plotText, axis, layout, draw, startTheme };
+  return { element, colour, series, plotText, number, counted, axis, layout, draw, startTheme };
 })();

@@ -28,6 +28,39 @@ const Plots = (() => {
   }
 
   /**
+   * Columns for so many panels: as few rows as possible, and these as full as possible.
+   * @param {number} count
+   * @param {number} most
+   */
+  function columnsFor(count, most) {
+    return Math.max(Math.ceil(count / Math.max(Math.ceil(count / most), 1)), 1);
+  }
+
+  const MOST_ABREAST = 16;
+
+  /**
+   * Heights of the plots that stand next to each other, so that they end together: up to `MOST_ABREAST` attacks, three
+   * abreast; more than that, the long list of attacks beside the two others. On a narrow screen each as it needs.
+   * @param {number} attacks
+   * @param {number} entries
+   * @param {number} width of the window
+   */
+  function heights(attacks, entries, width) {
+    const list = Math.max(260, 30 * attacks + 70);
+    if (width <= 900) return { single: list, reference: 440, seen: 58 * entries + 80 };
+    if (attacks <= MOST_ABREAST) {
+      const all = Math.max(400, list);
+      return { single: all, reference: all, seen: all };
+    }
+    const seen = 58 * entries + 80;
+    const single = Math.max(22 * attacks + 70, seen + 520);
+    return { single, reference: single - seen - BETWEEN, seen };
+  }
+
+  /** What lies between two plots of a column: the frame, the gap and the caption of the second one. */
+  const BETWEEN = 96;
+
+  /**
    * One small panel for each attack: accuracy over strength, with the reference.
    * @param {Board} board
    * @param {Cells} cells
@@ -36,9 +69,9 @@ const Plots = (() => {
    */
   function strengthPlot(board, cells, entries, width) {
     const shown = panels(board, cells);
-    const columns = Math.min(width < 460 ? 2 : width < 900 ? 3 : 4, Math.max(shown.length, 1));
+    const columns = columnsFor(shown.length, width < 460 ? 2 : width < 900 ? 3 : 6);
     const rows = Math.max(Math.ceil(shown.length / columns), 1);
-    const rowHeight = 190;
+    const rowHeight = columns <= 3 && width > 900 ? 230 : 190;
     const height = rows * rowHeight + 20;
     const gapX = 34 / width;
     const gapY = 76 / height;
@@ -75,14 +108,14 @@ const Plots = (() => {
       const anchor = { xaxis: `x${suffix}`, yaxis: `y${suffix}`, type: "scatter" };
       data.push({
         ...anchor, mode: "lines", x: strengths, y: reference, line: { color: Page.colour("--line-strong"), width: 4 },
-        hovertemplate: "%{x}: %{y:.2f}%<extra>reference</extra>",
+        hovertemplate: "%{x:.4~r}: %{y:.2f}%<extra>reference</extra>",
       });
       entries.forEach(({ defense, accuracies }, i) => {
         data.push({
           ...anchor, mode: "lines", x: strengths, connectgaps: false,
           y: [defense.clean, ...at.map((cell) => accuracies[cell])].map((y) => (Number.isNaN(y) ? null : y)),
           line: { color: style[i].colour, dash: style[i].dash, width: 2 },
-          hovertemplate: `%{x}: %{y:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
+          hovertemplate: `%{x:.4~r}: %{y:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
         });
       });
     });
@@ -103,8 +136,9 @@ const Plots = (() => {
    * @param {Cells} cells
    * @param {Entry[]} entries
    * @param {Kind} kind
+   * @param {number} height
    */
-  function singlePlot(board, cells, entries, kind) {
+  function singlePlot(board, cells, entries, kind, height) {
     const shown = panels(board, cells);
     const labels = shown.map(({ attack }) => Page.plotText(attack.label));
     const style = Page.series();
@@ -117,7 +151,7 @@ const Plots = (() => {
     return {
       data,
       layout: Page.layout({
-        height: Math.max(260, 30 * shown.length + 70),
+        height,
         xaxis: Page.axis({ title: "competitiveness ratio (%)", rangemode: "tozero" }),
         yaxis: Page.axis({ autorange: "reversed", nticks: undefined, tickvals: labels, type: "category" }),
         shapes: [verticalLine(100)],
@@ -134,11 +168,12 @@ const Plots = (() => {
    * @param {Board} board
    * @param {Cells} cells
    * @param {Entry[]} entries
+   * @param {number} height
    */
-  function referencePlot(board, cells, entries) {
+  function referencePlot(board, cells, entries, height) {
     const style = Page.series();
     const text = cells.attack.map((attack, i) =>
-      attack < 0 ? "clean" : `${Page.plotText(board.attacks[attack].label)} at ${cells.strength[i]}`);
+      attack < 0 ? "clean" : `${Page.plotText(board.attacks[attack].label)} at ${Page.number(cells.strength[i])}`);
     const data = entries.map(({ defense, accuracies }, i) => ({
       type: "scatter", mode: "markers", x: cells.reference, y: accuracies.map((y) => (Number.isNaN(y) ? null : y)), text,
       marker: { color: style[i].colour, symbol: style[i].symbol, size: 6, opacity: 0.72 },
@@ -148,7 +183,7 @@ const Plots = (() => {
     return {
       data,
       layout: Page.layout({
-        height: 440, shapes: [diagonal],
+        height, shapes: [diagonal],
         xaxis: Page.axis({ title: "reference accuracy (%)", range: [0, 101] }),
         yaxis: Page.axis({ title: "accuracy (%)", range: [0, 101] }),
       }),
@@ -160,8 +195,9 @@ const Plots = (() => {
    * @param {Entry[]} entries
    * @param {Kind} kind
    * @param {number} width
+   * @param {number} height
    */
-  function seenPlot(cells, entries, kind, width) {
+  function seenPlot(cells, entries, kind, width, height) {
     const narrow = width < 560;
     const style = Page.series();
     const labels = entries.map(({ defense }) => Page.plotText(short(defense.name, 34)));
@@ -172,7 +208,7 @@ const Plots = (() => {
       const [inside, outside] = [side(true), side(false)];
       const mark = (/** @type {number | null} */ x, /** @type {boolean} */ filled) => ({
         type: "scatter", mode: "markers", x: [x], y: [y],
-        marker: { color: style[i].colour, symbol: `${style[i].symbol}${filled ? "" : "-open"}`, size: 13, line: { width: 2 } },
+        marker: { color: style[i].colour, symbol: `${style[i].symbol}${filled ? "" : "-open"}`, size: 13, line: { width: 2, color: style[i].colour } },
         hovertemplate: `${filled ? "inside" : "outside"} the training attacks: %{x:.2f}%<extra></extra>`,
       });
       const bar = { type: "scatter", mode: "lines", x: [inside, outside], y: [y, y], line: { color: style[i].colour, width: 2 }, hoverinfo: "skip" };
@@ -181,7 +217,7 @@ const Plots = (() => {
     return {
       data,
       layout: Page.layout({
-        height: (narrow ? 58 : 48) * entries.length + 80, shapes: [verticalLine(100)],
+        height, shapes: [verticalLine(100)],
         xaxis: Page.axis({ title: "competitiveness ratio (%)", rangemode: "tozero" }),
         yaxis: Page.axis({
           autorange: "reversed", type: "category", tickvals: labels.map((_, i) => `#${i + 1}`), ticktext: labels, nticks: undefined,
@@ -195,5 +231,5 @@ const Plots = (() => {
     };
   }
 
-  return { strengthPlot, singlePlot, referencePlot, seenPlot, percent };
+  return { MOST_ABREAST, heights, strengthPlot, singlePlot, referencePlot, seenPlot, percent };
 })();

@@ -117,11 +117,13 @@
     };
   }
 
-  /** @param {SizePanel} panel */
+  /**
+   * Images that no bar shows; of several runs the table tells them.
+   * @param {SizePanel} panel
+   */
   function aside(panel) {
-    return panel.lines.flatMap((line, i) => (line
-      ? [`${panels.runs.length > 1 ? `${panels.runs[i]}: ` : ""}${line.clean} wrong from the start, ${line.never} without an adversarial example`]
-      : [])).join("; ");
+    const [line] = panel.lines;
+    return line ? `${line.clean} wrong from the start, ${line.never} without an adversarial example` : "";
   }
 
   /**
@@ -157,7 +159,7 @@
   Page.startTheme();
   fill("curves", panels.curves, curveFigure);
   fill("frontiers", panels.frontiers, frontierFigure);
-  fill("sizes", panels.sizes, sizeFigure, aside);
+  fill("sizes", panels.sizes, sizeFigure, panels.runs.length === 1 ? aside : undefined);
   for (const which of /** @type {("ratio" | "uar")[]} */ (["ratio", "uar"])) {
     const target = /** @type {HTMLElement | null} */ (document.querySelector(`[data-figure=${which}]`));
     if (target) Page.draw(target, () => ratioFigure(which));

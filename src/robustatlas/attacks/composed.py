@@ -1,0 +1,58 @@
+"""Several attacks of the catalogue as one: their parts are applied in order and optimised together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from robustatlas.attacks.definition import Attack, Stage, grid
+from robustatlas.errors import UserError
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.threats.compose import Compose, carben
+from robustatlas.threats.perceptual import Perceptual
+
+JOINT = "+"
+"""Between the names of the parts: ``recolor+stadv+linf``."""
+
+_CARBEN = "carben"
+
+
+def composed(name: str, threat: Compose, source: str, note: str = "") -> Attack:
+    """An attack on a composition, at twenty shares of its full strength."""
+    return Attack(
+        name=name,
+        threat=threat,
+        strengths=grid(1.0),
+        stages=(Stage(PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5), "margin", start="best", restarts=2),),
+        bound=(Stage(FMN(steps=20), "margin"),),
+        unit="share of the full strength of every part",
+        source=source,
+        note=note,
+    )
+
+
+def carben_attack() -> Attack:
+    """The composite attack of Hsiung et al. 2023."""
+    return composed(
+        _CARBEN,
+        carben(),
+        "Hsiung et al. 2023 (CARBEN): hue, saturation, rotation, brightness, contrast, linf",
+        "The published attack also searches the order of its parts; here it is fixed. Other orders: hue+linf+contrast.",
+    )
+
+
+def compose(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -> Attack:
+    """The ``parts`` one after the other, with their full ``strengths`` (default: half of each part's largest)."""
+    name = JOINT.join(part.name for part in parts)
+    for part in parts:
+        if not (part.nested and part.contains_clean) or isinstance(part.threat, Perceptual):
+            raise UserError(
+                f"{part.name!r} cannot be a part of {name!r}; expected attacks on nested sets that contain the clean "
+                "input and do not depend on the model, such as recolor+stadv+linf."
+            )
+    full = [part.strengths[-1] / 2 for part in parts] if strengths is None else list(strengths)
+    threat = Compose(tuple(part.threat for part in parts), tuple(full))
+    each = ", ".join(f"{part.name} {value:.4g}" for part, value in zip(parts, full, strict=True))
+    attack = composed(name, threat, "a composition, as in Laidlaw and Feizi 2019")
+    return replace(attack, unit=f"share of {each}")
