@@ -25,7 +25,7 @@ def composed(name: str, threat: Compose, source: str, note: str = "") -> Attack:
         threat=threat,
         strengths=grid(1.0),
         stages=(Stage(PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5), "margin", start="best", restarts=2),),
-        bound=(Stage(FMN(steps=20), "margin"),),
+        bound=(Stage(FMN(steps=10), "margin"),),
         unit="share of the full strength of every part",
         source=source,
         note=note,

@@ -39,8 +39,9 @@ _STEPS = 20  # of every attack of MultiRobustBench but lpips
 _UAR_RATE = _STEPS**-0.5
 _MRB_RATE = 2 / (_STEPS - 2)
 
-_ASCENT = Stage(PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5), "margin", start="best")
-_SECOND = Stage(APGD(steps=20), "dlr", targets=2)
+_ASCENT = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
+_MARGIN = Stage(_ASCENT, "margin", start="best", restarts=2)
+_CROSS_ENTROPY = Stage(_ASCENT, "cross-entropy", start="best")
 _SCAN = Stage(Scan(), "margin")
 
 
@@ -84,8 +85,8 @@ class Entry:
             name=self.name,
             threat=self.threat,
             strengths=self.strengths,
-            stages=(_ASCENT, _SECOND) if self.draws == 1 else (_ASCENT,),
-            bound=(Stage(FMN(steps=20 if self.draws == 1 else 10), "margin", restarts=self.draws),),
+            stages=(_MARGIN, _CROSS_ENTROPY) if self.draws == 1 else (replace(_MARGIN, restarts=1),),
+            bound=(Stage(FMN(steps=10), "margin", restarts=self.draws),),
             unit=self.unit,
             source=self.source,
             note=self.note,

@@ -253,7 +253,7 @@ def _side_by_side(
             shown = [accuracy_interval(interval.value, samples) for interval in shown]
         rows[name] = [_shown(interval, ".1f") for interval in shown]
     widths = [
-        max(len(text.replace("\\", "")) for text in (name, *(cells[model] for cells in rows.values()))) + 2
+        max(len(text.replace("\\", "")) for text in (name, *(cells[model] for cells in rows.values()))) + 3
         for model, name in enumerate(names)
     ]
     groups: list[list[int]] = [[]]

@@ -173,15 +173,21 @@ class SampleOutcomes:
             raise UserError(f"there are no strengths of {', '.join(missing)}; give those at which {name} is judged")
         sizes = {attack: check_minimal(values, f"{name} under {attack}") for attack, values in minimal_sizes.items()}
         grids = {attack: np.asarray(strengths[attack], dtype=np.float64) for attack in sizes}
+        classes = np.asarray(labels, dtype=np.int64)
+        for attack, values in sizes.items():
+            if values.shape != classes.shape:
+                raise UserError(
+                    f"{name} has {classes.size} labels and {values.size} minimal sizes under {attack}; give the same "
+                    "samples to all"
+                )
         first = next(iter(sizes))
         clean = np.asarray(sizes[first] > 0)
         for attack, values in sizes.items():
-            if values.shape == clean.shape and not np.array_equal(values > 0, clean):
+            if not np.array_equal(values > 0, clean):
                 sample = int(np.flatnonzero((values > 0) != clean)[0])
                 raise UserError(
                     f"sample {sample} of {name} is misclassified clean (size 0) under only one of {first} and {attack}"
                 )
-        classes = np.asarray(labels, dtype=np.int64)
         correct = {a: sizes[a][:, None] > grids[a] * (1 + STRENGTH_TOLERANCE) for a in sizes}
         return cls(name, np.arange(len(classes)), classes, clean, grids, correct, sizes)
 

@@ -399,11 +399,11 @@
     const heights = Plots.heights(attacks, entries.length, innerWidth);
     arrangePlots(attacks > Plots.MOST_ABREAST);
     const strength = Page.element("plot-strength");
-    Page.draw(strength, () => Plots.strengthPlot(board, cells, entries, strength.clientWidth || 700));
+    Page.draw(strength, () => Plots.strengthPlot(board, cells, entries, Page.widthOf(strength)));
     Page.draw(Page.element("plot-single"), () => Plots.singlePlot(board, cells, entries, kind, heights.single));
     Page.draw(Page.element("plot-reference"), () => Plots.referencePlot(board, cells, entries, heights.reference));
     const seen = Page.element("plot-seen");
-    Page.draw(seen, () => Plots.seenPlot(cells, entries, kind, seen.clientWidth || 700, heights.seen));
+    Page.draw(seen, () => Plots.seenPlot(cells, entries, kind, Page.widthOf(seen), heights.seen));
   }
 
   /**
@@ -569,6 +569,7 @@
   }
 
   Page.startTheme();
+  Page.startPrinting(620);
   buildHead();
   buildChoice();
   listen();

@@ -86,6 +86,42 @@ const Page = (() => {
     };
   }
 
+  /** Width of the figures on paper while the page is printed; 0 on the screen. */
+  let printed = 0;
+
+  /**
+   * Room for a figure in pixels.
+   * @param {HTMLElement} target
+   */
+  function widthOf(target) {
+    return printed || target.clientWidth || 700;
+  }
+
+  /**
+   * Paper is light, and narrower than a screen: figures are drawn anew for it, and anew for the screen afterwards.
+   * @param {number} width of the figures on paper, in pixels
+   */
+  function startPrinting(width) {
+    const root = document.documentElement;
+    /** @type {string | undefined} */
+    let theme;
+    const redrawAt = (/** @type {number} */ now) => {
+      printed = now;
+      drawn.forEach((_, target) => /** @type {any} */ (globalThis).Plotly?.purge(target));
+      redraw();
+    };
+    addEventListener("beforeprint", () => {
+      theme = root.dataset.theme;
+      root.dataset.theme = "light";
+      redrawAt(width);
+    });
+    addEventListener("afterprint", () => {
+      if (theme) root.dataset.theme = theme;
+      else delete root.dataset.theme;
+      redrawAt(0);
+    });
+  }
+
   /**
    * Draw the figure that `make` describes, and again whenever the theme changes.
    * @param {HTMLElement} target
@@ -95,6 +131,7 @@ const Page = (() => {
     drawn.set(target, make);
     const plotly = /** @type {any} */ (globalThis).Plotly;
     const figure = make();
+    if (printed) figure.layout.width = printed;
     const settings = { responsive: true, displaylogo: false, displayModeBar: false, scrollZoom: false };
     return plotly.react(target, figure.data, figure.layout, settings);
   }
@@ -152,5 +189,5 @@ const Page = (() => {
     });
   }
 
-  return { element, colour, series, plotText, number, counted, axis, layout, draw, startTheme };
+  return { element, colour, series, plotText, number, counted, axis, layout, draw, widthOf, startTheme, startPrinting };
 })();

@@ -157,6 +157,7 @@
   }
 
   Page.startTheme();
+  Page.startPrinting(300);
   fill("curves", panels.curves, curveFigure);
   fill("frontiers", panels.frontiers, frontierFigure);
   fill("sizes", panels.sizes, sizeFigure, panels.runs.length === 1 ? aside : undefined);
