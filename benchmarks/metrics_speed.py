@@ -1,12 +1,16 @@
 """How long the metrics take: 10,000 samples x 18 attacks x 20 strengths, 1,000 bootstrap replicates.
 
-python benchmarks/metrics_speed.py
+python benchmarks/metrics_speed.py --output metrics_speed.json
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import platform
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -31,10 +35,12 @@ def synthetic(name: str, seed: int) -> SampleOutcomes:
     return SampleOutcomes.from_sizes(name, np.zeros(SAMPLES, np.int64), sizes, strengths)
 
 
-def timed(what: str, call: Callable[[], object]) -> None:
+def timed(what: str, call: Callable[[], object]) -> tuple[str, float]:
     start = time.perf_counter()
     call()
-    print(f"{what:60} {time.perf_counter() - start:8.3f} s")
+    seconds = time.perf_counter() - start
+    print(f"{what:60} {seconds:8.3f} s")
+    return what, seconds
 
 
 def every_statistic(outcomes: SampleOutcomes) -> dict[str, SampleStatistic]:
@@ -47,17 +53,37 @@ def every_statistic(outcomes: SampleOutcomes) -> dict[str, SampleStatistic]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, help="JSON file")
+    arguments = parser.parse_args()
     first, second = synthetic("a", 0), synthetic("b", 1)
     ours, theirs = every_statistic(first), every_statistic(second)
     margins = np.random.default_rng(0).uniform(-1, 1, (SAMPLES, 10))
     curves = [outcomes.curve("linf") for outcomes in (first, second)]
-    timed("accuracy table", first.accuracies)
-    timed(f"bootstrap of {len(ours)} metrics", lambda: metrics.bootstrap_intervals(ours, replicates=REPLICATES))
-    timed(f"paired bootstrap of {len(ours)} metrics", lambda: metrics.paired_differences(ours, theirs))
-    timed("McNemar at 18 x 20 strengths with Holm", lambda: metrics.mcnemar_at_strengths(first, second))
-    timed("adversarial hypervolume", lambda: metrics.adversarial_hypervolume(margins))
-    timed("crossings of two curves", lambda: curves[0].crossings(curves[1]))
-    timed("simultaneous band", curves[0].band)
+    found = dict(
+        [
+            timed("accuracy table", first.accuracies),
+            timed(
+                f"bootstrap of {len(ours)} metrics", lambda: metrics.bootstrap_intervals(ours, replicates=REPLICATES)
+            ),
+            timed(f"paired bootstrap of {len(ours)} metrics", lambda: metrics.paired_differences(ours, theirs)),
+            timed("McNemar at 18 x 20 strengths with Holm", lambda: metrics.mcnemar_at_strengths(first, second)),
+            timed("adversarial hypervolume", lambda: metrics.adversarial_hypervolume(margins)),
+            timed("crossings of two curves", lambda: curves[0].crossings(curves[1])),
+            timed("simultaneous band", curves[0].band),
+        ]
+    )
+    if arguments.output:
+        record = {
+            "samples": SAMPLES,
+            "attacks": len(first.attacks),
+            "replicates": REPLICATES,
+            "numpy": np.__version__,
+            "machine": platform.platform(),
+            "seconds": found,
+        }
+        arguments.output.write_text(json.dumps(record, indent=1) + "\n")
+        print(f"Written: {arguments.output}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Draw the README's figure, docs/images/curves.png: robustness curves of the built-in models.
 
-    python examples/demo.py && python scripts/readme_figure.py
+python examples/demo.py && python scripts/readme_figure.py
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ MODELS = ("digits-standard", "digits-linf", "digits-l2")
 
 
 def main() -> None:
+    """One panel per norm."""
     results = {name: load_result(RUNS / name) for name in MODELS}
     figure, panels = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")
     for attack, last, axes in zip(("linf", "l2", "l1"), (0.24, 1.2, 3.2), panels, strict=True):

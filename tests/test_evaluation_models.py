@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from helpers_core import digits_images, digits_network
+from robustatlas.attacks.catalogue import attack_named, catalogue
 
 ONE = {"linf": [0.05, 0.1]}
 
@@ -209,3 +210,22 @@ def test_one_class_only() -> None:
     images, labels = digits_images(60)
     result = evaluate(digits_network(), (images[labels == 3], labels[labels == 3]))
     assert 0 <= result.accuracies().values("linf")[1] <= result.clean_accuracy
+
+
+@pytest.mark.parametrize("name", [*catalogue(), "brightness+linf"])
+def test_nothing_to_attack_and_nothing_found(name: str) -> None:
+    """All samples wrong from the start, or constant logits that nothing changes: empty batches everywhere."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(784, 4)).requires_grad_(False)
+    images = torch.rand(3, 3, 16, 16)
+    clean = net(images).argmax(1)
+    strengths = {name: attack_named(name).strengths[:2]}
+    options: dict[str, Any] = {"strengths": strengths, "keep_adversarial": True}
+    wrong = ra.evaluate(net, (images, (clean + 1) % 4), name, **options)
+    assert (wrong.minimal_size(name) == 0).all()
+    assert len(wrong.adversarial(name)[0]) == 0
+    net[3].weight.mul_(1e-9)
+    net[3].bias.copy_(torch.tensor([1.0, 0.0, 0.0, 0.0]))
+    never = ra.evaluate(net, (images, torch.zeros(3, dtype=torch.int64)), name, search="every", **options)
+    assert np.isinf(never.minimal_size(name)).all()
+    assert len(never.adversarial(name)[0]) == 0

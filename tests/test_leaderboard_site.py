@@ -15,7 +15,7 @@ from robustatlas.cli.leaderboard import app, server
 from robustatlas.errors import UserError
 from robustatlas.metrics.accuracies import AccuracyTable
 from robustatlas.outcomes import Result
-from robustatlas.references import Reference
+from robustatlas.references import Reference, load_reference
 from robustatlas.report.leaderboard import Entry, board_data, build_leaderboard, published_entries, run_entry
 
 REFERENCE = Reference(
@@ -97,6 +97,19 @@ def test_published_defenses_and_about_file(tmp_path: Path, monkeypatch: pytest.M
     assert '"trainedOn":{"linf":0.01}' in text
     assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
     assert published_entries(REFERENCE) == []
+
+
+def test_the_header_counts_what_is_there(tmp_path: Path) -> None:
+    def lede(results: list[Result], reference: Reference) -> str:
+        text = build_leaderboard(results, tmp_path, reference).read_text()
+        return text.split('<p class="lede">')[1].split("</p>")[0]
+
+    assert lede([result()], REFERENCE).startswith("1 run of yours, measured with 2 attacks")
+    assert "counts 1 attack;" in lede([result()], REFERENCE)
+    assert lede([result(), result()], REFERENCE).startswith("2 runs of yours, ")
+    published = load_reference("multirobustbench-cifar10")
+    assert lede([], published).startswith("21 published defenses, measured")
+    assert lede([result()], published).startswith("21 published defenses and 1 run of yours, measured")
 
 
 def test_commands(tmp_path: Path) -> None:

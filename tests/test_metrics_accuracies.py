@@ -50,6 +50,10 @@ def test_float32_strengths_are_the_same_strengths():
         (90, {"linf": {}}, "no strengths"),
         (90, {"linf": {0.0: 80}}, "positive"),
         (90, {"linf": {math.inf: 80}}, "positive finite"),
+        (90, {"linf": 80}, "the row of linf of an accuracy table must be a mapping"),
+        (90, [80], "the cells of an accuracy table must be a mapping"),
+        (90, {"linf": {"weak": 80}}, "'weak' in linf"),
+        (None, {"linf": {0.01: 80}}, "None in clean"),
     ],
 )
 def test_refuses_bad_cells(clean, cells, message):
@@ -60,6 +64,12 @@ def test_refuses_bad_cells(clean, cells, message):
 def test_refuses_fractions_and_wrong_files(tmp_path):
     with pytest.raises(UserError, match="look like fractions"):
         AccuracyTable.from_dict({"clean": 0.9, "cells": {"linf": {"0.01": 0.8}}})
+    with pytest.raises(UserError, match="the clean one looks like a fraction"):
+        AccuracyTable.from_dict({"clean": 0.9, "cells": {"linf": {"0.01": 80}}})
+    with pytest.raises(UserError, match=r"the row of linf .* given: list"):
+        AccuracyTable.from_dict({"clean": 90, "cells": {"linf": [80]}})
+    with pytest.raises(UserError, match=r"the cells .* given: list"):
+        AccuracyTable.from_dict({"clean": 90, "cells": [80]})
     with pytest.raises(UserError, match="'many' in clean"):
         AccuracyTable.from_dict({"clean": "many", "cells": {}})
     with pytest.raises(UserError, match="given: accuracy"):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from robustatlas.cli import _metrics_section
+from robustatlas.cli import _metrics_section, main
 from robustatlas.cli._metrics_section import parse_strength_of
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
@@ -175,17 +173,20 @@ def test_distances_prints_and_saves(tmp_path, capsys):
             distances(str(tmp_path / "noise.npz"), **({"norms": "l2", "samples": None, "split": "test"} | options))
 
 
-def command(*arguments: object, width: int = 80) -> tuple[int, str]:
-    """Exit code and output of the command line, which must end without a traceback."""
-    found = subprocess.run(
-        [sys.executable, "-c", "from robustatlas.cli import main; main()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"COLUMNS": str(width), "OMP_NUM_THREADS": "1"},
-    )
-    assert "Traceback" not in found.stderr, found.stderr
-    assert max(map(len, found.stdout.splitlines()), default=0) <= width
-    return found.returncode, found.stdout + found.stderr
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """The command line: exit code and output, which must fit the width and hold no traceback."""
+
+    def run(*arguments: object, width: int = 80) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["robustatlas", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", str(width))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert max(map(len, out.splitlines()), default=0) <= width
+        return int(ended.value.code or 0), out + err
+
+    return run
 
 
 def test_own_reference_from_runs(runs, tmp_path, capsys):
@@ -227,8 +228,8 @@ def test_what_a_reference_and_a_run_do_not_share_is_named(runs):
 
 
 def test_strengths_up_to_rounding_are_the_same(tmp_path, monkeypatch, capsys):
-    rounded = tuple(round(s, 4) for s in np.arange(1, 11) * 0.024)
-    multiples = tuple((np.arange(1, 11) * 0.024).tolist())
+    multiples = tuple(np.cumsum([0.024] * 10).tolist())
+    rounded = tuple(round(s, 4) for s in multiples)
     assert rounded != multiples and 0.168 in rounded and 0.16799999999999998 in multiples
     folders = []
     for name, grid in (("a", rounded), ("b", multiples)):
@@ -271,7 +272,7 @@ def test_hypervolumes_are_compared_over_the_same_strengths(tmp_path, monkeypatch
     assert f"{100 * ours.mean:.1f} [" in row and f"{100 * theirs.mean:.1f} [" in row
     assert "linf@0.01, linf@0.03" in text
 
-    monkeypatch.setitem(GRIDS, "linf", [0.01, 0.05, 0.06])
+    monkeypatch.setitem(GRIDS, "linf", [0.01, 0.05, *(0.01 * k for k in range(6, 12))])
     uneven = load_result(write_run(tmp_path / "c", "c", 1.0, margins=True))
     text = printed(uneven)
     assert "No adversarial hypervolume of linf: the strengths are not equal steps." in text
@@ -316,7 +317,7 @@ def test_runs_of_different_images_are_not_compared(runs, tmp_path):
         compare(folders)
 
 
-def test_commands_fit_80_columns_with_many_and_long_names(runs, tmp_path):
+def test_commands_fit_80_columns_with_many_and_long_names(command, runs, tmp_path):
     long = write_run(tmp_path / "c", "a-model-of-a-very-long-name-wide-resnet-28-10", 1.2, margins=True)
     more = write_run(tmp_path / "d", "fourth", 0.9, margins=True)
     code, text = command("compare", *runs, long, more, "--explain")
@@ -344,7 +345,7 @@ def test_commands_fit_80_columns_with_many_and_long_names(runs, tmp_path):
         (["distances", "digits", "--output", "{folder}/none/d.npz"], "there is no folder"),
     ],
 )
-def test_mistakes_end_with_one_sentence(arguments, message, runs, tmp_path):
+def test_mistakes_end_with_one_sentence(command, arguments, message, runs, tmp_path):
     broken = {"name": "x", "source": "y", "ranked": 3, "accuracies": {"clean": 90, "cells": {"linf": {"0.01": 80}}}}
     (tmp_path / "broken.json").write_text(json.dumps(broken))
     places = {"run": runs[0], "other": runs[1], "folder": tmp_path, "broken": tmp_path / "broken.json"}
@@ -353,7 +354,7 @@ def test_mistakes_end_with_one_sentence(arguments, message, runs, tmp_path):
     assert message in text
 
 
-def test_hypervolume_suite_through_the_command_line(tmp_path):
+def test_hypervolume_suite_through_the_command_line(command, tmp_path):
     """The preset gives margins at ten levels, and show and compare their hypervolumes."""
     for name in ("linf", "l2"):
         options = ["--data", "digits", "--attacks", "hypervolume", "--samples", 20, "--run", tmp_path / name]

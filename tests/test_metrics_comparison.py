@@ -228,6 +228,47 @@ def test_outcomes_of_a_run():
         ),
         (lambda: metrics.paired_differences({"a": metrics.mean_statistic(np.ones(3))}, {}), "statistics differ: a"),
         (lambda: metrics.proportion_bounds(3, 2), "between 0 and the 2 trials"),
+        (lambda: metrics.proportion_bounds(math.nan, 2), "between 0 and the 2 trials"),
+        (lambda: metrics.accuracy_interval(math.nan, 10), "accuracy is nan"),
+        (lambda: metrics.accuracy_interval(120, 10), "accuracy is 120"),
+        (lambda: metrics.accuracy_interval(0.75, 10), "no whole number of 10 samples"),
+        (lambda: metrics.percentile_interval(1.0, np.array([])), "no replicates"),
+        (lambda: metrics.percentile_interval(1.0, np.ones(3), confidence=95), "confidence is 95"),
+        (lambda: metrics.bootstrap_intervals({"a": metrics.mean_statistic(np.ones(0))}), "no samples to draw"),
+        (lambda: metrics.mean_statistic(np.array([1.0, math.nan])), "1 that are not finite"),
+        (lambda: metrics.mean_statistic(np.ones((3, 2))), "one finite number for each sample"),
+        (lambda: metrics.mcnemar(np.zeros(0, bool), np.zeros(0, bool)), "no samples to test"),
+        (lambda: AccuracyStatistics(model("a", 0)).average([]), "set of attacks is empty"),
+        (lambda: AccuracyStatistics(model("a", 0)).average(["z"]), "not evaluated with z; it has p, q"),
+        (lambda: AccuracyStatistics(model("a", 0)).accuracy("p", 3), "none at position 3"),
+        (lambda: model("a", 0).curve("z"), "not evaluated with 'z'; it has p, q"),
+        (
+            lambda: metrics.mcnemar_at_strengths(model("a", 0), model("b", 0).restrict({"p": [1.0, 2.0]})),
+            "only one of a and b was evaluated with q",
+        ),
+        (
+            lambda: metrics.mcnemar_at_strengths(
+                model("a", 0), model("b", 0).restrict({"p": [1.0, 2.0], "q": [0.5, 1.0]})
+            ),
+            "same strengths of p",
+        ),
+        (lambda: metrics.shared_samples([]), "no model is given"),
+        (lambda: metrics.common_strengths([]), "no model is given"),
+        (lambda: SampleOutcomes.from_sizes("a", [1], {}, {}), "set of attacks of a is empty"),
+        (lambda: SampleOutcomes.from_sizes("a", [1], {"p": [1.0]}, {}), "no strengths of p"),
+        (lambda: SampleOutcomes.from_sizes("a", [1], {"p": [1.0]}, {"p": []}), "p has no strengths"),
+        (lambda: SampleOutcomes.from_sizes("a", [1], {"p": [1.0]}, {"p": [2.0, 1.0]}), "increasing order"),
+        (lambda: SampleOutcomes.from_sizes("a", [1], {"p": [1.0]}, {"p": [1.0, 1.0]}), "given twice"),
+        (lambda: SampleOutcomes.from_sizes("a", [1], {"p": [math.nan]}, STRENGTHS), "are NaN"),
+        (
+            lambda: SampleOutcomes.from_sizes("a", [1, 2], {"p": [1.0]}, STRENGTHS),
+            "2 labels and 1 minimal sizes under p",
+        ),
+        (
+            lambda: SampleOutcomes.from_sizes("a", [1, 2], {"p": [0, 1], "q": [1, 1]}, STRENGTHS),
+            "sample 0 of a is misc",
+        ),
+        (lambda: SampleOutcomes.from_sizes("a", [], {"p": []}, STRENGTHS), "one number for each sample"),
     ],
 )
 def test_refusals(call, message):

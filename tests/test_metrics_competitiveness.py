@@ -307,6 +307,12 @@ def test_union_accuracy_is_the_per_sample_worst_case():
         metrics.union_accuracy(found, {})
     with pytest.raises(UserError, match="is nan"):
         metrics.union_accuracy(found, {"a": math.nan})
+    with pytest.raises(UserError, match="a number >= 0"):
+        metrics.union_accuracy(found, {"a": "much"})
+    with pytest.raises(UserError, match="not all numbers"):
+        metrics.union_accuracy({"a": ["x"]}, {"a": 1})
+    with pytest.raises(UserError, match="are NaN"):
+        metrics.union_accuracy({"a": [math.nan]}, {"a": 1})
 
 
 def test_average_accuracy():
@@ -315,3 +321,38 @@ def test_average_accuracy():
     assert metrics.average_accuracy(TOY, ["p"]) == 45
     with pytest.raises(UserError, match="empty"):
         metrics.average_accuracy(TOY, [])
+    with pytest.raises(UserError, match="look like fractions"):
+        metrics.average_accuracy(AccuracyTable(0.9, {"p": {1: 0.8}}))
+    with pytest.raises(UserError, match="no clean accuracy"):
+        metrics.average_accuracy(AccuracyTable(math.nan, {"p": {1: 80}}), clean=True)
+
+
+def test_strengths_that_differ_by_rounding_are_the_same_points():
+    """0.168 and 0.16799999999999998 are one strength, in every table and every union."""
+    exact, rounding = 0.168, 0.16799999999999998
+    model, reference = AccuracyTable(90, {"p": {rounding: 40}}), AccuracyTable(90, {"p": {exact: 80}})
+    for ours, theirs in (
+        (model, reference),
+        (AccuracyTable(90, {"p": {exact: 40}}), AccuracyTable(90, {"p": {rounding: 80}})),
+    ):
+        assert metrics.competitiveness_ratio(ours, theirs) == pytest.approx(75)
+        assert (
+            metrics.percent_seen(ours, theirs, {"p": exact})
+            == metrics.percent_seen(ours, theirs, {"p": rounding})
+            == 100
+        )
+        assert metrics.unforeseen_attack_robustness(ours, theirs, "p") == 50
+    with pytest.raises(UserError, match=r"missing: p@0\.168; extra: p@0\.2\."):
+        metrics.competitiveness_ratio(AccuracyTable(90, {"p": {0.2: 40}}), AccuracyTable(90, {"p": {rounding: 80}}))
+    assert metrics.union_accuracy({"p": [exact, 0.2]}, {"p": rounding}) == 50
+    assert metrics.union_accuracy({"p": [rounding, 0.2]}, {"p": exact}) == 50
+    outcomes = metrics.SampleOutcomes.from_sizes("a", [0, 0], {"p": [exact, 0.2]}, {"p": [rounding]})
+    assert outcomes.accuracies().at("p", exact) == 50
+
+
+def test_both_missing_and_extra_points_are_named():
+    with pytest.raises(UserError, match=r"missing: p@2, q; extra: p@3"):
+        metrics.competitiveness_ratio(AccuracyTable(81, {"p": {1: 60, 3: 30}}), TOY_REFERENCE)
+    many = AccuracyTable(81, {"p": dict.fromkeys(range(1, 11), 50)})
+    with pytest.raises(UserError, match=r"missing: p@2, p@3, p@4, p@5, p@6, p@7 and 3 more"):
+        metrics.competitiveness_ratio(AccuracyTable(81, {"p": {1: 60}}), many)

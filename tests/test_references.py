@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -106,8 +108,25 @@ def test_own_reference_takes_the_best_model_at_every_strength():
     with pytest.raises(UserError, match="not evaluated with the same attacks"):
         Reference.from_models("mine", "", {"a": a, "c": other})
     longer = AccuracyTable(90, {"linf": {0.01: 65, 0.02: 50, 0.03: 40}})
-    with pytest.raises(UserError, match="different strengths of linf"):
+    with pytest.raises(UserError, match=r"different strengths of linf: only one of them at linf@0.03"):
         Reference.from_models("mine", "", {"a": a, "b": longer})
+    elsewhere = AccuracyTable(90, {"linf": {0.01: 65, 0.04: 50}})
+    with pytest.raises(UserError, match=r"only one of them at linf@0.02, linf@0.04"):
+        Reference.from_models("mine", "", {"a": a, "b": elsewhere})
+    with pytest.raises(UserError, match="look like fractions"):
+        Reference.from_models("mine", "", {"a": AccuracyTable(0.9, {"linf": {0.01: 0.7}})})
+    with pytest.raises(UserError, match="a has no attacks"):
+        Reference.from_models("mine", "", {"a": AccuracyTable(90, {})})
+    with pytest.raises(UserError, match="at least one model"):
+        Reference.from_models("mine", "", {})
+
+
+def test_own_reference_is_written_and_read(tmp_path):
+    mine = Reference.from_models("mine", "one model", {"a": AccuracyTable(95, {"linf": {0.16799999999999998: 70}})})
+    mine.to_json(tmp_path / "mine.json")
+    assert load_reference(tmp_path / "mine.json") == mine
+    with pytest.raises(UserError, match="cannot write"):
+        mine.to_json(tmp_path / "none" / "mine.json")
 
 
 def test_wrong_references_are_refused(tmp_path):
@@ -122,6 +141,39 @@ def test_wrong_references_are_refused(tmp_path):
         load_reference(tmp_path / "ranked.json")
 
 
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"name": 3}, "name of the reference is 3; text is expected"),
+        ({"ranked": "linf"}, "ranked of the reference is 'linf'; a list is expected"),
+        ({"ranked": []}, "ranks no attack"),
+        ({"notes": "one"}, "a list is expected"),
+        ({"accuracies": [1]}, "given: list"),
+        ({"accuracies": {"clean": 0.9, "cells": {"linf": {"1": 0.8}}}}, "look like fractions"),
+        ({"defenses": 3}, "defenses of the reference is 3"),
+        ({"defenses": ["a"]}, "a defense of a reference is an object"),
+        ({"defenses": [{"title": "a"}]}, "name of a defense of the reference is None"),
+        ({"defenses": [{"name": "a"}]}, "given: NoneType"),
+        ({"defenses": [{"name": "a", "trained_on": "linf"}]}, "trained_on of a is 'linf'; an object is expected"),
+        ({"defenses": [{"name": "a", "trained_on": {"linf": "8/255"}}]}, "a is trained on linf at '8/255'"),
+    ],
+)
+def test_wrong_entries_of_a_reference_file_are_named(entries, message, tmp_path):
+    data = {"name": "x", "source": "y", "accuracies": {"clean": 90, "cells": {"linf": {"1": 80}}}} | entries
+    (tmp_path / "mine.json").write_text(json.dumps(data))
+    with pytest.raises(UserError, match=message):
+        load_reference(tmp_path / "mine.json")
+
+
+def test_an_accuracy_table_is_no_reference(tmp_path):
+    AccuracyTable(90, {"linf": {1: 80}}).to_json(tmp_path / "table.json")
+    with pytest.raises(UserError, match="this is an accuracy table"):
+        load_reference(tmp_path / "table.json")
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(UserError, match="a reference is an object"):
+        load_reference(tmp_path / "list.json")
+
+
 def test_metrics_import_no_torch():
     """Only the inter-class distances use torch, and only once they are called."""
     files = set(Path(robustatlas.metrics.__file__).parent.glob("*.py"))
@@ -130,3 +182,22 @@ def test_metrics_import_no_torch():
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not any(name.startswith(("torch", "robustatlas.metrics._pruned_search")) for name in names), file
+
+
+def test_metrics_do_their_work_without_torch():
+    """The package itself imports torch; its metrics and references, on their own, do not."""
+    code = f"""
+import sys, types
+package = types.ModuleType("robustatlas")
+package.__path__ = [{str(Path(robustatlas.metrics.__file__).parents[1])!r}]
+sys.modules["robustatlas"] = package
+from robustatlas import metrics
+from robustatlas.references import load_reference
+reference = load_reference("multirobustbench-cifar10")
+entry = reference.defense("Rebuffi2021Fixing_L2")
+print(f"{{metrics.competitiveness_ratio(entry.accuracies, reference):.2f}}")
+print("torch" in sys.modules)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.split() == ["65.44", "False"]

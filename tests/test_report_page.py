@@ -21,12 +21,14 @@ from robustatlas.metrics.competitiveness import competitiveness_ratio
 from robustatlas.metrics.intervals import accuracy_interval
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
-from robustatlas.outcomes import Result
+from robustatlas.outcomes import Context, Result
 from robustatlas.references import Reference, load_reference
+from robustatlas.report import words
 from robustatlas.report.facts import gather
 from robustatlas.report.gallery import examples, picture
 from robustatlas.report.page import build_report, usual_reference
-from robustatlas.report.words import summary
+from robustatlas.report.versus import compare
+from robustatlas.report.words import size, strength, summary, trust_together, versus
 
 SMALL = Reference(
     name="small",
@@ -184,6 +186,98 @@ def test_crossings_are_told(tmp_path: Path) -> None:
     ]
     text = build_report(runs, tmp_path / "report.html").read_text()
     assert "L∞: steep is more robust below" in text
+
+
+def by_sizes(**models: np.ndarray) -> tuple[list[Result], list[str]]:
+    labels = np.zeros(len(next(iter(models.values()))), int)
+    grid = {"linf": np.linspace(0.1, 1, 10)}
+    return [Result.from_arrays(labels, labels, {"linf": s}, grid, model=name) for name, s in models.items()], [*models]
+
+
+def test_a_lead_needs_more_than_chance() -> None:
+    generator = np.random.default_rng(5)
+    sizes = generator.uniform(0.05, 1, 400)
+    runs, names = by_sizes(weak=0.5 * sizes, strong=sizes, twin=sizes * generator.choice([0.97, 1.03], 400))
+    found = compare(runs, names)
+    assert found is not None and found.together is None
+    assert found.attacks[0].leaders == (1, 2)
+    assert found.clean.leaders == (0, 1, 2)
+    assert versus(found) == [
+        "Against L∞, strong and twin are ahead of the other and level.",
+        "On clean images, no clear difference shows.",
+    ]
+    alone = compare(runs[:2], names[:2])
+    assert alone is not None
+    assert versus(alone)[0] == "Against L∞, strong is the more robust."
+
+
+def test_a_comparison_takes_what_all_runs_share() -> None:
+    first, second = result(samples=60), result(("l2", "fog"), samples=60, model="other")
+    found = compare([first, second], ["mine", "other"])
+    assert found is not None
+    assert [contest.attack for contest in found.attacks] == ["l2"]
+    expected = first.outcome("l2").accuracies().mean()
+    assert found.attacks[0].values[0].value == pytest.approx(expected)
+    assert compare([first, result(("fog",))], ["a", "b"]) is None
+    assert compare([first, result(data="other")], ["a", "b"]) is None
+    assert compare([first], ["a"]) is None
+
+
+def test_several_attacks_are_also_taken_together() -> None:
+    labels, grid = np.zeros(300, int), {"linf": [0.2, 0.4], "l2": [0.5, 1.0, 1.5]}
+    generator = np.random.default_rng(2)
+    sizes = [{attack: generator.exponential(scale, 300) for attack in grid} for scale in (0.3, 0.6, 1.2)]
+    runs = [Result.from_arrays(labels, labels, of_run, grid) for of_run in sizes]
+    found = compare(runs, ["a", "b", "c"])
+    assert found is not None and found.together is not None
+    cells = [np.concatenate([run.outcome(a).accuracies() for a in grid]).mean() for run in runs]
+    assert [interval.value for interval in found.together.values] == pytest.approx(cells)
+    assert versus(found)[:2] == [
+        f"Over both attacks together, c is the most robust: {words.percent(found.together.values[2])} stay correct.",
+        "Against L∞ and L2, c is the most robust.",
+    ]
+
+
+def test_what_holds_for_all_models_is_said_once(tmp_path: Path) -> None:
+    runs = [result(), result(seed=1, model="other")]
+    text = build_report(runs, tmp_path / "report.html", SMALL).read_text()
+    assert text.count("What to trust?") == 1
+    assert text.count("are upper bounds") == 1
+    assert "Which model is the more robust?" in text
+    warned = build_report([with_warnings(runs[0], "odd"), runs[1]], tmp_path / "warned.html").read_text()
+    assert warned.count("The sanity checks gave a warning") == 1
+    facts = [gather(run, "mine", None, None) for run in runs]
+    assert "called ahead" not in trust_together(facts, None)
+
+
+def test_runs_that_share_nothing_are_not_compared(tmp_path: Path) -> None:
+    text = build_report([result(("linf",)), result(("fog",), model="b")], tmp_path / "report.html").read_text()
+    assert "cannot be held against each other" in text
+
+
+def test_equal_settings_are_written_once(tmp_path: Path) -> None:
+    here = Context.here()
+    runs = [
+        dataclasses.replace(run, manifest=run.manifest.model_copy(update={"context": here}))
+        for run in (result(), result(model="other"))
+    ]
+    text = build_report(runs, tmp_path / "report.html").read_text()
+    assert text.count('<th scope="row">versions</th>') == 1
+    assert text.count(f"numpy {np.__version__}") == 1
+
+
+def test_numbers_without_noise_and_without_exponents() -> None:
+    assert [strength(x) for x in (0.16799999999999998, 8 / 255, 12345.0, 1.0)] == ["0.168", "0.03137", "12345", "1"]
+    assert [size(x) for x in (1234.6, 0.0123456, 255.0)] == ["1235", "0.0123", "255"]
+
+
+def test_strengths_are_rounded_on_the_page(tmp_path: Path) -> None:
+    sizes = {"linf": np.full(20, 0.3)}
+    run = Result.from_arrays(np.zeros(20, int), np.zeros(20, int), sizes, {"linf": [0.1 + 0.2, 0.7 * 3]})
+    ours = build_report([run], tmp_path / "report.html").read_text().split('id="report-data"')[0]
+    assert "0.3 to 2.1" in ours
+    assert "0.30000000000000004" not in ours.split("All settings")[0]
+    assert "Averaged over the strengths of one attack" in ours
 
 
 def test_equal_names_are_told_apart(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class _Work:
     search: str
     seed: int
     batch_size: int
+    keep_adversarial: bool
 
 
 def evaluate(
@@ -137,7 +138,7 @@ def evaluate(
             shard_size=shard_size or max(512, 4 * size),
         )
         store = RunStore.create_or_resume(run, manifest)
-        work = _Work(classifier, search, seed, size)
+        work = _Work(classifier, search, seed, size, keep_adversarial)
         display.begin([a.name for a in chosen], len(images))
         for number, span in enumerate(store.shards):
             part = slice(span.start, span.stop)
@@ -166,7 +167,8 @@ def _shard(
             columns = _columns(attack, ledger, positions) | {"seconds": _seconds(begun, len(x))}
             if not store.done_samples(number):
                 store.write_samples(number, _sample_columns(ledger, positions))
-            store.write(attack.name, number, columns, _examples(attack, ledger, positions))
+            examples = _examples(attack, ledger, positions) if work.keep_adversarial else None
+            store.write(attack.name, number, columns, examples)
         display.finish(attack.name, columns["minimal_strength"], attack.strengths)
 
 
@@ -230,7 +232,7 @@ def _examples(
     attack: Attack, ledger: engine.Ledger, positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     rows = ledger.best_size.isfinite().nonzero().squeeze(1)
-    images = attack.threat.apply(ledger.x[rows], ledger.best_theta[rows])
+    images = attack.threat.apply(ledger.x[rows], ledger.best_theta[rows]) if len(rows) else ledger.x[:0]
     return positions[rows.cpu().numpy()], images.float().cpu().numpy()
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from browser_helpers import HOSTILE, serious_problems, synthetic_result
+from browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
 
 from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
+from robustatlas.outcomes import Result
 from robustatlas.references import Reference
 from robustatlas.report.leaderboard import build_leaderboard
 
@@ -231,6 +234,54 @@ def test_five_are_compared_and_not_six(published_site: Path, visit: Visit) -> No
     page.click('button[aria-label="Remove Rebuffi2021Fixing_L2 from the comparison"]')
     assert page.locator(".chip").count() == 4
     assert not boxes.nth(5).is_disabled()
+
+
+@pytest.mark.parametrize("attacks", ["", "attacks=linf", "all"])
+def test_plots_end_together(published_site: Path, visit: Visit, reference: Reference, attacks: str) -> None:
+    everything = "attacks=" + ",".join(reference.accuracies.attacks)
+    page = visit(published_site, "#" + (everything if attacks == "all" else attacks))
+    wait_for_plots(page)
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('.plots figure')].slice(1).map(f => { const box = f.getBoundingClientRect();"
+        " return [box.left, box.bottom, f.querySelector('.main-svg').clientWidth / f.clientWidth]; })"
+    )
+    ends = {left: bottom for left, bottom, _ in sorted(boxes)}
+    assert max(ends.values()) - min(ends.values()) < 1
+    assert len(ends) == (2 if attacks == "all" else 3)
+    assert all(0.85 < filled <= 1 for *_, filled in boxes)
+
+
+def test_headers_fit_their_columns(visit: Visit, tmp_path: Path, reference: Reference) -> None:
+    run = complete_result(reference, reference.ranked, "with-margins")
+    page = visit(build_leaderboard([run], tmp_path, reference))
+    assert page.locator("th[data-key=hypervolume]").count() == 1
+    clipped = "[...document.querySelectorAll('#board thead button')].filter(b => b.scrollWidth > b.clientWidth)"
+    assert page.evaluate(f"{clipped}.map(b => b.textContent)") == []
+
+
+def test_a_board_of_own_runs_shows_what_is_known(tmp_path: Path, visit: Visit) -> None:
+    strengths = {"linf": [0.3 * step / 10 for step in range(1, 11)]}
+    generator = np.random.default_rng(0)
+    labels = np.zeros(200, int)
+    runs = [
+        Result.from_arrays(labels, labels, {"linf": generator.uniform(0, scale, 200)}, strengths, model=name)
+        for name, scale in (("weak", 0.2), ("strong", 0.4))
+    ]
+    tables = {run.manifest.settings.model.name: run.accuracies() for run in runs}
+    reference = Reference.from_models("small", "the best of two", tables)
+    page = visit(build_leaderboard(runs, tmp_path, reference))
+    wait_for_plots(page)
+    assert page.inner_text(".lede").startswith("2 runs of yours, measured with 1 attack at several strengths")
+    assert (
+        page.inner_text("#status") == "Official ranking: 2 defenses ranked. 1 attack, 11 cells with the clean accuracy."
+    )
+    heads = page.eval_on_selector_all("#board thead th[data-key]", "all => all.map(th => th.dataset.key)")
+    assert heads == ["rank", "defense", "cr", "clean", "sc", "seen", "uar"]
+    assert not page.locator("#extra").is_visible()
+    assert page.locator(".chip .label").all_inner_texts() == list(rows(page))
+    page.click("#choice summary")
+    for text in (page.inner_text("#facts"), page.inner_text("#attacks")):
+        assert re.search(r"\d\.\d{5}", text) is None
 
 
 def test_names_from_runs_are_text(site: Path, visit: Visit) -> None:

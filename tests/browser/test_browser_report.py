@@ -76,6 +76,30 @@ def test_accessible_and_no_wider_than_the_screen(full_page: Path, visit: Visit, 
     assert serious_problems(page) == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_comparison_is_accessible_too(comparison_page: Path, visit: Visit, width: int, scheme: str) -> None:
+    page = visit(comparison_page, width=width, scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert serious_problems(page) == []
+
+
+def test_tables_on_a_telephone(comparison_page: Path, visit: Visit) -> None:
+    page = visit(comparison_page, width=390)
+    tables = page.evaluate(
+        "[...document.querySelectorAll('.stick')].map(table => {"
+        " table.parentElement.scrollLeft = 80;"
+        " const first = table.querySelector('tbody th:not([colspan])');"
+        " return [first.getBoundingClientRect().left - table.parentElement.getBoundingClientRect().left,"
+        " first.offsetWidth, Math.max(...[...table.querySelectorAll('tbody td')].map(cell => cell.offsetHeight))]; })"
+    )
+    assert len(tables) >= 4
+    for left, width, height in tables:
+        assert left == pytest.approx(1, abs=1)
+        assert width < 160
+        assert height < 120
+
+
 def test_theme_and_figures_change_together(comparison_page: Path, visit: Visit) -> None:
     page = visit(comparison_page, scheme="light")
     line = "document.querySelector('.plot').data[2].line.color"
@@ -91,3 +115,17 @@ def test_it_prints(full_page: Path, visit: Visit) -> None:
     page.emulate_media(media="print")
     assert not page.locator("#theme").is_visible()
     assert len(page.pdf(format="A4")) > 50_000
+
+
+def test_paper_is_light_and_holds_everything(comparison_page: Path, visit: Visit) -> None:
+    page = visit(comparison_page, width=688, scheme="dark")
+    line = "document.querySelector('.plot').data[2].line.color"
+    on_screen = page.evaluate(line)
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(line) != on_screen
+    assert page.evaluate("[...document.querySelectorAll('.plot')].every(p => p.layout.width === 300)")
+    assert page.evaluate("document.documentElement.scrollWidth") == 688
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(line) == on_screen

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from robustatlas.attacks.definition import Stage
 
 
 def attacks(
@@ -58,7 +62,6 @@ def _list(console: Console) -> None:
 
 def _explain(console: Console, name: str) -> None:
     from robustatlas.attacks.catalogue import attack_named
-    from robustatlas.attacks.definition import describe
 
     attack, paper = attack_named(name), attack_named(name, "paper")
     about = (type(attack.threat).__doc__ or "").strip().split("\n\n")[0].replace("``", "")
@@ -72,16 +75,24 @@ def _explain(console: Console, name: str) -> None:
         nested = "nested" if one.nested else "not nested"
         clean = "contains the clean input" if one.contains_clean else "does not contain the clean input"
         table.add_row(f"{title} set", f"{nested}, {clean}")
-        table.add_row(f"{title} search", "; ".join(_stage(describe(stage)) for stage in one.stages))
+        table.add_row(f"{title} search", _stages(one.stages))
+    for step, stages in (("bound", attack.bound), ("below it", attack.descent), ("at last", attack.closing)):
+        if stages:
+            table.add_row(f"descent: {step}", _stages(stages))
     if attack.note:
         table.add_row("difference", attack.note)
     console.print(table)
 
 
-def _stage(stage: dict[str, object]) -> str:
-    optimizer = stage["optimizer"]
-    assert isinstance(optimizer, dict)
-    targets = f", {stage['targets']} targets" if stage["targets"] else ""
-    restarts = f", {stage['restarts']} starts" if stage["restarts"] != 1 else ""
-    last = ", last iterate" if stage["judge"] == "last" else ""
-    return f"{optimizer['kind']}, {optimizer.get('steps', '')} steps on {stage['objective']}{targets}{restarts}{last}"
+def _stages(stages: Sequence[Stage]) -> str:
+    return "; ".join(_stage(stage) for stage in stages)
+
+
+def _stage(stage: Stage) -> str:
+    steps = getattr(stage.optimizer, "steps", None)
+    number = f", {steps} steps" if steps else ""
+    targets = f", {stage.targets} targets" if stage.targets and stage.targets != 1 else ""
+    first = ", nearest class" if stage.targets == 1 else ""
+    restarts = f", {stage.restarts} starts" if stage.restarts != 1 else ""
+    last = ", last iterate" if stage.judge == "last" else ""
+    return f"{type(stage.optimizer).__name__}{number} on {stage.objective}{targets}{first}{restarts}{last}"
