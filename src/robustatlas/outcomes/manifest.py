@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
@@ -118,7 +119,7 @@ class Context(_Record):
         versions = {package: metadata.version(package) for package in ("robustatlas", "torch", "numpy")}
         return cls(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            command=_command(sys.argv),
             versions=versions | {"python": platform.python_version()},
             machine={"system": platform.platform(), "processor": platform.machine(), "cores": str(os.cpu_count())}
             | dict(machine or {}),
@@ -223,3 +224,10 @@ def sha256_of_tensors(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name}:{tensor.dtype}{tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """What was typed, so that it can be typed again."""
+    program = arguments[0]
+    begin = ["python", program] if program.endswith(".py") else [Path(program).name]
+    return shlex.join([*begin, *arguments[1:]])

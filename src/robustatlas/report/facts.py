@@ -205,7 +205,7 @@ def judged_everywhere(outcome: Outcome) -> bool:
 def _frontier(outcome: Outcome, clean_margin: NDArray[np.float32]) -> Frontier | None:
     known = not np.isnan(clean_margin).any()
     try:
-        volume = adversarial_hypervolume(outcome.margins, clean_margin if known else None)
+        volume = adversarial_hypervolume(outcome.margins, clean_margin if known else None, outcome.strengths)
     except UserError:
         return None
     levels, mean = outcome.strengths, volume.frontier.mean(axis=0)

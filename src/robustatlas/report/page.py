@@ -120,7 +120,7 @@ def build_report(
 
 def usual_reference(results: Sequence[Result]) -> str | None:
     """Name of the reference that fits the data of the runs; None where none does."""
-    on_cifar10 = all("cifar10" in re.sub("[-_ ]", "", r.manifest.settings.data.name.lower()) for r in results)
+    on_cifar10 = all(re.search(r"cifar[-_ ]?10(?!\d)", r.manifest.settings.data.name.lower()) for r in results)
     return "multirobustbench-cifar10" if on_cifar10 else None
 
 
