@@ -15,34 +15,50 @@ from robustatlas.errors import UserError
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="`path/file.py:function`, `package.module:function` or `builtin:NAME`.")],
-    data: Annotated[str, typer.Option(help="digits, mnist, fashion-mnist, cifar10, or a file.npz (images, labels).")],
+    data: Annotated[
+        str, typer.Option(metavar="NAME", help="digits, mnist, fashion-mnist, cifar10, or a file.npz (images, labels).")
+    ],
     attacks: Annotated[
-        str, typer.Option(help="Attacks or suites, with commas; `robustatlas attacks` lists them.")
+        str, typer.Option(metavar="NAMES", help="Attacks or suites, with commas; `robustatlas attacks` lists them.")
     ] = "linf,l2",
     search: Annotated[
-        str | None, typer.Option(help="descent (default), bisection (as MultiRobustBench) or every.")
+        str | None, typer.Option(metavar="NAME", help="descent (default), bisection (as MultiRobustBench) or every.")
     ] = None,
-    procedure: Annotated[str, typer.Option(help="default, or paper: each attack as its source ran it.")] = "default",
+    procedure: Annotated[
+        str, typer.Option(metavar="NAME", help="default, or paper: each attack as its source ran it.")
+    ] = "default",
     strengths: Annotated[
         list[str] | None,
-        typer.Option(help="Own strengths: `linf=0.01,0.02` or `linf=0.1:20` (20 equal steps up to 0.1). Repeatable."),
+        typer.Option(
+            metavar="NAME=VALUES",
+            help="Own strengths: `linf=0.01,0.02` or `linf=0.1:20` (20 equal steps up to 0.1). Repeatable.",
+        ),
     ] = None,
-    samples: Annotated[int | None, typer.Option(min=1, help="Only so many samples: the first ones.")] = None,
-    stratified: Annotated[bool, typer.Option(help="Take --samples evenly from all classes instead.")] = False,
+    samples: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Only so many samples: the first ones.")
+    ] = None,
+    stratified: Annotated[
+        bool, typer.Option("--stratified", help="Take --samples evenly from all classes instead.")
+    ] = False,
     run: Annotated[
-        Path | None, typer.Option(help="Directory of the run; an interrupted one goes on. Default: runs/MODEL-DATA.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory of the run; an interrupted one goes on. Default: runs/MODEL-DATA."),
     ] = None,
-    weights: Annotated[Path | None, typer.Option(help="Weights: .safetensors, or .pt of plain tensors.")] = None,
-    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Samples at work at once (default 256).")] = None,
+    weights: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Weights: .safetensors, or .pt of plain tensors.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of all random numbers.")] = 0,
+    batch_size: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Samples at work at once (default 256).")
+    ] = None,
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: cuda where there is one.")
+        str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps; default: cuda where there is one.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="bfloat16 searches faster on GPUs; successes count in float32.")
+        str, typer.Option(metavar="NAME", help="bfloat16 searches faster on GPUs; successes count in float32.")
     ] = "float32",
     keep_adversarial: Annotated[
-        bool, typer.Option(help="Keep the smallest adversarial example of each sample.")
+        bool, typer.Option("--keep-adversarial", help="Keep the smallest adversarial example of each sample.")
     ] = False,
 ) -> None:
     """Find, for each sample and attack, the smallest strength at which MODEL errs.
