@@ -4,6 +4,7 @@ Where the public code's set differs from the sound one (see ``robustatlas attack
 compare, so the paper's optimizer is run twice: on the sound set, and as published.
 
     python benchmarks/threats.py [--models delta,normal] [--samples 200] [--attacks elastic,stadv] [--output FILE.json]
+    python benchmarks/threats.py --suite multirobustbench --samples 50  # only the time of a whole suite by default
 
 Takes the CIFAR-10 ResNet-32 weights in ROBUSTATLAS_MODELS and CIFAR-10 in ROBUSTATLAS_DATA; without them the built-in
 digits models, and those attacks that take 8x8 grey images.
@@ -65,6 +66,19 @@ def run(model: ra.Classifier, data: Dataset, attack: Attack, search: str, sample
     }
 
 
+def whole_suite(models: dict[str, ra.Classifier], data: Dataset, suite: str, samples: int) -> list[dict[str, Any]]:
+    """Time and passes of all attacks of a suite at all their strengths, by the default procedure."""
+    rows = []
+    for name, model in models.items():
+        begun = time.perf_counter()
+        result = ra.evaluate(model, data, suite, samples=samples)
+        seconds, passes = time.perf_counter() - begun, sum(sum(result.passes(attack)) for attack in result.attacks)
+        row = {"model": name, "suite": suite, "samples": samples, "seconds": seconds, "passes": passes}
+        rows.append(row | {"attacks": {attack: result.outcome(attack).seconds for attack in result.attacks}})
+        print(f"{name}: {suite}, {samples} samples: {seconds:.0f} s, {passes:.0f} F+B passes a sample", flush=True)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="delta,normal")
@@ -72,8 +86,13 @@ def main() -> None:
     parser.add_argument("--attacks", default=",".join(a for a in (*RANKED, *UNRANKED) if a not in LP))
     parser.add_argument("--without-published", action="store_true", help="leave out the paper's run on its own set")
     parser.add_argument("--output", type=Path, default=Path("threats.json"))
+    parser.add_argument("--suite", help="time this suite by the default procedure, and nothing else")
     options = parser.parse_args()
     models, data = subjects(options.models.split(","))
+    if options.suite:
+        rows = whole_suite(models, data, options.suite, options.samples)
+        options.output.write_text(json.dumps(rows, indent=1))
+        return
     table = Table(title=f"Robust accuracy (%), mean over strengths, {options.samples} samples; F+B passes a sample")
     for column in (
         "model",

@@ -165,6 +165,19 @@ def test_a_model_that_breaks_loses_no_finished_shard(tmp_path: Path) -> None:
     np.testing.assert_allclose(resumed.minimal_size("linf"), whole.minimal_size("linf"), rtol=1e-4)
 
 
+def test_out_of_memory_names_a_smaller_batch() -> None:
+    net = digits_network()
+
+    def hungry(x: Tensor) -> Tensor:
+        if len(x) > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return net(x)
+
+    with pytest.raises(ra.UserError, match="batch size of 16"):
+        evaluate(hungry, digits_images(40), batch_size=32)
+    assert evaluate(hungry, digits_images(10), batch_size=8).clean_accuracy > 50
+
+
 IMAGES, LABELS = digits_images(6)
 BAD_DATA: dict[str, tuple[Any, str]] = {
     "empty": ((IMAGES[:0], LABELS[:0]), "no samples"),

@@ -152,7 +152,7 @@ class Classifier:
     def _run(self, x: Tensor) -> Any:
         try:
             return self.net(x)
-        except UserError:
+        except (UserError, torch.OutOfMemoryError):
             raise
         except Exception as error:
             raise UserError(

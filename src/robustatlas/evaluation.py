@@ -140,10 +140,16 @@ def evaluate(
         store = RunStore.create_or_resume(run, manifest)
         work = _Work(classifier, search, seed, size, keep_adversarial)
         display.begin([a.name for a in chosen], len(images))
-        for number, span in enumerate(store.shards):
-            part = slice(span.start, span.stop)
-            x = images[part].to(classifier.device, classifier.dtype)
-            _shard(work, store, number, chosen, x, labels[part].to(classifier.device), positions[part], display)
+        try:
+            for number, span in enumerate(store.shards):
+                part = slice(span.start, span.stop)
+                x = images[part].to(classifier.device, classifier.dtype)
+                _shard(work, store, number, chosen, x, labels[part].to(classifier.device), positions[part], display)
+        except torch.OutOfMemoryError as error:
+            raise UserError(
+                f"{classifier.device} ran out of memory with {size} samples at work at once; run the same again with a "
+                f"batch size of {max(1, size // 2)}. Finished shards of the run are kept."
+            ) from error
     return store.result([a.name for a in chosen])
 
 

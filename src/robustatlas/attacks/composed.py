@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from robustatlas.attacks.definition import Attack, Stage, grid
+from robustatlas.attacks.image import MARGIN
 from robustatlas.errors import UserError
 from robustatlas.optimizers.fmn import FMN
-from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.compose import Compose, carben
 from robustatlas.threats.perceptual import Perceptual
 
@@ -24,7 +24,7 @@ def composed(name: str, threat: Compose, source: str, note: str = "") -> Attack:
         name=name,
         threat=threat,
         strengths=grid(1.0),
-        stages=(Stage(PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5), "margin", start="best", restarts=2),),
+        stages=(MARGIN,),
         bound=(Stage(FMN(steps=10), "margin"),),
         unit="share of the full strength of every part",
         source=source,

@@ -7,6 +7,7 @@ steps, start, last iterate, and samples that are misclassified clean are attacke
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from robustatlas.attacks.definition import Attack, Procedure, Stage, grid
 from robustatlas.optimizers.adam import Adam
@@ -39,9 +40,9 @@ _STEPS = 20  # of every attack of MultiRobustBench but lpips
 _UAR_RATE = _STEPS**-0.5
 _MRB_RATE = 2 / (_STEPS - 2)
 
-_ASCENT = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
-_MARGIN = Stage(_ASCENT, "margin", start="best", restarts=2)
-_CROSS_ENTROPY = Stage(_ASCENT, "cross-entropy", start="best")
+ASCENT = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
+MARGIN = Stage(ASCENT, "margin", start="best", restarts=2)
+_CROSS_ENTROPY = Stage(ASCENT, "cross-entropy", start="best")
 _SCAN = Stage(Scan(), "margin")
 
 
@@ -85,7 +86,7 @@ class Entry:
             name=self.name,
             threat=self.threat,
             strengths=self.strengths,
-            stages=(_MARGIN, _CROSS_ENTROPY) if self.draws == 1 else (replace(_MARGIN, restarts=1),),
+            stages=(MARGIN, _CROSS_ENTROPY) if self.draws == 1 else (replace(MARGIN, restarts=1),),
             bound=(Stage(FMN(steps=10), "margin", restarts=self.draws),),
             unit=self.unit,
             source=self.source,
@@ -273,15 +274,15 @@ ENTRIES = (
 def lpips(procedure: Procedure) -> Attack:
     """The union of PPGD and LPA; for whole curves projected ascent, stronger here and without inner iterations."""
     paper = procedure == "paper"
-    judge = "last" if paper else "best"
+    judge: Literal["best", "last"] = "last" if paper else "best"
     steps = 40 if paper else 20
     return Attack(
         name="lpips",
         threat=Perceptual(faithful=paper),
         strengths=grid(0.5),
         stages=(
-            Stage(PPGD(steps=steps, rate=2 / steps), "margin", judge=judge),  # type: ignore[arg-type]
-            Stage(LPA(steps=steps), "margin", judge=judge),  # type: ignore[arg-type]
+            Stage(PPGD(steps=steps, rate=2 / steps), "margin", judge=judge),
+            Stage(LPA(steps=steps), "margin", judge=judge),
         ),
         descent=(Stage(PGD(40, rate=1.0, schedule="cosine", momentum=0.5), "margin", start="best"),),
         unit="distance of normalised activations",
