@@ -1,23 +1,31 @@
 """robustatlas: how robust is a classifier, globally? Many threat models, every strength, per sample.
 
+What is named here is imported when it is first used, so that metrics and the command line's help do not wait for torch.
+
 Example:
     >>> import robustatlas as ra
     >>> sorted(name for name in ra.__all__ if name.startswith("load"))
     ['load_dataset', 'load_model', 'load_reference', 'load_result']
 """
 
-from robustatlas import metrics
-from robustatlas.attacks.catalogue import compose
-from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.classifier import Classifier
-from robustatlas.datasets import Dataset, load_dataset
-from robustatlas.errors import UserError
-from robustatlas.evaluation import evaluate
-from robustatlas.models import load_model
-from robustatlas.outcomes import Outcome, Result, load_result
-from robustatlas.references import load_reference
-from robustatlas.report.figures import plot_accuracy_matrix, plot_curves
-from robustatlas.threats.base import ThreatModel
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from robustatlas import metrics
+    from robustatlas.attacks.catalogue import compose
+    from robustatlas.attacks.definition import Attack, Stage
+    from robustatlas.classifier import Classifier
+    from robustatlas.datasets import Dataset, load_dataset
+    from robustatlas.errors import UserError
+    from robustatlas.evaluation import evaluate
+    from robustatlas.models import load_model
+    from robustatlas.outcomes import Outcome, Result, load_result
+    from robustatlas.references import load_reference
+    from robustatlas.report.figures import plot_accuracy_matrix, plot_curves
+    from robustatlas.threats.base import ThreatModel
 
 __version__ = "0.1.0"
 
@@ -40,3 +48,34 @@ __all__ = [
     "plot_accuracy_matrix",
     "plot_curves",
 ]
+
+_HOME = {
+    "Attack": "attacks.definition",
+    "Classifier": "classifier",
+    "Dataset": "datasets",
+    "Outcome": "outcomes",
+    "Result": "outcomes",
+    "Stage": "attacks.definition",
+    "ThreatModel": "threats.base",
+    "UserError": "errors",
+    "compose": "attacks.catalogue",
+    "evaluate": "evaluation",
+    "load_dataset": "datasets",
+    "load_model": "models",
+    "load_reference": "references",
+    "load_result": "outcomes",
+    "plot_accuracy_matrix": "report.figures",
+    "plot_curves": "report.figures",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "metrics":
+        return import_module("robustatlas.metrics")
+    if name in _HOME:
+        return getattr(import_module(f"robustatlas.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'robustatlas' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from robustatlas.attacks.definition import grid
 from robustatlas.errors import UserError
 
 
@@ -13,6 +12,8 @@ def parse_strengths(given: list[str]) -> dict[str, tuple[float, ...]]:
         >>> parse_strengths(["linf=0.1:4", "l2=0.5,1"])
         {'linf': (0.025, 0.05, 0.075, 0.1), 'l2': (0.5, 1.0)}
     """
+    from robustatlas.attacks.definition import grid  # torch comes with it, and help need not wait for that
+
     found = {}
     for item in given:
         name, equals, values = item.partition("=")
