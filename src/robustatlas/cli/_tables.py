@@ -8,18 +8,20 @@ from rich.table import Table
 
 from robustatlas.outcomes import Result
 
-_COLUMNS = 8
+_CHARACTERS = 66
+"""For the columns of strengths, three characters of each being spaces."""
 
 
-def _shown(count: int) -> list[int]:
-    """At most eight of ``count`` strengths, evenly spread, the last one among them."""
-    if count <= _COLUMNS:
+def _shown(headings: list[str]) -> list[int]:
+    """Positions of as many strengths as fit, evenly spread, the last one among them."""
+    count, columns = len(headings), min(8, _CHARACTERS // (3 + max(5, *map(len, headings))))
+    if count <= columns:
         return list(range(count))
-    return sorted({round((k + 1) * count / _COLUMNS) - 1 for k in range(_COLUMNS)})
+    return sorted({round((k + 1) * count / columns) - 1 for k in range(columns)})
 
 
 def accuracy_tables(result: Result) -> RenderableType:
-    """Robust accuracy of each attack at up to eight of its strengths, and what it cost."""
+    """Robust accuracy of each attack at up to eight of its strengths, and what that cost."""
     parts: list[RenderableType] = [
         f"[bold]{result.manifest.settings.model.name}[/bold] on {len(result.labels)} samples of "
         f"{result.manifest.settings.data.name}: {result.clean_accuracy:.1f} % clean accuracy. Robust accuracy in %:"
@@ -29,9 +31,10 @@ def accuracy_tables(result: Result) -> RenderableType:
         accuracies, strengths = outcome.accuracies(), outcome.strengths
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column(attack, style="bold", min_width=10)
-        for j in _shown(len(strengths)):
-            table.add_column(f"{strengths[j]:.4g}", justify="right")
-        table.add_row("", *(f"{accuracies[j]:.1f}" for j in _shown(len(strengths))))
+        headings = [f"{strength:.3g}" for strength in strengths]
+        for j in _shown(headings):
+            table.add_column(headings[j], justify="right")
+        table.add_row("", *(f"{accuracies[j]:.1f}" for j in _shown(headings)))
         forward, backward = result.passes(attack)
         parts += [
             table,
