@@ -284,7 +284,10 @@ def lpips(procedure: Procedure) -> Attack:
             Stage(PPGD(steps=steps, rate=2 / steps), "margin", judge=judge),
             Stage(LPA(steps=steps), "margin", judge=judge),
         ),
-        descent=(Stage(PGD(40, rate=1.0, schedule="cosine", momentum=0.5), "margin", start="best"),),
+        descent=(
+            Stage(PGD(40, rate=1.0, schedule="cosine", momentum=0.5), "margin", start="best"),
+            Stage(PGD(60, rate=1.0, schedule="cosine", momentum=0.5), "cross-entropy", start="best"),
+        ),
         unit="distance of normalised activations",
         source="Laidlaw et al. 2021 (PPGD and LPA)",
         note="The public code's projections may end slightly outside of the set. Without a "
