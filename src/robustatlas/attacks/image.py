@@ -86,7 +86,7 @@ class Entry:
             name=self.name,
             threat=self.threat,
             strengths=self.strengths,
-            stages=(MARGIN, _CROSS_ENTROPY) if self.draws == 1 else (replace(MARGIN, restarts=1),),
+            stages=(_CROSS_ENTROPY, MARGIN) if self.draws == 1 else (replace(MARGIN, restarts=1),),
             bound=(Stage(FMN(steps=10), "margin", restarts=self.draws),),
             unit=self.unit,
             source=self.source,
