@@ -23,8 +23,9 @@ from robustatlas.optimizers.base import Evaluation, Problem, State, select
 from robustatlas.search import TOLERANCE, Schedule
 from robustatlas.threats.base import per_sample
 
-_ROUNDING = 16
-"""Gradients smaller than this many roundings of a sample's largest are zero."""
+_ROUNDING = 16 * torch.finfo(torch.float64).eps
+"""Gradients smaller than this share of a sample's largest are zero. Float32 has no such floor: entries near its
+rounding still point somewhere, and sign steps along them decide on networks with masked gradients."""
 
 _NEAREST = 9
 """How many classes are ordered by their distance; as many as AutoAttack targets."""
@@ -127,7 +128,7 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tensor) -
 def _sound(gradient: Tensor) -> Tensor:
     """``gradient`` without what rounding left of zeros: its sign would be a direction, and depend on the batch."""
     size = gradient.abs()
-    floor = _ROUNDING * torch.finfo(gradient.dtype).eps * size.flatten(1).amax(1)
+    floor = _ROUNDING * size.flatten(1).amax(1)
     return gradient.masked_fill(size <= per_sample(floor, size), 0)
 
 
