@@ -114,14 +114,13 @@ def print_metrics(
         shown.append("union accuracy")
         console.print(f"[dim]union: {named_points(strengths)}[/dim]", highlight=False)
     console.print(_by_attack(facts))
-    volumes = {attack.attack: attack.frontier for attack in facts.attacks if attack.frontier}
-    equal = [attack for attack in volumes if equal_steps(result.strengths(attack))]
-    if equal:
+    volumes = {attack.attack: attack.frontier.volume for attack in facts.attacks if attack.frontier}
+    if volumes:
         shown.append("AH")
-        console.print(_hypervolume_table(result, {attack: volumes[attack].volume for attack in equal}))
-    if len(equal) < len(volumes):
-        others = some(sorted(set(volumes) - set(equal)))
-        console.print(f"No adversarial hypervolume of {others}: the strengths are not equal steps.")
+        console.print(_hypervolume_table(result, volumes))
+    uneven = sorted(attack for attack in result.attacks if not equal_steps(result.strengths(attack)))
+    if uneven:
+        console.print(f"No adversarial hypervolume of {some(uneven)}: the strengths are not equal steps.")
     if held:
         for note in held.notes():
             console.print(note, highlight=False)
