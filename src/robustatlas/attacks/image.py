@@ -272,7 +272,7 @@ ENTRIES = (
 
 
 def lpips(procedure: Procedure) -> Attack:
-    """The union of PPGD and LPA; for whole curves projected ascent, stronger here and without inner iterations."""
+    """The union of PPGD and LPA; for whole curves projected ascent, about as strong and without inner iterations."""
     paper = procedure == "paper"
     judge: Literal["best", "last"] = "last" if paper else "best"
     steps = 40 if paper else 20
@@ -284,7 +284,9 @@ def lpips(procedure: Procedure) -> Attack:
             Stage(PPGD(steps=steps, rate=2 / steps), "margin", judge=judge),
             Stage(LPA(steps=steps), "margin", judge=judge),
         ),
-        descent=(
+        descent=None
+        if paper
+        else (
             Stage(PGD(40, rate=1.0, schedule="cosine", momentum=0.5), "margin", start="best"),
             Stage(PGD(60, rate=1.0, schedule="cosine", momentum=0.5), "cross-entropy", start="best"),
         ),
