@@ -27,7 +27,7 @@ from rich.table import Table
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.suites import RANKED, UNRANKED
+from robustatlas.attacks.suites import RANKED, UNRANKED, Search
 from robustatlas.datasets import Dataset
 from robustatlas.models.architectures import resnet32
 from robustatlas.models.weights import load_weights
@@ -55,14 +55,15 @@ def on_sound_set(name: str) -> Attack:
     return replace(paper, threat=attack_named(name).threat, repairs=False, nested=True)
 
 
-def run(model: ra.Classifier, data: Dataset, attack: Attack, search: str, samples: int) -> dict[str, Any]:
-    begun = time.perf_counter()
-    result = ra.evaluate(model, data, attack, search=search, samples=samples)  # type: ignore[arg-type]
-    forward, backward = result.passes(attack.name)
+def run(
+    model: ra.Classifier, data: Dataset, attack: Attack, search: Search, samples: int, folder: Path | None
+) -> dict[str, Any]:
+    result = ra.evaluate(model, data, attack, search=search, samples=samples, run=folder, shard_size=50)
+    outcome = result.outcome(attack.name)
     return {
-        "accuracies": result.outcome(attack.name).accuracies().tolist(),
-        "passes": forward + backward,
-        "seconds": time.perf_counter() - begun,
+        "accuracies": outcome.accuracies().tolist(),
+        "passes": sum(result.passes(attack.name)),
+        "seconds": outcome.seconds,
     }
 
 
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--attacks", default=",".join(a for a in (*RANKED, *UNRANKED) if a not in LP))
     parser.add_argument("--without-published", action="store_true", help="leave out the paper's run on its own set")
+    parser.add_argument("--runs", type=Path, help="folder for the runs, which are continued where they stopped")
     parser.add_argument("--output", type=Path, default=Path("threats.json"))
     parser.add_argument("--suite", help="time this suite by the default procedure, and nothing else")
     options = parser.parse_args()
@@ -115,11 +117,18 @@ def main() -> None:
                 continue
             except ra.UserError:
                 pass  # a perceptual set is bound to the model later
-            ours = run(model, data, attack_named(attack), "descent", options.samples)
-            same = run(model, data, on_sound_set(attack), "bisection", options.samples)
-            row = {"model": name, "attack": attack, "default": ours, "paper_same_set": same}
-            if not options.without_published:
-                row["paper"] = run(model, data, attack_named(attack, "paper"), "bisection", options.samples)
+            procedures: dict[str, tuple[Attack, Search]] = {
+                "default": (attack_named(attack), "descent"),
+                "paper_same_set": (on_sound_set(attack), "bisection"),
+                "paper": (attack_named(attack, "paper"), "bisection"),
+            }
+            if options.without_published:
+                del procedures["paper"]
+            row: dict[str, Any] = {"model": name, "attack": attack}
+            for procedure, (definition, search) in procedures.items():
+                folder = options.runs and options.runs / f"{name}-{attack}-{procedure}"
+                row[procedure] = run(model, data, definition, search, options.samples, folder)
+            ours, same = row["default"], row["paper_same_set"]
             rows.append(row)
             difference = np.array(ours["accuracies"]) - np.array(same["accuracies"])
             paper = row.get("paper")
