@@ -325,6 +325,36 @@ def test_other_threat_models_are_refused(optimizer):
         optimizer.init(problem, StAdv().neutral(x))
 
 
+class Stretched(PerceptualDistance):
+    """The same distance in another unit."""
+
+    def embed(self, x: Tensor) -> Tensor:
+        return 50 * super().embed(x)
+
+
+def test_scaled_steps_do_not_depend_on_the_unit_of_the_distance():
+    threat, x, labels, epsilon = task()
+    stretched = Perceptual(Stretched(threat.phi.features))
+    optimizer = PGD(steps=5, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
+    thetas, values = run(optimizer, threat, x, labels, epsilon)
+    same, _ = run(optimizer, stretched, x, labels, 50 * epsilon)
+    torch.testing.assert_close(same[-1], thetas[-1], rtol=0, atol=1e-4)
+    assert values[-1].mean() > values[0].mean()
+
+    other, _ = run(PGD(steps=5, rate=0.1, schedule="cosine", momentum=0.85), threat, x, labels, epsilon)
+    assert not torch.allclose(other[-1], thetas[-1], atol=1e-2)
+
+
+def test_scaled_steps_leave_the_clean_image():
+    threat, x, labels, epsilon = task()
+    optimizer = PGD(rate=0.1, scaled=True)
+    problem = Problem(threat, x, labels, torch.full_like(labels, -1), epsilon, noise_for(x))
+    zero = torch.zeros_like(epsilon)
+    evaluation = Evaluation(torch.zeros(6, 5), zero, torch.ones_like(x), zero > 0, zero)
+    moved_theta = optimizer.step(problem, optimizer.init(problem, threat.neutral(x)), evaluation).theta
+    assert (threat.size(x, moved_theta) > 0).all()
+
+
 def test_pgd_runs_on_the_perceptual_set():
     threat, x, labels, epsilon = task()
     thetas, values = run(PGD(steps=10, rate=0.5, schedule="cosine"), threat, x, labels, epsilon)

@@ -41,6 +41,7 @@ _UAR_RATE = _STEPS**-0.5
 _MRB_RATE = 2 / (_STEPS - 2)
 
 ASCENT = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
+_PERCEPTUAL_ASCENT = PGD(steps=80, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
 MARGIN = Stage(ASCENT, "margin", start="best", restarts=2)
 _CROSS_ENTROPY = Stage(ASCENT, "cross-entropy", start="best")
 _SCAN = Stage(Scan(), "margin")
@@ -272,7 +273,7 @@ ENTRIES = (
 
 
 def lpips(procedure: Procedure) -> Attack:
-    """The union of PPGD and LPA; for whole curves projected ascent, about as strong and without inner iterations."""
+    """The union of PPGD and LPA; for whole curves projected ascent, stronger and without inner iterations."""
     paper = procedure == "paper"
     judge: Literal["best", "last"] = "last" if paper else "best"
     steps = 40 if paper else 20
@@ -287,9 +288,10 @@ def lpips(procedure: Procedure) -> Attack:
         descent=None
         if paper
         else (
-            Stage(PGD(40, rate=1.0, schedule="cosine", momentum=0.5), "margin", start="best"),
-            Stage(PGD(60, rate=1.0, schedule="cosine", momentum=0.5), "cross-entropy", start="best"),
+            Stage(_PERCEPTUAL_ASCENT, "margin", start="best"),
+            Stage(_PERCEPTUAL_ASCENT, "cross-entropy", start="best"),
         ),
+        bound=() if paper else (Stage(FMN(steps=10), "margin"),),
         unit="distance of normalised activations",
         source="Laidlaw et al. 2021 (PPGD and LPA)",
         note="The public code's projections may end slightly outside of the set. Without a "

@@ -26,7 +26,9 @@ class PGD(Optimizer[PGDState]):
     The step is ``rate`` x epsilon; ``"cosine"`` lets it fall to zero over the ``steps``. ``rate`` follows the source
     of each attack, e.g. 1/sqrt(steps) (UAR) or 1/(steps - 2) (MultiRobustBench). ``momentum`` adds that share of the
     last move.
-    ``length`` fixes the step, whatever epsilon (UAR's calibration of fog, snow and gabor).
+    ``length`` fixes the step, whatever epsilon (UAR's calibration of fog, snow and gabor). ``scaled`` is for sets whose
+    sizes are not lengths of theta (perceptual): epsilon is converted by the ratio of theta's length to its size, so
+    that on the border of the set the step is ``rate`` x the length of theta.
     """
 
     steps: int = 20
@@ -34,6 +36,7 @@ class PGD(Optimizer[PGDState]):
     schedule: Literal["constant", "cosine"] = "constant"
     momentum: float = 0.0
     length: float | None = None
+    scaled: bool = False
 
     def init(self, problem: Problem, theta: Tensor) -> PGDState:
         return PGDState(theta, counter(theta), theta)
@@ -41,6 +44,9 @@ class PGD(Optimizer[PGDState]):
     def step(self, problem: Problem, state: PGDState, evaluation: Evaluation) -> PGDState:
         threat = problem.threat
         length = self.rate * problem.epsilon if self.length is None else torch.full_like(problem.epsilon, self.length)
+        if self.scaled:
+            size = evaluation.size
+            length = torch.where(size > 0, length * state.theta.flatten(1).norm(dim=1) / size, length)
         if self.schedule == "cosine":
             length = length * 0.5 * (1 + torch.cos(math.pi * state.step.to(length.dtype) / self.steps))
         theta = threat.move(state.theta, threat.steepest(evaluation.gradient), length)
