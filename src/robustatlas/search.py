@@ -117,7 +117,7 @@ class Descent(Schedule):
     little proof, one just below deserves all runs, and the closing attack of another kind.
     """
 
-    EFFORT = ((0.75, 1), (0.85, 3))
+    EFFORT = ((0.5, 1), (0.75, 2), (0.85, 3))
     CLOSE = 0.9
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from robustatlas.attacks.definition import Attack, Stage, grid
-from robustatlas.attacks.image import MARGIN
+from robustatlas.attacks.image import ASCENTS
 from robustatlas.errors import UserError
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.threats.compose import Compose, carben
@@ -24,7 +24,7 @@ def composed(name: str, threat: Compose, source: str, note: str = "") -> Attack:
         name=name,
         threat=threat,
         strengths=grid(1.0),
-        stages=(MARGIN,),
+        stages=ASCENTS,
         bound=(Stage(FMN(steps=10), "margin"),),
         unit="share of the full strength of every part",
         source=source,

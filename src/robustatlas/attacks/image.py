@@ -40,10 +40,14 @@ _STEPS = 20  # of every attack of MultiRobustBench but lpips
 _UAR_RATE = _STEPS**-0.5
 _MRB_RATE = 2 / (_STEPS - 2)
 
-ASCENT = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
+_LONG = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
+_SHORT = PGD(steps=20, rate=0.25, schedule="cosine", momentum=0.75)
 _PERCEPTUAL_ASCENT = PGD(steps=80, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
-MARGIN = Stage(ASCENT, "margin", start="best", restarts=2)
-_CROSS_ENTROPY = Stage(ASCENT, "cross-entropy", start="best")
+ASCENTS = (
+    Stage(_SHORT, "cross-entropy", start="best"),
+    Stage(_LONG, "cross-entropy", start="best"),
+    Stage(_SHORT, "margin", start="best"),
+)
 _SCAN = Stage(Scan(), "margin")
 
 
@@ -87,7 +91,7 @@ class Entry:
             name=self.name,
             threat=self.threat,
             strengths=self.strengths,
-            stages=(_CROSS_ENTROPY, MARGIN) if self.draws == 1 else (replace(MARGIN, restarts=1),),
+            stages=ASCENTS if self.draws == 1 else (Stage(_LONG, "margin", start="best"),),
             bound=(Stage(FMN(steps=10), "margin", restarts=self.draws),),
             unit=self.unit,
             source=self.source,
