@@ -15,13 +15,23 @@ import pytest
 import robustatlas as ra
 
 MODEL = """
+import os
+import time
+from pathlib import Path
+
 import torch
 from torch import nn
-from safetensors.torch import save_file
+
+class Halting(nn.Sequential):
+    def forward(self, x):
+        folder = os.environ.get("HALT_AFTER_FILES_IN")
+        if folder and list(Path(folder).glob("*.parquet")):
+            time.sleep(120)
+        return super().forward(x)
 
 def make():
     torch.manual_seed(0)
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    return Halting(nn.Flatten(), nn.Linear(64, 10))
 
 def broken():
     return nn.Sequential(nn.Flatten(), nn.Linear(65, 10))
@@ -123,7 +133,9 @@ def test_an_interrupted_run_goes_on(workplace: Path, finished: Path, number: sig
     arguments = ["evaluate", f"{workplace}/net.py:make", "--data", "digits", "--attacks", "linf,l2",
                  "--strengths", "linf=0.1:5", "--strengths", "l2=0.25,0.5", "--run", str(run)]  # fmt: skip
     command = [sys.executable, "-c", "from robustatlas.cli import main; main()", *arguments]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    halting = os.environ | {"HALT_AFTER_FILES_IN": str(run / "outcomes" / "linf")}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=halting, stderr=pipe, stdout=pipe, text=True) as process:
         deadline = time.monotonic() + 120
         while not list(run.glob("outcomes/linf/*.parquet")) and time.monotonic() < deadline:
             time.sleep(0.01)
