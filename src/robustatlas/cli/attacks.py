@@ -91,6 +91,8 @@ def _stages(stages: Sequence[Stage]) -> str:
 def _stage(stage: Stage) -> str:
     steps = getattr(stage.optimizer, "steps", None)
     number = f", {steps} steps" if steps else ""
+    rate = getattr(stage.optimizer, "rate", None)
+    number += f" of rate {rate:.3g}" if rate else ""
     targets = f", {stage.targets} targets" if stage.targets and stage.targets != 1 else ""
     first = ", nearest class" if stage.targets == 1 else ""
     restarts = f", {stage.restarts} starts" if stage.restarts != 1 else ""
