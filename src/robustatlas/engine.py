@@ -20,8 +20,12 @@ from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem, State, select
-from robustatlas.search import TOLERANCE, Schedule
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+from robustatlas.search import Schedule
 from robustatlas.threats.base import per_sample
+
+NUMERICS = 2
+"""Version of what determines numbers and stands in no setting: rises when the same settings give other numbers."""
 
 _ROUNDING = 16 * torch.finfo(torch.float64).eps
 """Gradients smaller than this share of a sample's largest are zero. Float32 has no such floor: entries near its
@@ -42,7 +46,7 @@ class Ledger:
     prediction (-1: none); ``ranking`` [N, C]: wrong classes by their logits, largest first, and ``nearest`` [N, C] by
     their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]: lowest softmax margin seen
     with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength ended (1 fooled, 0
-    survived, -1 none); ``forward`` and ``backward`` [N]: passes.
+    survived, -1 none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates that verification refused.
     """
 
     x: Tensor
@@ -60,6 +64,7 @@ class Ledger:
     fooled: Tensor
     forward: Tensor
     backward: Tensor
+    rejected: Tensor
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,7 @@ def open_ledger(
         fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
         forward=torch.ones(n, dtype=torch.int64, device=x.device),
         backward=torch.zeros(n, dtype=torch.int64, device=x.device),
+        rejected=torch.zeros(n, dtype=torch.int64, device=x.device),
     )
 
 
@@ -145,7 +151,8 @@ def run(
     ``report`` is called with the number of samples that are through, whenever it changes.
     """
     if any(stage.order == "distance" for stage in schedule.stages):
-        for rows in torch.split((~schedule.done).nonzero().squeeze(1), lanes):
+        todo = (~schedule.done).nonzero().squeeze(1)
+        for rows in torch.split(todo, lanes) if len(todo) else ():
             ledger.nearest = ledger.nearest.index_copy(0, rows, _by_distance(model, attack, ledger, rows))
     while True:
         waiting = (~schedule.done).nonzero().squeeze(1)
@@ -175,14 +182,14 @@ def _run_stage(
         with _counted(model, ledger, lanes.rows):
             evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta)
             moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
-        _record(ledger, lanes.rows, evaluation)
+        _record(model, ledger, lanes, evaluation)
         finished = stage.optimizer.finished(moved)
         if stage.judge == "last":
             better = evaluation.fooled & finished
             ended = finished
         else:
             better = evaluation.fooled & (evaluation.size < lanes.candidate_size * (1 - _GAIN))
-            ended = finished | (better & ~lanes.bounding & (evaluation.size <= lanes.problem.epsilon * (1 + TOLERANCE)))
+            ended = finished | (better & ~lanes.bounding & (evaluation.size <= lanes.problem.epsilon * (1 + STRENGTH_TOLERANCE)))
         finite = evaluation.logits.isfinite().all()
         any_better, any_ended, all_finite = torch.stack([better.any(), ended.any(), finite]).tolist()
         if not all_finite:
@@ -274,22 +281,30 @@ def _counted(model: Classifier, ledger: Ledger, rows: Tensor) -> Iterator[None]:
     Whatever runs the network is counted by the classifier; a batch that some of its rows use less (the projections of
     perceptual attacks) is shared, the remainder going to the first rows, so that no pass is lost.
     """
-    forward, backward = model.forward_passes, model.backward_passes
-    yield
-    for column, passes in (
-        (ledger.forward, model.forward_passes - forward),
-        (ledger.backward, model.backward_passes - backward),
-    ):
-        share, rest = divmod(passes, max(len(rows), 1))
+    with model.counting() as passes:
+        yield
+    for column, count in ((ledger.forward, passes.forward), (ledger.backward, passes.backward)):
+        share, rest = divmod(count, max(len(rows), 1))
         column[rows] += share
         column[rows[:rest]] += 1
 
 
-def _record(ledger: Ledger, rows: Tensor, evaluation: Evaluation) -> None:
-    margin = margin_of(evaluation.logits.softmax(1), ledger.labels[rows])
-    column = torch.searchsorted(ledger.strengths * (1 + TOLERANCE), evaluation.size)
-    place = rows * ledger.margins.shape[1] + column
-    ledger.margins.view(-1).scatter_reduce_(0, place, margin, "amin")
+def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluation) -> None:
+    """Enter the margins of an evaluation; of a search in reduced precision those that look lowest are computed again
+    in full, so that every margin on record is one."""
+    margin = margin_of(evaluation.logits.softmax(1), lanes.problem.labels)
+    column = torch.searchsorted(ledger.strengths * (1 + STRENGTH_TOLERANCE), evaluation.size)
+    place = lanes.rows * ledger.margins.shape[1] + column
+    known = ledger.margins.view(-1)
+    if model.rounding:
+        lower = (margin < known[place]).nonzero().squeeze(1)
+        if not len(lower):
+            return
+        low, place = take(lanes, lower), place[lower]
+        with torch.no_grad(), _counted(model, ledger, low.rows):
+            logits = model.logits(low.problem.threat.apply(low.problem.x, low.state.theta), verifying=True)
+        margin = margin_of(logits.to(margin.dtype).softmax(1), low.problem.labels)
+    known.scatter_reduce_(0, place, margin, "amin")
 
 
 def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, last: bool) -> Tensor:
@@ -309,13 +324,14 @@ def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, l
         inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
         good = (prediction != new.problem.labels) & inside
         fooled[fresh] = good
+        ledger.rejected[new.rows] += (~good).long()
         smaller = good & (new.candidate_size < ledger.best_size[new.rows])
         rows = new.rows[smaller]
         ledger.best_size[rows] = new.candidate_size[smaller]
         ledger.best_theta[rows] = new.candidate[smaller]
         ledger.found_class[rows] = prediction[smaller]
     if not last:
-        fooled = ledger.best_size[over.rows] <= over.problem.epsilon * (1 + TOLERANCE)
+        fooled = ledger.best_size[over.rows] <= over.problem.epsilon * (1 + STRENGTH_TOLERANCE)
     judged = (~over.bounding).nonzero().squeeze(1)
     rows, level = over.rows[judged], over.level[judged]
     ledger.fooled[rows, level] = torch.maximum(ledger.fooled[rows, level], fooled[judged].to(torch.int8))

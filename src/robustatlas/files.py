@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,23 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
             temporary.unlink(missing_ok=True)
             raise
         _flush(path.parent)
+
+
+def publish_once(path: Path, text: str) -> bool:
+    """Write ``text`` to ``path``, whole, unless the file exists; whether it was written. Of several writers one wins."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
+    with one_sentence(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            _flush(temporary)
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+        _flush(path.parent)
+    return True
 
 
 def _flush(path: Path) -> None:

@@ -12,12 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.errors import UserError
-
-TOLERANCE = 1e-5
-"""Relative tolerance on size <= epsilon."""
-
+from robustatlas.attacks.definition import Attack, Search, Stage
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
 @dataclass(frozen=True)
 class Attempt:
@@ -57,6 +53,11 @@ class Schedule(ABC):
         """The runs that this search makes of an attack."""
         return attempts_of(attack.stages, classes)
 
+    @classmethod
+    def settings(cls) -> dict[str, float | list[list[float]]]:
+        """The constants on which the numbers of this search depend."""
+        return {}
+
     @abstractmethod
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
         """Samples ``rows`` ended a run; ``fooled``: with a verified example at their strength; ``best_size``: their
@@ -84,7 +85,7 @@ class Every(Schedule):
         over = following >= len(self.strengths)
         following = following.clamp_max(len(self.strengths) - 1)
         if self.skips:
-            over |= best_size <= self.strengths[following] * (1 + TOLERANCE)
+            over |= best_size <= self.strengths[following] * (1 + STRENGTH_TOLERANCE)
         self.level[rows] = following
         self.done[rows] = over
 
@@ -120,6 +121,10 @@ class Descent(Schedule):
     EFFORT = ((0.5, 1), (0.75, 2), (0.85, 3))
     CLOSE = 0.9
 
+    @classmethod
+    def settings(cls) -> dict[str, float | list[list[float]]]:
+        return {"effort": [list(step) for step in cls.EFFORT], "close": cls.CLOSE}
+
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         bound = attempts_of(attack.bound, classes, bound=True)
         strong = attempts_of(attack.stages if attack.descent is None else attack.descent, classes)
@@ -140,7 +145,7 @@ class Descent(Schedule):
         return allowed
 
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
-        below = torch.searchsorted(self.strengths * (1 + TOLERANCE), best_size) - 1
+        below = torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), best_size) - 1
         attempt = self.attempt[rows]
         bounding = attempt < self.first
         self.warm[rows] = fooled | bounding
@@ -154,11 +159,14 @@ class Descent(Schedule):
         self.level[rows] = level.clamp_min(0)
 
 
-SEARCHES: dict[str, type[Schedule]] = {"every": Every, "bisection": Bisection, "descent": Descent}
+SEARCHES: dict[Search, type[Schedule]] = {"every": Every, "bisection": Bisection, "descent": Descent}
 
 
-def search_named(name: str) -> type[Schedule]:
-    """The search of that name."""
-    if name not in SEARCHES:
-        raise UserError(f"search={name!r} is not known; expected one of {', '.join(SEARCHES)}.")
+def search_named(name: Search) -> type[Schedule]:
+    """The schedule of a search."""
     return SEARCHES[name]
+
+
+def settings_of(name: Search) -> dict[str, float | list[list[float]]]:
+    """The constants of a search, on which its numbers depend."""
+    return {"tolerance": STRENGTH_TOLERANCE} | SEARCHES[name].settings()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 
 from robustatlas.attacks import composed
@@ -20,9 +22,15 @@ def catalogue(procedure: Procedure = "default") -> dict[str, Attack]:
         >>> catalogue()["linf"].strengths[:3]
         (0.005, 0.01, 0.015)
     """
-    return {
-        attack.name: attack for attack in [*lp_attacks(procedure), *image_attacks(procedure), composed.carben_attack()]
-    }
+    attacks = [*lp_attacks(procedure), *image_attacks(procedure), composed.carben_attack()]
+    return {attack.name: _as_published(attack) if procedure == "paper" else attack for attack in attacks}
+
+
+def _as_published(attack: Attack) -> Attack:
+    """MultiRobustBench searches by bisection whatever its sets allow."""
+    searches = attack.valid_searches
+    first = tuple(search for search in searches if search == "bisection")
+    return replace(attack, searches=(*first, *(search for search in searches if search not in first)))
 
 
 def attack_named(name: str, procedure: Procedure = "default") -> Attack:
@@ -31,11 +39,27 @@ def attack_named(name: str, procedure: Procedure = "default") -> Attack:
         return compose(*name.split(composed.JOINT))
     attacks = catalogue(procedure)
     if name not in attacks:
+        near = nearest(name, attacks)
         raise UserError(
-            f"Attack {name!r} is not known; 'robustatlas attacks' lists all attacks (such as linf, stadv or "
-            "recolor+stadv+linf) and suites (such as lp or multirobustbench)."
+            f"Attack {name!r} is not known{f'; do you mean {near}?' if near else '.'} 'robustatlas attacks' lists all "
+            "attacks (such as linf, stadv or recolor+stadv+linf) and suites (such as lp or multirobustbench)."
         )
     return attacks[name]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant: other case, underscores, a missing prefix, a slip of the fingers.
+
+    Example:
+        >>> [nearest(name, catalogue()) for name in ("lnif", "LINF", "gaussian_noise", "qqqq")]
+        ['linf', 'linf', 'corruption-gaussian-noise', None]
+    """
+    plain = str(name).lower().replace("_", "-")
+    names = list(known)
+    for candidate in (plain, f"corruption-{plain}"):
+        if candidate in names:
+            return candidate
+    return next(iter(difflib.get_close_matches(plain, names, n=1, cutoff=0.6)), None)
 
 
 def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
+from robustatlas.errors import UserError
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.threats.base import ThreatModel
 
 Procedure = Literal["default", "paper"]
 """``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
+
+Search = Literal["descent", "bisection", "every"]
+"""``"descent"``: whole curves for about the price of one point; ``"bisection"``: MultiRobustBench's procedure;
+``"every"``: each strength by itself."""
 
 
 def grid(last: float, count: int = 20) -> tuple[float, ...]:
@@ -55,7 +60,11 @@ class Attack:
     lies just above a strength. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is the input
     itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical procedures).
     ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of the descent,
-    where it differs from ``stages``. ``note``: how the default differs from the historical attack.
+    where it differs from ``stages``. ``note``: how the default differs from the historical attack. ``searches``: those
+    that are valid for the attack, its default first; by themselves the ones that its sets and stages allow.
+
+    Raises:
+        UserError: a search that the sets or stages do not allow.
     """
 
     name: str
@@ -72,21 +81,47 @@ class Attack:
     contains_clean: bool = True
     repairs: bool = False
     unbounded: bool = False
+    searches: tuple[Search, ...] = ()
+
+    def __post_init__(self) -> None:
+        allowed = self._allowed()
+        if wrong := [search for search in self.searches if search not in allowed]:
+            raise UserError(
+                f"{self.name!r} cannot be searched by {wrong[0]!r}: {self._why()}; expected among {', '.join(allowed)}."
+            )
+
+    @property
+    def valid_searches(self) -> tuple[Search, ...]:
+        """Those that may be asked for, the default first."""
+        return self.searches or self._allowed()
+
+    def searched_by(self, search: str | None) -> Search:
+        """The search of that name (None: the default), if it is valid for the attack; :class:`UserError` if not."""
+        if search is None:
+            return self.valid_searches[0]
+        for known in self.valid_searches:
+            if known == search:
+                return known
+        why = f": {self._why()}" if search in get_args(Search) and search not in self._allowed() else ""
+        raise UserError(
+            f"search={search!r} is not valid for {self.name!r}{why}; expected {' or '.join(self.valid_searches)}. "
+            "Leave search out, and each attack takes its own."
+        )
+
+    def monotone(self, search: Search) -> bool:
+        """Whether, under a search, a sample broken at one strength counts as broken at all larger ones."""
+        return not (search == "every" and (self.judges_last or not self.nested))
+
+    def _allowed(self) -> tuple[Search, ...]:
+        if self.judges_last:
+            return ("bisection", "every")
+        return ("descent", "bisection", "every") if self.nested and self.contains_clean else ("every",)
+
+    def _why(self) -> str:
+        return "only the last iterate of a run counts" if self.judges_last else "its sets are not nested"
 
     @property
     def judges_last(self) -> bool:
         """Whether only the last iterate of a run counts (historical procedures), so that strengths do not imply each
         other."""
         return any(stage.judge == "last" for stage in self.stages)
-
-
-def describe(value: Any) -> Any:
-    """An attack with everything in it as plain dicts, lists, strings and numbers: what the manifest of a run records
-    and compares."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {"kind": type(value).__name__} | {f.name: describe(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, (list, tuple)):
-        return [describe(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): describe(item) for key, item in value.items()}
-    return value if value is None or isinstance(value, (str, int, float, bool)) else repr(value)

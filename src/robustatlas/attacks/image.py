@@ -326,9 +326,10 @@ def corruption(name: str) -> Attack:
         stages=(Stage(Once(), "margin"),),
         unit="severity",
         source="Hendrycks and Dietterich 2019",
-        note="Nothing is optimised; each severity is judged by itself under the search 'every'.",
+        note="Nothing is optimised; each severity is judged by itself, on all samples.",
         nested=False,
         contains_clean=False,
+        repairs=True,
     )
 
 

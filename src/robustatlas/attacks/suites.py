@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
-
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Procedure, Stage, grid
 from robustatlas.errors import UserError
@@ -16,7 +14,6 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.references import load_reference
 from robustatlas.threats.lp import L1, L2, Linf
 
-Search = Literal["descent", "bisection", "every"]
 PAPER = "paper"
 
 RANKED = ("linf", "l2", "l1", "stadv", "recolor", "elastic", "jpeg-linf", "jpeg-l1", "lpips")
@@ -27,13 +24,11 @@ _CONSTANT_STEP = ("fog", "snow", "gabor")
 
 @dataclass(frozen=True)
 class Suite:
-    """A named set of attacks; ``search`` and ``paper_search`` are what its two procedures use."""
+    """A named set of attacks, with the strengths and searches of its source."""
 
     name: str
     about: str
     build: Callable[[Procedure], list[Attack]]
-    search: Search = "descent"
-    paper_search: Search = "bisection"
 
 
 def _named(*names: str) -> Callable[[Procedure], list[Attack]]:
@@ -71,6 +66,7 @@ def _uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -
         bound=(),
         descent=None,
         closing=(),
+        searches=("every", "bisection"),
     )
 
 
@@ -78,7 +74,15 @@ def _hypervolume(procedure: Procedure) -> list[Attack]:
     """Margins at ten levels: APGD on the margin of probabilities, 20 steps."""
     stages = (Stage(APGD(steps=20), "probability-margin"),)
     return [
-        replace(attack_named(name), strengths=grid(last, 10), stages=stages, bound=(), descent=None, closing=())
+        replace(
+            attack_named(name),
+            strengths=grid(last, 10),
+            stages=stages,
+            bound=(),
+            descent=None,
+            closing=(),
+            searches=("every", "bisection"),
+        )
         for name, last in (("linf", 8 / 255), ("l2", 0.5))
     ]
 
@@ -93,33 +97,26 @@ SUITES: dict[str, Suite] = {
             "corruptions",
             "the common corruptions at five severities",
             lambda p: [a for n, a in catalogue(p).items() if n.startswith("corruption-")],
-            "every",
-            "every",
         ),
         Suite(
             "uar-cifar10",
             "UAR's attacks at six strengths calibrated for CIFAR-10",
             _uar("uar-cifar10"),
-            paper_search="every",
         ),
         Suite(
             "uar-imagenet100",
             "UAR's attacks at six strengths calibrated for ImageNet-100",
             _uar("uar-imagenet100"),
-            paper_search="every",
         ),
         Suite(
             "uar-core",
             "the five attacks of UAR that correlate least, CIFAR-10",
             _uar("uar-cifar10", UAR_CORE),
-            paper_search="every",
         ),
         Suite(
             "hypervolume",
             "margins at ten levels of linf (8/255) and l2 (0.5) for the adversarial hypervolume",
             _hypervolume,
-            "every",
-            "every",
         ),
     )
 }
@@ -141,20 +138,3 @@ def attacks_of(given: str | Attack | Sequence[str | Attack], procedure: Procedur
         else:
             found.append(attack_named(item, procedure))
     return found
-
-
-def search_of(given: str | Attack | Sequence[str | Attack], procedure: Procedure) -> Search:
-    """The search that fits what is asked for, where the user names none."""
-    items = [given] if isinstance(given, (str, Attack)) else list(given)
-    wanted: set[Search] = set()
-    for item in items:
-        suite = SUITES.get(item) if isinstance(item, str) else None
-        paper: Search = "bisection" if suite is None else suite.paper_search
-        usual: Search = "descent" if suite is None else suite.search
-        wanted.add(paper if procedure == PAPER else usual)
-    if len(wanted) > 1:
-        raise UserError(
-            f"These suites use different searches ({', '.join(sorted(wanted))}); give search= one of them, or run "
-            f"them apart."
-        )
-    return wanted.pop()

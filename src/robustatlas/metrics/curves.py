@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.metrics.checks import check_confidence, check_minimal
-from robustatlas.metrics.intervals import proportion_bounds
+from robustatlas.metrics.intervals import check_confidence, proportion_bounds
+from robustatlas.outcomes.outcome import Outcome, check_minimal, percent
 
 BandKind = Literal["simultaneous", "pointwise"]
 
@@ -23,7 +23,7 @@ class Band:
 
     Attributes:
         sizes: [K] increasing, the first is 0; the bounds hold from each size up to the next.
-        low: [K] lower bounds of the robust error, fractions.
+        low: [K] lower bounds of the robust error, percent.
         high: [K] upper bounds.
         confidence: of the band.
         kind: `simultaneous` (the whole curve lies within, DKW) or `pointwise` (each point does, Clopper-Pearson).
@@ -52,7 +52,7 @@ class Crossing:
         end: size from which the other curve has the smaller error; equal to `start` where they jump past each other.
         better_before: 0 or 1, the curve with the smaller robust error before; 0 is the one `crossings` was called on.
         better_after: the other one.
-        gap_before: largest difference of the robust errors (fractions) since the crossing before this one.
+        gap_before: largest difference of the robust errors (percentage points) since the crossing before this one.
         gap_after: largest difference up to the crossing after this one.
         significant: whether both gaps are larger than chance explains at the confidence that was asked for.
     """
@@ -68,35 +68,47 @@ class Crossing:
 
 @dataclass(frozen=True, eq=False)
 class RobustnessCurve:
-    """The robust error R(size): share of samples with an adversarial example no larger than the size.
+    """The robust error R(size): percentage of samples with an adversarial example no larger than the size.
 
     R is the right-continuous empirical distribution function of the minimal sizes; R(0) is the clean error. From an
-    attack, which may miss adversarial examples, it is a lower bound of the true error.
+    attack, which may miss adversarial examples, it is a lower bound of the true error. Where an attack judges each
+    strength by itself (sets that are not nested), R is the error at the last strength that is not larger, and may fall.
 
     Attributes:
         minimal_sizes: [N] size of the smallest adversarial example of each sample; 0 where the clean input is
             misclassified, inf where none was found.
         attack: name of the attack.
         unit: what the size measures, for labels of axes.
+        judged: of an attack that judges each strength by itself: its strengths [S], and the number of samples broken
+            on clean inputs and at each of them [S + 1]; None for the distribution of the minimal sizes.
 
     Source: Göpfert et al. 2020, "Adversarial Robustness Curves", definition 1; Risse et al. 2021, "Robustness curves".
 
     Example:
         >>> curve = RobustnessCurve([0.0, 0.1, 0.3, float("inf")])
         >>> curve.at([0.0, 0.1, 0.2])
-        array([0.25, 0.5 , 0.5 ])
-        >>> float(curve.quantile(0.5)), curve.area(0.4)
-        (0.1, 0.5)
+        array([25., 50., 50.])
+        >>> float(curve.quantile(0.5)), round(curve.area(0.4), 1)
+        (0.1, 50.0)
     """
 
     minimal_sizes: NDArray[np.float64]
     attack: str = ""
     unit: str = ""
+    judged: tuple[NDArray[np.float64], NDArray[np.int64]] | None = None
 
     def __post_init__(self) -> None:
         sizes = check_minimal(self.minimal_sizes, self.attack or "the curve").copy()
         sizes.setflags(write=False)
         object.__setattr__(self, "minimal_sizes", sizes)
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> RobustnessCurve:
+        """The curve of what an attack found: at each of its strengths 100 minus the robust accuracy, exactly."""
+        if outcome.monotone:
+            return cls(outcome.minimal_size, outcome.attack, outcome.unit)
+        counts = outcome.broken([0.0, *outcome.strengths]).sum(axis=0)
+        return cls(outcome.minimal_strength, outcome.attack, outcome.unit, (outcome.strengths, counts))
 
     @property
     def samples(self) -> int:
@@ -104,40 +116,49 @@ class RobustnessCurve:
         return len(self.minimal_sizes)
 
     @cached_property
-    def sorted_sizes(self) -> NDArray[np.float64]:
-        """The minimal sizes [N] in increasing order."""
-        return np.sort(self.minimal_sizes)
+    def steps(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Sizes [K], increasing from 0, and the number of samples broken [K] from each of them up to the next."""
+        if self.judged is not None:
+            return np.concatenate([[0.0], self.judged[0]]), self.judged[1]
+        finite = np.sort(self.minimal_sizes[np.isfinite(self.minimal_sizes)])
+        sizes = np.unique(np.concatenate([[0.0], finite]))
+        return sizes, np.searchsorted(finite, sizes, side="right")
 
     @cached_property
     def jumps(self) -> NDArray[np.float64]:
-        """The finite sizes [K] at which the curve rises, increasing; 0 among them where there are clean errors."""
-        return np.unique(self.minimal_sizes[np.isfinite(self.minimal_sizes)])
+        """The finite sizes [K] at which the curve changes, increasing; 0 among them where there are clean errors."""
+        sizes, counts = self.steps
+        return np.asarray(sizes[np.diff(counts, prepend=0) != 0])
 
     def at(self, size: ArrayLike) -> NDArray[np.float64]:
-        """Robust error at sizes [...] >= 0, fractions [...] in [0, 1]."""
-        return np.asarray(self._broken(size) / self.samples, dtype=np.float64)
+        """Robust error at sizes [...] >= 0, in percent [...]."""
+        return percent(self._broken(size), self.samples)
 
     def robust_accuracy(self, size: ArrayLike) -> NDArray[np.float64]:
-        """Robust accuracy at sizes [...] >= 0, fractions [...]: 1 - R(size)."""
-        return np.asarray((self.samples - self._broken(size)) / self.samples, dtype=np.float64)
+        """Robust accuracy at sizes [...] >= 0, in percent [...]: 100 - R(size)."""
+        return percent(self.samples - self._broken(size), self.samples)
 
     def quantile(self, share: ArrayLike) -> NDArray[np.float64]:
-        """Smallest sizes [...] at which the robust error reaches shares [...] in [0, 1]; inf where it never does."""
+        """Smallest sizes [...] at which the shares [...] in [0, 1] of the samples are broken; inf where never."""
         shares = np.asarray(share, dtype=np.float64)
         if not ((shares >= 0) & (shares <= 1)).all():
             raise UserError(f"shares of samples between 0 and 1 are expected; given: {shares.tolist()}")
         # The tolerance undoes the rounding of shares such as 3 * (1 / 3).
-        rank = np.ceil(shares * self.samples - 1e-9).astype(np.int64)
-        return np.where(rank <= 0, 0.0, self.sorted_sizes[np.maximum(rank, 1) - 1])
+        rank = np.ceil(shares * self.samples - 1e-9)
+        sizes, counts = self.steps
+        reached = np.searchsorted(np.maximum.accumulate(counts), rank)
+        return np.where(rank <= 0, 0.0, np.append(sizes, np.inf)[reached])
 
     def area(self, up_to: float) -> float:
-        """Mean robust error over sizes between 0 and `up_to`, a fraction: the area under the curve, over `up_to`.
+        """Mean robust error over sizes between 0 and `up_to`, in percent: the area under the curve, over `up_to`.
 
-        1 - area is the mean of min(minimal size, up_to) / up_to: how far the samples stay robust on average.
+        100 - area is the mean of min(minimal size, up_to) / up_to: how far the samples stay robust on average.
         """
         if not 0 < up_to < np.inf:
             raise UserError(f"the area is taken up to a positive finite size; given: {up_to}")
-        return float(1 - np.mean(np.minimum(self.minimal_sizes, up_to)) / up_to)
+        sizes, counts = self.steps
+        widths = np.diff(np.minimum(np.append(sizes, np.inf), up_to))
+        return float(percent(counts @ widths, self.samples) / up_to)
 
     def band(self, confidence: float = 0.95, kind: BandKind = "simultaneous") -> Band:
         """Confidence band of the curve, for samples drawn independently.
@@ -148,14 +169,14 @@ class RobustnessCurve:
         Example:
             >>> band = RobustnessCurve([0.0, 0.1, 0.3, float("inf")]).band()
             >>> [round(float(bound), 3) for bound in band.at(0.2)]
-            [0.0, 1.0]
+            [0.0, 100.0]
         """
         check_confidence(confidence)
-        sizes = self.jumps if self.jumps.size and self.jumps[0] == 0 else np.concatenate([[0.0], self.jumps])
+        sizes = self.steps[0]
         if kind == "simultaneous":
             error = self.at(sizes)
             half_width = dkw_half_width(self.samples, confidence)
-            low, high = np.maximum(error - half_width, 0), np.minimum(error + half_width, 1)
+            low, high = np.maximum(error - half_width, 0), np.minimum(error + half_width, 100)
         elif kind == "pointwise":
             low, high = proportion_bounds(self._broken(sizes), self.samples, confidence)
         else:
@@ -216,22 +237,20 @@ class RobustnessCurve:
         return plot_curves([self], ax=ax, **options)
 
     def _broken(self, size: ArrayLike) -> NDArray[np.int64]:
-        finite = np.minimum(
-            _sizes(size), np.finfo(np.float64).max
-        )  # at an infinite size the samples never broken still hold
-        return np.asarray(np.searchsorted(self.sorted_sizes, finite, side="right"), dtype=np.int64)
+        sizes, counts = self.steps
+        return np.asarray(counts[np.searchsorted(sizes, _sizes(size), side="right") - 1])
 
 
 def dkw_half_width(samples: int, confidence: float) -> float:
-    """Half-width of the simultaneous band of an empirical distribution function of N samples.
+    """Half-width, in percent, of the simultaneous band of an empirical distribution function of N samples.
 
     Source: Massart 1990, "The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality".
 
     Example:
         >>> round(dkw_half_width(1000, 0.95), 4)
-        0.0429
+        4.2947
     """
-    return float(np.sqrt(np.log(2 / (1 - confidence)) / (2 * samples)))
+    return float(100 * np.sqrt(np.log(2 / (1 - confidence)) / (2 * samples)))
 
 
 def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:

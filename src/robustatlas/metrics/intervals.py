@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from robustatlas.errors import UserError
-from robustatlas.metrics.checks import check_confidence
+from robustatlas.outcomes.outcome import percent
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,16 @@ class Interval:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
+def check_confidence(confidence: float) -> None:
+    """Raise where a confidence level is not strictly between 0 and 1."""
+    if not 0.0 < confidence < 1.0:
+        raise UserError(f"the confidence is {confidence}; a number between 0 and 1 is expected, such as 0.95")
+
+
 def proportion_bounds(
     successes: ArrayLike, total: int, confidence: float = 0.95
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Exact (Clopper-Pearson) confidence bounds of proportions.
+    """Exact (Clopper-Pearson) confidence bounds of proportions, in percent.
 
     Args:
         successes: [...] counts out of `total`.
@@ -47,14 +53,15 @@ def proportion_bounds(
         confidence: probability, at least, that the bounds of one proportion contain it.
 
     Returns:
-        lower and upper bounds [...], fractions in [0, 1].
+        lower and upper bounds [...] in [0, 100].
 
-    Source: Clopper and Pearson 1934, Biometrika 26(4).
+    Source: Clopper and Pearson 1934, Biometrika 26(4); computed as `scipy.stats.binomtest(...).proportion_ci("exact")`
+    does, for arrays.
 
     Example:
         >>> low, high = proportion_bounds([0, 45], total=50)
-        >>> low.round(4), high.round(4)
-        (array([0.    , 0.7819]), array([0.0711, 0.9667]))
+        >>> low.round(2), high.round(2)
+        (array([ 0.  , 78.19]), array([ 7.11, 96.67]))
     """
     check_confidence(confidence)
     counts = np.asarray(successes, dtype=np.float64)
@@ -63,7 +70,18 @@ def proportion_bounds(
     tail = (1 - confidence) / 2
     low = np.where(counts == 0, 0.0, stats.beta.ppf(tail, np.maximum(counts, 0.5), total - counts + 1))
     high = np.where(counts == total, 1.0, stats.beta.ppf(1 - tail, counts + 1, np.maximum(total - counts, 0.5)))
-    return low, high
+    return 100 * low, 100 * high
+
+
+def proportion_interval(successes: int, total: int, confidence: float = 0.95) -> Interval:
+    """A proportion in percent with its exact (Clopper-Pearson) interval: that of every single accuracy.
+
+    Example:
+        >>> print(proportion_interval(45, total=50))
+        90.00 [78.19, 96.67]
+    """
+    low, high = proportion_bounds(successes, total, confidence)
+    return Interval(float(percent(successes, total)), float(low), float(high), confidence)
 
 
 def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -> Interval:
@@ -83,8 +101,7 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
     successes = accuracy * samples / 100
     if not np.isclose(successes, round(successes), atol=1e-6 * samples):
         raise UserError(f"an accuracy of {accuracy:g} % is no whole number of {samples} samples; give their number")
-    low, high = proportion_bounds(round(successes), samples, confidence)
-    return Interval(float(accuracy), 100 * float(low), 100 * float(high), confidence)
+    return proportion_interval(round(successes), samples, confidence)
 
 
 def percentile_interval(value: float, replicates: NDArray[np.float64], confidence: float = 0.95) -> Interval:

@@ -1,35 +1,35 @@
 """The outcome table: per sample and attack, the smallest strength at which an adversarial example was found."""
 
-from robustatlas.outcomes.manifest import (
-    FORMAT_VERSION,
-    AttackSettings,
-    Context,
-    DataSettings,
-    Manifest,
-    ModelSettings,
-    SampleSettings,
-    Settings,
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.merge import merge
+from robustatlas.outcomes.outcome import Outcome
+from robustatlas.outcomes.query import query
+from robustatlas.outcomes.records import (
+    AttackRecord,
+    DataRecord,
+    Identity,
+    ModelRecord,
+    Plan,
     sha256_of_array,
     sha256_of_tensors,
 )
-from robustatlas.outcomes.query import query
-from robustatlas.outcomes.result import Outcome, Result
-from robustatlas.outcomes.store import RunStore, load_result
+from robustatlas.outcomes.store import Run
+from robustatlas.outcomes.table import OutcomeTable, common_strengths, shared_samples
 
 __all__ = [
-    "FORMAT_VERSION",
-    "AttackSettings",
-    "Context",
-    "DataSettings",
-    "Manifest",
-    "ModelSettings",
+    "AccuracyTable",
+    "AttackRecord",
+    "DataRecord",
+    "Identity",
+    "ModelRecord",
     "Outcome",
-    "Result",
-    "RunStore",
-    "SampleSettings",
-    "Settings",
-    "load_result",
+    "OutcomeTable",
+    "Plan",
+    "Run",
+    "common_strengths",
+    "merge",
     "query",
     "sha256_of_array",
     "sha256_of_tensors",
+    "shared_samples",
 ]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.outcomes.store import RunStore
-from robustatlas.outcomes.tables import quoted
+from robustatlas.outcomes.outcome import Outcome
+from robustatlas.outcomes.store import Run
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.outcomes.tables import identifier, quoted
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,16 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path) -> Table:
     """Run ``sql`` (DuckDB's dialect) over the tables of some runs.
 
     Views:
-        ``runs``: run, model, data, search, procedure, precision, created, seed, samples.
+        ``runs``: run, model, data, created, samples.
+        ``attacks``: run, attack, unit, strengths, monotone, origins.
         ``samples``: run, index, label, clean_prediction, clean_margin.
-        ``outcomes``: run, attack, index, minimal_strength, minimal_size, found_class, forward, backward, seconds,
-        margins, fooled (lists, one entry per strength).
+        ``outcomes``: run, attack, index, minimal_strength, minimal_size, found_class, forward, backward, strengths,
+        broken, margins, fooled (the last four are lists with one entry per strength).
+        ``broken(strength)``: run, attack, index, broken: which samples are broken at one strength of the attacks.
 
-    ``run`` is the path as given. Numbers that are not there (a margin that was not searched) are NULL.
+    ``run`` is the path as given. Each view holds the very numbers of :func:`robustatlas.load_result`: of attacks that
+    were run several times, the smallest example of each sample. Numbers that are not there (a margin that was not
+    searched) are NULL.
 
     Raises:
         UserError: no run at a path, a damaged table, or SQL that DuckDB refuses.
@@ -39,51 +47,83 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path) -> Table:
     paths = [runs] if isinstance(runs, str | Path) else list(runs)
     if not paths:
         raise UserError("No runs given; name at least one run directory.")
-    stores = {str(path): RunStore.open(path) for path in paths}
-    views = {
-        "runs": [_run_row(run, store) for run, store in stores.items()],
-        "samples": [select for run, store in stores.items() for select in _samples(run, store)],
-        "outcomes": [select for run, store in stores.items() for select in _outcomes(run, store)],
-    }
+    opened = {str(path): Run.open(path) for path in paths}
     try:
         with duckdb.connect() as connection:
-            for view, selects in views.items():
-                if selects:
-                    connection.execute(f"CREATE VIEW {view} AS {' UNION ALL BY NAME '.join(selects)}")
+            _fill(connection, {name: (run, run.table()) for name, run in opened.items()})
             cursor = connection.execute(sql)
             return Table(tuple(column[0] for column in cursor.description or ()), cursor.fetchall())
     except duckdb.Error as error:
         raise UserError(f"The SQL could not be run: {str(error).strip()}") from error
 
 
-def _run_row(run: str, store: RunStore) -> str:
-    settings, context = store.manifest.settings, store.manifest.context
-    fields = {
-        "run": run,
-        "model": settings.model.name,
-        "data": settings.data.name,
-        "search": settings.search,
-        "procedure": settings.procedure,
-        "precision": settings.precision,
-        "created": context.created,
+def _fill(connection: duckdb.DuckDBPyConnection, runs: Mapping[str, tuple[Run, OutcomeTable]]) -> None:
+    views: dict[str, list[str]] = {"runs": [], "attacks": [], "samples": [], "outcomes": []}
+    for name, (run, table) in runs.items():
+        texts = {"run": name, "model": table.name, "data": table.data, "created": run.identity.created}
+        fields = ", ".join(f"{quoted(value)} AS {key}" for key, value in texts.items())
+        views["runs"].append(f"SELECT {fields}, {table.samples} AS samples")
+        views["samples"].append(_registered(connection, f"SELECT {quoted(name)} AS run", _sample_columns(table)))
+        for attack, outcome in table.outcomes.items():
+            begin = f"SELECT {quoted(name)} AS run, {quoted(attack)} AS attack"
+            origins = ", ".join(quoted(origin) for origin in outcome.origins)
+            views["attacks"].append(
+                f"{begin}, {quoted(outcome.unit)} AS unit, {_list(outcome.strengths.tolist())} AS strengths, "
+                f"{outcome.monotone} AS monotone, CAST([{origins}] AS VARCHAR[]) AS origins"
+            )
+            views["outcomes"].append(
+                _registered(connection, begin, _outcome_columns(table, outcome), _list(outcome.strengths.tolist()))
+            )
+    for view, selects in views.items():
+        connection.execute(f"CREATE VIEW {view} AS {' UNION ALL BY NAME '.join(selects)}")
+    connection.execute(
+        "CREATE MACRO broken(strength) AS TABLE SELECT run, attack, \"index\", "
+        "broken[list_position(strengths, CAST(strength AS DOUBLE))] AS broken FROM outcomes "
+        "WHERE list_contains(strengths, CAST(strength AS DOUBLE))"
+    )
+
+
+def _sample_columns(table: OutcomeTable) -> dict[str, NDArray[Any]]:
+    return {
+        "index": table.index,
+        "label": table.labels,
+        "clean_prediction": table.clean_prediction,
+        "clean_margin": table.clean_margin,
     }
-    texts = [f"{quoted(value)} AS {name}" for name, value in fields.items()]
-    return f"SELECT {', '.join(texts)}, {settings.seed} AS seed, {settings.samples.count} AS samples"
 
 
-def _samples(run: str, store: RunStore) -> list[str]:
-    files = [store.file(None, shard) for shard in range(len(store.shards)) if store.done_samples(shard)]
-    return [f"SELECT {quoted(run)} AS run, * FROM {_tables(files)}"] if files else []
+def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray[Any]]:
+    return {
+        "index": table.index,
+        "minimal_strength": outcome.minimal_strength,
+        "minimal_size": outcome.minimal_size,
+        "found_class": outcome.found_class,
+        "forward": outcome.forward,
+        "backward": outcome.backward,
+        "broken": outcome.broken(),
+        "margins": outcome.margins,
+        "fooled": outcome.fooled,
+    }
 
 
-def _outcomes(run: str, store: RunStore) -> list[str]:
-    selects = []
-    for attack in store.manifest.settings.attacks:
-        files = [store.file(attack, shard) for shard in range(len(store.shards)) if store.done(attack, shard)]
-        if files:
-            selects.append(f"SELECT {quoted(run)} AS run, {quoted(attack)} AS attack, * FROM {_tables(files)}")
-    return selects
+def _registered(
+    connection: duckdb.DuckDBPyConnection, begin: str, columns: Mapping[str, NDArray[Any]], strengths: str | None = None
+) -> str:
+    """A SELECT of arrays [N] and, as lists, [N, S]; NaN in lists is NULL."""
+    flat: dict[str, NDArray[Any]] = {}
+    expressions = [begin]
+    for number, (name, values) in enumerate(columns.items()):
+        parts = {f"c{number}": values} if values.ndim == 1 else {f"c{number}_{j}": v for j, v in enumerate(values.T)}
+        flat |= {key: np.ascontiguousarray(part) for key, part in parts.items()}
+        nullable = [f"CASE WHEN isnan({p}) THEN NULL ELSE {p} END" if values.dtype.kind == "f" else p for p in parts]
+        value = nullable[0] if values.ndim == 1 else f"[{', '.join(nullable)}]"
+        expressions.append(f"{value} AS {identifier(name)}")
+    if strengths:
+        expressions.append(f"{strengths} AS strengths")
+    relation = f"t{len(connection.execute('SHOW TABLES').fetchall())}"
+    connection.register(relation, flat)
+    return f"{', '.join(expressions)} FROM {relation}"
 
 
-def _tables(files: Sequence[Path]) -> str:
-    return f"read_parquet([{', '.join(quoted(file) for file in files)}])"
+def _list(values: Sequence[float]) -> str:
+    return f"CAST([{', '.join(repr(value) for value in values)}] AS DOUBLE[])"

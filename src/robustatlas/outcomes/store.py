@@ -1,21 +1,26 @@
-"""Runs: where outcomes are kept, on disk or in memory, one table per attack and shard of samples.
+"""Runs: where outcomes are kept, on disk or in memory. A run only grows, by whole files.
 
 A run on disk is a directory::
 
-    run.json                              what was evaluated (Manifest)
-    samples/shard-00000.parquet           index, label, clean_prediction, clean_margin
-    outcomes/ATTACK/shard-00000.parquet   see OUTCOME_COLUMNS
-    adversarial/ATTACK/shard-00000.npz    index, images (only where adversarial examples are kept)
+    run.json                                      what it is about (Identity)
+    attacks/NAME-FINGERPRINT.json                 one attack as it was run (AttackRecord)
+    plans/HASH.json                               what one call asked for (Plan)
+    outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
+    samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
+    adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
 
-Every file is written whole or not at all, so a run that is killed loses at most the shard it was working on.
+What is done are the samples found in valid parts; what is missing is what the plans name and no part holds. Every
+part has a name that no other writer shares and is written whole or not at all, so whoever dies loses one part, and
+merging runs is adding files.
 """
 
 from __future__ import annotations
 
 import io
+import uuid
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,313 +28,472 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.files import is_temporary, one_sentence, remove_stale_temporaries, write_atomically
-from robustatlas.outcomes.manifest import AttackSettings, Manifest
-from robustatlas.outcomes.result import (
-    OUTCOME_COLUMNS,
-    SAMPLE_COLUMNS,
-    AdversarialExamples,
-    Outcome,
-    Result,
-    check_columns,
-    joined,
-)
-from robustatlas.outcomes.tables import Columns, CorruptFileError, read_parquet, write_parquet
+from robustatlas.files import is_temporary, one_sentence, publish_once, remove_stale_temporaries, write_atomically
+from robustatlas.outcomes.outcome import Integers, Outcome, merged_strengths, smallest_of
+from robustatlas.outcomes.records import FORMAT_VERSION, AttackRecord, Identity, Plan, Record, format_of, parse
+from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.outcomes.tables import Columns, CorruptFileError, read_about, read_parquet, write_parquet
+
+AdversarialExamples = tuple[Integers, NDArray[np.float32]]
+
+OUTCOME_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
+    "index": (np.int64, 1),
+    "minimal_size": (np.float64, 1),
+    "found_class": (np.int64, 1),
+    "forward": (np.int64, 1),
+    "backward": (np.int64, 1),
+    "rejected": (np.int64, 1),
+    "seconds": (np.float64, 1),
+    "margins": (np.float32, 2),
+    "fooled": (np.int8, 2),
+}
+"""Columns of a part: type, and 1 for a number per sample or 2 for one per sample and strength."""
+
+SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
+    "index": (np.int64, 1),
+    "label": (np.int64, 1),
+    "clean_prediction": (np.int64, 1),
+    "clean_margin": (np.float32, 1),
+}
+"""Columns of a samples table."""
+
+Arrays = dict[str, NDArray[Any]]
 
 
 class _Shelf(Protocol):
-    """Holds tables and arrays under names like ``outcomes/linf/shard-00000``."""
+    """Holds tables and texts under names like ``outcomes/linf-0123456789ab/0-512-1b2c3d4e``."""
 
-    def names(self) -> set[str]: ...
-    def read(self, name: str) -> dict[str, NDArray[Any]]: ...
-    def write(self, name: str, columns: Columns) -> None: ...
+    def names(self, folder: str) -> list[str]: ...
+    def read(self, name: str) -> Arrays: ...
+    def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None: ...
+    def texts(self, folder: str) -> dict[str, str]: ...
+    def put_text(self, name: str, text: str) -> None: ...
     def place(self, name: str) -> str: ...
+    def about(self, name: str) -> dict[str, str]: ...
 
 
 class _Memory:
     def __init__(self) -> None:
-        self._tables: dict[str, dict[str, NDArray[Any]]] = {}
+        self._tables: dict[str, Arrays] = {}
+        self._texts: dict[str, str] = {}
+        self._about: dict[str, dict[str, str]] = {}
 
-    def names(self) -> set[str]:
-        return set(self._tables)
+    def names(self, folder: str) -> list[str]:
+        return [name for name in self._tables if name.startswith(f"{folder}/")]
 
-    def read(self, name: str) -> dict[str, NDArray[Any]]:
-        return self._tables[name]
+    def read(self, name: str) -> Arrays:
+        return dict(self._tables[name])
 
-    def write(self, name: str, columns: Columns) -> None:
-        self._tables[name] = dict(columns)
+    def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None:
+        self._tables[name], self._about[name] = dict(columns), dict(about)
+
+    def texts(self, folder: str) -> dict[str, str]:
+        return {name: text for name, text in self._texts.items() if name.startswith(f"{folder}/")}
+
+    def put_text(self, name: str, text: str) -> None:
+        self._texts.setdefault(name, text)
 
     def place(self, name: str) -> str:
         return name
+
+    def about(self, name: str) -> dict[str, str]:
+        return self._about[name]
 
 
 class _Directory:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def names(self) -> set[str]:
-        files = [*self._root.rglob("shard-*.parquet"), *self._root.rglob("shard-*.npz")]
-        return {path.relative_to(self._root).with_suffix("").as_posix() for path in files}
+    def names(self, folder: str) -> list[str]:
+        files = [path for path in self._root.glob(f"{folder}/*") if path.suffix in (".parquet", ".npz")]
+        return sorted(path.relative_to(self._root).with_suffix("").as_posix() for path in files if not is_temporary(path))
 
-    def read(self, name: str) -> dict[str, NDArray[Any]]:
+    def read(self, name: str) -> Arrays:
         path = self._path(name)
         return _read_npz(path) if path.suffix == ".npz" else read_parquet(path)
 
-    def write(self, name: str, columns: Columns) -> None:
+    def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None:
         path = self._path(name)
-        (_write_npz if path.suffix == ".npz" else write_parquet)(path, columns)
+        if path.suffix == ".npz":
+            _write_npz(path, columns)
+        else:
+            write_parquet(path, columns, about)
+
+    def texts(self, folder: str) -> dict[str, str]:
+        files = [path for path in sorted(self._root.glob(f"{folder}/*.json")) if not is_temporary(path)]
+        return {str(path): _text_of(path) for path in files}
+
+    def put_text(self, name: str, text: str) -> None:
+        publish_once(self._root / f"{name}.json", text)
 
     def place(self, name: str) -> str:
         return str(self._path(name))
+
+    def about(self, name: str) -> dict[str, str]:
+        return read_about(self._path(name))
 
     def _path(self, name: str) -> Path:
         return self._root / f"{name}{'.npz' if name.startswith('adversarial/') else '.parquet'}"
 
 
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}.") from error
+
+
 def _write_npz(path: Path, arrays: Columns) -> None:
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, **dict(arrays))
+            np.savez(file, **dict(arrays))
 
     write_atomically(path, write)
 
 
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+def _read_npz(path: Path) -> Arrays:
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
             return dict(arrays)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise CorruptFileError(
-            f"{path} cannot be read ({error}); delete it and its outcomes table, and run the same evaluation again."
+            f"{path} cannot be read ({error}); delete it and run the same evaluation again."
         ) from error
 
 
-class RunStore:
-    """One run, as :func:`robustatlas.evaluate` fills it.
+class Run:
+    """One run, as :func:`robustatlas.evaluate` fills it. Use :meth:`begin` or :meth:`open`."""
 
-    Use :meth:`create_or_resume` (``path=None`` keeps the run in memory) or :meth:`open`.
-    """
-
-    def __init__(self, manifest: Manifest, path: Path | None = None) -> None:
-        self.manifest = manifest
+    def __init__(self, identity: Identity, path: Path | None = None) -> None:
+        self.identity = identity
         self.path = path
         self._shelf: _Shelf = _Memory() if path is None else _Directory(path)
-        self._present = self._shelf.names()
+        self._parts: dict[str, Arrays | None] = {}
 
     @classmethod
-    def create_or_resume(cls, path: str | Path | None, manifest: Manifest) -> RunStore:
-        """A new run in ``path``, or the one that is there, if its settings equal those of ``manifest``.
-
-        A run that is continued keeps its own context and shard size: use ``store.manifest`` from here on. A damaged
-        shard is named in a warning and counts as not done.
+    def begin(cls, path: str | Path | None, identity: Identity) -> Run:
+        """A new run in ``path`` (None: in memory), or the one that is there if it is about the same model and data.
 
         Raises:
-            UserError: different settings (each is named), a run of a newer format, a folder that is no run or cannot be
-                written.
+            UserError: another model or other data (what differs is named), a run of another format, a folder that is
+                no run or cannot be written.
         """
         if path is None:
-            return cls(manifest)
+            return cls(identity)
         root = Path(path)
         file = root / "run.json"
         with one_sentence(root):
             root.mkdir(parents=True, exist_ok=True)
             occupied = any(not is_temporary(entry) for entry in root.iterdir())
-        if not file.exists():
-            if occupied:
-                raise UserError(f"{root} is not empty and is not a run (no run.json); give a new or an empty folder.")
-            write_atomically(file, lambda temporary: _write_text(temporary, manifest.to_json()))
-            return cls(manifest, root)
-        existing = _read_manifest(root)
-        if differences := existing.differences(manifest):
+        if occupied and not file.exists():
+            raise UserError(f"{root} is not empty and is not a run (no run.json); give a new or an empty folder.")
+        publish_once(file, identity.to_json())
+        run = cls.open(root)
+        if differences := run.identity.differences(identity):
             raise UserError(
-                f"The run in {root} was made with other settings ({'; '.join(differences)}); "
-                "give the same settings, or another folder for a new run."
+                f"{root} holds results of another evaluation: {'; '.join(differences)}. Give another folder for a new "
+                "run, or the model and data that this one is about."
             )
         remove_stale_temporaries(root)
-        store = cls(existing, root)
-        store._forget_damaged()
-        return store
+        return run
 
     @classmethod
-    def open(cls, path: str | Path) -> RunStore:
-        """The run in ``path``, to read it."""
+    def open(cls, path: str | Path) -> Run:
+        """The run in ``path``."""
         root = Path(path)
-        return cls(_read_manifest(root), root)
-
-    @property
-    def shards(self) -> tuple[range, ...]:
-        """Positions of each shard's samples, in the order of the samples of this run."""
-        return self.manifest.shards()
-
-    def done(self, attack: str, shard: int) -> bool:
-        """Whether the outcomes of ``attack`` on ``shard`` are there."""
-        kept = not self.manifest.settings.keep_adversarial or _name("adversarial", attack, shard) in self._present
-        return kept and _name("outcomes", attack, shard) in self._present
-
-    def file(self, attack: str | None, shard: int) -> Path:
-        """The Parquet file of one attack (None: of the samples) and shard, of a run on disk."""
-        if self.path is None:
-            raise UserError("This run is in memory and has no files.")
-        return self.path / f"{_name('outcomes' if attack else 'samples', attack, shard)}.parquet"
-
-    def done_samples(self, shard: int) -> bool:
-        """Whether labels and clean predictions of ``shard`` are there."""
-        return _name("samples", None, shard) in self._present
-
-    def write(self, attack: str, shard: int, columns: Columns, adversarial: AdversarialExamples | None = None) -> None:
-        """Keep the outcomes of one attack on one shard: the arrays of ``OUTCOME_COLUMNS``, in the shard's order.
-
-        ``adversarial``, needed where the run keeps them: positions in the data set ``[M]`` and inputs ``[M, ...]``.
-        """
-        strengths = len(self._attack(attack).strengths)
-        name = _name("outcomes", attack, shard)
-        checked = check_columns(columns, OUTCOME_COLUMNS, len(self.shards[shard]), strengths, name)
-        if self.manifest.settings.keep_adversarial:
-            if adversarial is None:
-                raise UserError(f"This run keeps adversarial examples, but none were given with {name}.")
-            index, images = adversarial
-            self._put(
-                _name("adversarial", attack, shard),
-                {"index": np.asarray(index, np.int64), "images": np.asarray(images, np.float32)},
-            )
-        self._put(name, checked)
-
-    def write_samples(self, shard: int, columns: Columns) -> None:
-        """Keep the clean facts of one shard: the arrays of ``SAMPLE_COLUMNS``."""
-        name = _name("samples", None, shard)
-        self._put(name, check_columns(columns, SAMPLE_COLUMNS, len(self.shards[shard]), 0, name))
-
-    def read(self, attack: str, shard: int) -> dict[str, NDArray[Any]]:
-        """The arrays of :meth:`write`."""
-        strengths = len(self._attack(attack).strengths)
-        return self._get(_name("outcomes", attack, shard), OUTCOME_COLUMNS, shard, strengths)
-
-    def read_samples(self, shard: int) -> dict[str, NDArray[Any]]:
-        """The arrays of :meth:`write_samples`."""
-        return self._get(_name("samples", None, shard), SAMPLE_COLUMNS, shard, 0)
-
-    def adversarial(self, attack: str, shards: Sequence[int]) -> AdversarialExamples:
-        """The adversarial examples of some shards, one after the other."""
-        parts = [self._shelf.read(_name("adversarial", attack, shard)) for shard in shards]
-        filled = [part for part in parts if len(part["index"])] or parts[:1]
-        arrays = joined(filled)
-        return arrays["index"], arrays["images"]
-
-    def result(self, attacks: Sequence[str] | None = None) -> Result:
-        """What is there of ``attacks`` (all that have begun when None), as one :class:`Result`."""
-        shards = range(len(self.shards))
-        if attacks is None:
-            attacks = [a for a in self.manifest.settings.attacks if any(self.done(a, shard) for shard in shards)]
-        for attack in attacks:
-            self._attack(attack)
-        common = [k for k in shards if self.done_samples(k) and all(self.done(attack, k) for attack in attacks)]
-        if not attacks or not common:
+        file = root / "run.json"
+        if not file.is_file():
+            raise UserError(f"{root} is not a run: it has no run.json; give the folder that 'evaluate --run' wrote.")
+        text = _text_of(file)
+        if (version := format_of(text, str(file))) < FORMAT_VERSION:
             raise UserError(
-                f"The run in {self.path or 'memory'} has no finished shard yet"
-                f"{' of ' + ', '.join(attacks) if attacks else ''}; run its evaluation on."
+                f"{root} is a run of format {version}, and this robustatlas writes format {FORMAT_VERSION}; "
+                f"'robustatlas merge {root} -o NEW' converts it."
             )
-        samples = joined([self.read_samples(shard) for shard in common])
-        outcomes = {attack: self._outcome(attack, common) for attack in attacks}
-        return Result(
-            manifest=self.manifest,
-            index=samples["index"],
+        return cls(parse(Identity, text, str(file)), root)
+
+    def records(self) -> dict[str, AttackRecord]:
+        """The attacks that were run, by their keys, in the order of the plans."""
+        found = {record.key: record for record in self._records("attacks", AttackRecord)}
+        order = [key for plan in self.plans() for key in plan.attacks if key in found]
+        return {key: found[key] for key in dict.fromkeys([*order, *found])}
+
+    def plans(self) -> list[Plan]:
+        """What was asked of the run, oldest first."""
+        return sorted(self._records("plans", Plan), key=lambda plan: plan.created)
+
+    def add(self, records: Iterable[AttackRecord], plan: Plan) -> None:
+        """Announce attacks and what is asked of them.
+
+        Raises:
+            UserError: the run has an attack of that name on other sets.
+        """
+        known = self.records().values()
+        for record in records:
+            for other in known:
+                if other.name == record.name and not other.same_set(record):
+                    raise UserError(
+                        f"{self.path or 'The run'} holds {record.name!r} with other sets or another way of judging "
+                        f"({', '.join(_changed(other, record))}), whose numbers cannot be joined with these; give "
+                        "another folder."
+                    )
+            self._shelf.put_text(f"attacks/{record.key}", record.to_json())
+        self._shelf.put_text(f"plans/{plan.name}", plan.to_json())
+
+    def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
+        """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images."""
+        names = [name for name, columns in self._valid_parts(record).items() if columns is not None]
+        if examples:
+            kept = set(self._shelf.names(f"adversarial/{record.key}"))
+            names = [name for name in names if name.replace("outcomes/", "adversarial/", 1) in kept]
+        return np.unique(np.concatenate([[], *(self._part(name, record)["index"] for name in names)])).astype(np.int64)
+
+    def write(
+        self,
+        record: AttackRecord,
+        columns: Columns,
+        samples: Columns,
+        examples: AdversarialExamples | None = None,
+        about: Mapping[str, str] | None = None,
+    ) -> None:
+        """Publish one part: outcomes of some samples under an attack, and these samples' clean outcomes.
+
+        ``examples``: positions in the data set ``[M]`` and inputs ``[M, ...]``; ``about``: who computed it, and with
+        what.
+        """
+        part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
+        outcome = f"outcomes/{record.key}/{part}"
+        checked = check_columns(columns, OUTCOME_COLUMNS, len(record.strengths), outcome)
+        fresh = ~np.isin(samples["index"], self._sample_columns()["index"])
+        if fresh.any():
+            rows = {name: values[fresh] for name, values in samples.items()}
+            self._shelf.write(f"samples/{part}", check_columns(rows, SAMPLE_COLUMNS, 0, f"samples/{part}"), {})
+        if examples is not None:
+            index, images = examples
+            self._shelf.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, {})
+        self._shelf.write(outcome, checked, about or {})
+        self._parts[outcome] = checked
+
+    def columns(self, record: AttackRecord, index: Integers) -> Arrays:
+        """What one search found, as it was written: :data:`OUTCOME_COLUMNS` at the samples ``index``."""
+        return _rows_at(self._columns_of(record), index)
+
+    def table(
+        self,
+        attacks: Sequence[str] | None = None,
+        index: Integers | None = None,
+        strengths: Mapping[str, Sequence[float]] | None = None,
+    ) -> OutcomeTable:
+        """The outcomes of the attacks of those names (default: all that have any) on the samples ``index`` (default:
+        all that every one of these attacks has finished, increasing), at ``strengths`` (default: all of the run).
+
+        Raises:
+            UserError: nothing there, or an attack or sample that is not.
+        """
+        known = self._by_name()
+        unknown = [name for name in attacks or () if name not in known]
+        if unknown:
+            raise UserError(f"Attack {unknown[0]!r} is not part of this run; it has {', '.join(known) or 'none'}.")
+        wanted = {name: _grid(known[name], (strengths or {}).get(name)) for name in attacks or known}
+        finished = {name: self._finished(known[name], grid) for name, grid in wanted.items()}
+        begun = [name for name in finished if attacks is not None or len(finished[name])]
+        common = _intersection([finished[name] for name in begun])
+        if index is None:
+            index = common
+        elif missing := len(np.setdiff1d(index, common)):
+            raise UserError(f"{self.path or 'The run'} lacks {missing} of the samples asked for; run its evaluation on.")
+        if not len(index):
+            place = f"The run in {self.path}" if self.path else "The run"
+            asked = f" of {', '.join(attacks)}" if attacks else ""
+            raise UserError(f"{place} has no finished samples{asked} yet; run its evaluation on.")
+        samples = _rows_at(self._sample_columns(), index)
+        return OutcomeTable(
+            name=self.identity.model.name,
+            data=self.identity.data.name,
+            index=index,
             labels=samples["label"],
             clean_prediction=samples["clean_prediction"],
             clean_margin=samples["clean_margin"],
-            outcomes=outcomes,
-            path=self.path,
-            missing=self.missing(),
-            _load_adversarial=lambda attack: self.adversarial(attack, common),
+            outcomes={name: self._outcome(known[name], index).restrict(wanted[name]) for name in begun},
         )
 
     def missing(self) -> dict[str, int]:
-        """Attack to number of samples without an outcome; empty when the run is complete."""
-        counts = {
-            attack: sum(len(positions) for k, positions in enumerate(self.shards) if not self.done(attack, k))
-            for attack in self.manifest.settings.attacks
-        }
-        return {attack: count for attack, count in counts.items() if count}
+        """Attack to number of samples that a plan asks for and no part holds; empty when the run is complete."""
+        plans, counts = self.plans(), {}
+        for name, records in self._by_name().items():
+            lacking = [
+                np.setdiff1d(plan.index(), self.done(record))
+                for record in records
+                for plan in plans
+                if record.key in plan.attacks
+            ]
+            if count := len(np.unique(np.concatenate([[], *lacking]))):
+                counts[name] = count
+        return counts
 
-    def _outcome(self, attack: str, shards: Sequence[int]) -> Outcome:
-        settings = self._attack(attack)
-        columns = joined([self.read(attack, shard) for shard in shards])
-        seconds = float(columns.pop("seconds").sum())
-        del columns["index"]
-        return Outcome(
-            attack=attack,
-            strengths=np.array(settings.strengths, np.float64),
-            seconds=seconds,
-            monotone=settings.monotone,
-            **columns,
-        )
+    def adversarial(self, attack: str, index: Integers) -> AdversarialExamples:
+        """The smallest adversarial examples kept of the samples ``index``: positions ``[M]`` and inputs ``[M, ...]``."""
+        best: dict[int, tuple[float, NDArray[np.float32]]] = {}
+        wanted = set(index.tolist())
+        kept = False
+        for record in self._by_name().get(attack, []):
+            for name in self._shelf.names(f"adversarial/{record.key}"):
+                kept, stored = True, self._shelf.read(name)
+                part = self._part(name.replace("adversarial/", "outcomes/", 1), record)
+                sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
+                for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
+                    if position in wanted and sizes[position] < best.get(position, (np.inf,))[0]:
+                        best[position] = (sizes[position], image)
+        if not kept:
+            raise UserError("This run did not keep its adversarial examples; evaluate with keep_adversarial=True.")
+        found = [position for position in index.tolist() if position in best]
+        images = [best[position][1] for position in found]
+        return np.array(found, np.int64), np.stack(images) if images else np.zeros((0,), np.float32)
 
-    def _attack(self, attack: str) -> AttackSettings:
-        attacks = self.manifest.settings.attacks
-        if attack not in attacks:
-            raise UserError(f"Attack {attack!r} is not part of this run; it has {', '.join(attacks)}.")
-        return attacks[attack]
+    def circumstances(self) -> list[dict[str, str]]:
+        """Where and with what the parts were computed, each combination once."""
+        found: dict[str, dict[str, str]] = {}
+        for record in self.records().values():
+            for name in self._shelf.names(f"outcomes/{record.key}"):
+                about = {key: text for key, text in self._shelf.about(name).items() if key != "created"}
+                found.setdefault(repr(sorted(about.items())), about)
+        return list(found.values())
 
-    def _put(self, name: str, columns: Columns) -> None:
-        self._shelf.write(name, columns)
-        self._present.add(name)
+    def _records(self, folder: str, kind: type[Any]) -> list[Any]:
+        return [parse(kind, text, place) for place, text in self._shelf.texts(folder).items()]
 
-    def _get(
-        self, name: str, expected: Mapping[str, tuple[type[np.generic], int]], shard: int, strengths: int
-    ) -> dict[str, NDArray[Any]]:
-        columns = self._shelf.read(name)
-        try:
-            return check_columns(columns, expected, len(self.shards[shard]), strengths, name)
-        except UserError as error:
-            raise CorruptFileError(
-                f"{self._shelf.place(name)} does not hold what its run says ({error}); "
-                "delete it and run the same evaluation again."
-            ) from error
+    def _by_name(self) -> dict[str, list[AttackRecord]]:
+        grouped: dict[str, list[AttackRecord]] = {}
+        for record in self.records().values():
+            grouped.setdefault(record.name, []).append(record)
+        return grouped
 
-    def _forget_damaged(self) -> None:
-        checks = [
-            (_name(kind, attack, shard), shard, attack)
-            for kind, attacks in (("samples", [None]), ("outcomes", list(self.manifest.settings.attacks)))
-            for attack in attacks
-            for shard in range(len(self.shards))
+    def _finished(self, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:
+        """Samples that, by all records of an attack together, were searched at every one of the strengths."""
+        held = [(record, self.done(record)) for record in records]
+        at_each = [
+            np.unique(np.concatenate([[], *(done for r, done in held if position_of(strength, r.strengths) is not None)]))
+            for strength in strengths
         ]
-        for name, shard, attack in checks:
-            if name in self._present:
-                try:
-                    self.read_samples(shard) if attack is None else self.read(attack, shard)
-                except CorruptFileError as error:
-                    warnings.warn(f"A damaged shard is computed again: {error}", stacklevel=3)
-                    self._present.discard(name)
+        return _intersection(at_each)
+
+    def _outcome(self, records: Sequence[AttackRecord], index: Integers) -> Outcome:
+        outcomes, covered = [], []
+        for record in records:
+            done = self.done(record)
+            rows = np.isin(index, done)
+            if not rows.any():
+                continue
+            # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
+            columns = _rows_at(self._columns_of(record), np.where(rows, index, done[0]))
+            del columns["index"]
+            outcomes.append(
+                Outcome(
+                    attack=record.name,
+                    strengths=np.array(record.strengths, np.float64),
+                    seconds=float(columns.pop("seconds")[rows].sum()),
+                    rejected=int(columns.pop("rejected")[rows].sum()),
+                    monotone=record.monotone,
+                    unit=record.unit,
+                    origins=(record.origin,),
+                    **columns,
+                )
+            )
+            covered.append(rows)
+        return smallest_of(outcomes, covered)
+
+    def _columns_of(self, record: AttackRecord) -> Arrays:
+        parts = [columns for columns in self._valid_parts(record).values() if columns is not None]
+        return {name: np.concatenate([part[name] for part in parts]) for name in OUTCOME_COLUMNS}
+
+    def _sample_columns(self) -> Arrays:
+        parts = [
+            columns
+            for name in self._shelf.names("samples")
+            if (columns := self._checked(name, SAMPLE_COLUMNS, 0)) is not None
+        ]
+        empty = {name: np.zeros(0, kind) for name, (kind, _) in SAMPLE_COLUMNS.items()}
+        return {name: np.concatenate([part[name] for part in [empty, *parts]]) for name in SAMPLE_COLUMNS}
+
+    def _valid_parts(self, record: AttackRecord) -> dict[str, Arrays | None]:
+        names = self._shelf.names(f"outcomes/{record.key}")
+        return {name: self._checked(name, OUTCOME_COLUMNS, len(record.strengths)) for name in names}
+
+    def _part(self, name: str, record: AttackRecord) -> Arrays:
+        columns = self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
+        if columns is None:
+            raise CorruptFileError(f"{self._shelf.place(name)} is damaged; run the same evaluation again.")
+        return columns
+
+    def _checked(
+        self, name: str, expected: Mapping[str, tuple[type[np.generic], int]], strengths: int
+    ) -> Arrays | None:
+        """The columns of a part; None, and a warning once, where the file is damaged: it counts as not done."""
+        if name not in self._parts:
+            try:
+                self._parts[name] = check_columns(self._shelf.read(name), expected, strengths, self._shelf.place(name))
+            except UserError as error:
+                warnings.warn(f"A damaged part counts as not done: {error}", stacklevel=2)
+                self._parts[name] = None
+        return self._parts[name]
 
 
-def _name(kind: str, attack: str | None, shard: int) -> str:
-    return "/".join(part for part in (kind, attack, f"shard-{shard:05d}") if part)
+def check_columns(
+    given: Mapping[str, NDArray[Any]],
+    expected: Mapping[str, tuple[type[np.generic], int]],
+    strengths: int,
+    place: str,
+) -> Arrays:
+    """The ``given`` columns in order and type; :class:`UserError` where they are not the ``expected`` ones."""
+    if set(given) != set(expected):
+        raise UserError(f"{place} must have the columns {', '.join(expected)}; got {', '.join(given)}.")
+    columns, samples = {}, len(given["index"])
+    for name, (kind, dimensions) in expected.items():
+        shape = (samples, strengths)[:dimensions]
+        if given[name].shape != shape:
+            raise UserError(f"Column {name} of {place} must have shape {shape}, got {given[name].shape}.")
+        if not np.can_cast(given[name].dtype, kind, "same_kind"):
+            raise UserError(f"Column {name} of {place} must hold {kind.__name__}, got {given[name].dtype}.")
+        columns[name] = given[name].astype(kind, copy=False)
+    return columns
 
 
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+def _grid(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
+    """The strengths asked for; by default all at which an attack was searched."""
+    return strengths or merged_strengths([np.array(record.strengths) for record in records])
 
 
-def _read_manifest(root: Path) -> Manifest:
-    file = root / "run.json"
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise UserError(
-            f"{root} is not a run: it has no run.json; give the folder that 'evaluate --run' wrote."
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file} cannot be read: {error}.") from error
-    return Manifest.from_json(text, str(file))
+def _rows_at(columns: Arrays, index: Integers) -> Arrays:
+    """The rows of the samples ``index``; of a sample that stands twice (the same numbers) the first."""
+    known, first = np.unique(columns["index"], return_index=True)
+    rows = first[np.searchsorted(known, index).clip(max=max(len(known) - 1, 0))]
+    if not np.array_equal(columns["index"][rows], index):
+        raise UserError("The samples of this run are not all there: a file of samples/ is missing or damaged.")
+    return {name: values[rows] for name, values in columns.items()}
 
 
-def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Result:
-    """The result of a run on disk, finished or not (see :class:`Result`).
+def _intersection(sets: Sequence[NDArray[Any]]) -> Integers:
+    common = sets[0] if sets else np.zeros(0, np.int64)
+    for other in sets[1:]:
+        common = np.intersect1d(common, other)
+    return np.asarray(common, np.int64)
 
-    Args:
-        path: The run directory.
-        attacks: Only these attacks; of an unfinished run this may leave more samples.
 
-    Raises:
-        UserError: no run there, a run of a newer format, a damaged file (it is named), nothing finished yet.
-    """
-    return RunStore.open(path).result(attacks)
+def _changed(old: Record, new: Record) -> list[str]:
+    """Where two attacks' sets differ: 'threat.kind: Elastic in the run, HistoricalElastic given'."""
+    parts = ("monotone", "threat")
+    return list(_differences(old.model_dump(mode="json", include=set(parts)), new.model_dump(mode="json", include=set(parts))))
+
+
+def _differences(run: object, given: object, place: str = "") -> Iterable[str]:
+    if isinstance(run, dict) and isinstance(given, dict):
+        for key in [*run, *(key for key in given if key not in run)]:
+            yield from _differences(run.get(key), given.get(key), f"{place}.{key}" if place else str(key))
+    elif run != given:
+        yield f"{place}: {_brief(run)} in the run, {_brief(given)} given"
+
+
+def _brief(value: object) -> str:
+    text = "nothing" if value is None else f"{value}"
+    return text if len(text) <= 60 else f"{text[:57]}..."

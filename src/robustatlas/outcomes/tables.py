@@ -39,8 +39,11 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def write_parquet(path: Path, columns: Columns) -> None:
-    """Write one- and two-dimensional arrays of equal length (two-dimensional ones as lists; NaN as NULL)."""
+def write_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None = None) -> None:
+    """Write one- and two-dimensional arrays of equal length (two-dimensional ones as lists; NaN as NULL).
+
+    ``about``: names and texts for the file's metadata, see :func:`read_about`.
+    """
     flat: dict[str, NDArray[Any]] = {}
     expressions = []
     for number, (name, values) in enumerate(columns.items()):
@@ -49,12 +52,16 @@ def write_parquet(path: Path, columns: Columns) -> None:
         value = ", ".join(parts) if values.ndim == 1 else f"[{', '.join(parts)}]"
         expressions.append(f"{value} AS {identifier(name)}")
     select = f"SELECT {', '.join(expressions)} FROM flat"
+    options = ["FORMAT parquet", "COMPRESSION zstd"]
+    if about:
+        entries = ", ".join(f"{identifier(key)}: {quoted(text)}" for key, text in about.items())
+        options.append(f"KV_METADATA {{{entries}}}")
 
     def write(temporary: Path) -> None:
         with _database().cursor() as connection:
             connection.register("flat", flat)
             try:
-                connection.execute(f"COPY ({select}) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)")
+                connection.execute(f"COPY ({select}) TO {quoted(temporary)} ({', '.join(options)})")
             except duckdb.IOException as error:
                 raise _as_os_error(error) from error
 
@@ -67,9 +74,21 @@ def _as_os_error(error: duckdb.IOException) -> OSError:
     return OSError(code, os.strerror(code))
 
 
+def parquet(path: Path) -> str:
+    """The table function that reads one file; folders called ``key=value`` are the user's, not columns."""
+    return f"read_parquet({quoted(path)}, hive_partitioning = false)"
+
+
+def read_about(path: Path) -> dict[str, str]:
+    """What :func:`write_parquet` was told about the file."""
+    with _database().cursor() as connection:
+        rows = connection.sql(f"SELECT key, value FROM parquet_kv_metadata({quoted(path)})").fetchall()
+    return {bytes(key).decode(): bytes(value).decode() for key, value in rows}
+
+
 def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of :func:`write_parquet`; :class:`CorruptFileError` names a file that cannot be read."""
-    source = f"read_parquet({quoted(path)})"
+    source = parquet(path)
     try:
         with _database().cursor() as connection:
             table = connection.sql(f"SELECT * FROM {source}")

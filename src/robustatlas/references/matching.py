@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.metrics.accuracies import STRENGTH_TOLERANCE, AccuracyTable, same_strength
-
-if TYPE_CHECKING:
-    from robustatlas.references import Reference
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+from robustatlas.outcomes.points import different_points
+from robustatlas.references.reference import Reference
+from robustatlas.wording import some
 
 CLEAN = "clean"
 """Name of the unperturbed input among the attacks; its strength is 0."""
-
-_NAMED_AT_MOST = 6
 
 
 @dataclass(frozen=True)
@@ -149,34 +146,6 @@ def _table(reference: Reference | AccuracyTable) -> AccuracyTable:
     return reference if isinstance(reference, AccuracyTable) else reference.accuracies
 
 
-def different_points(
-    ours: Mapping[str, Iterable[float]], theirs: Mapping[str, Iterable[float]], attacks: Iterable[str]
-) -> tuple[list[str], list[str]]:
-    """Names of the points that are missing of a reference, and of those that are extra to it.
-
-    Args:
-        ours: attack -> strengths of the model.
-        theirs: attack -> strengths of the reference.
-        attacks: the attacks to go over; one that only one side has is named alone, without its strengths.
-
-    Example:
-        >>> different_points({"p": [1, 3], "q": [1]}, {"p": [1, 2], "r": [1]}, ["p", "q", "r"])
-        (['p@2', 'r'], ['p@3', 'q'])
-    """
-    missing: list[str] = []
-    extra: list[str] = []
-    for attack in attacks:
-        if attack not in ours:
-            missing.append(attack)
-        elif attack not in theirs:
-            extra.append(attack)
-        else:
-            mine, wanted = list(ours[attack]), list(theirs[attack])
-            missing += [f"{attack}@{s:g}" for s in wanted if not any(same_strength(s, other) for other in mine)]
-            extra += [f"{attack}@{s:g}" for s in mine if not any(same_strength(s, other) for other in wanted)]
-    return missing, extra
-
-
 def _check_same_points(accuracies: AccuracyTable, reference: AccuracyTable, attacks: tuple[str, ...]) -> None:
     missing, extra = different_points(accuracies.cells, reference.cells, attacks)
     if missing or extra:
@@ -185,10 +154,3 @@ def _check_same_points(accuracies: AccuracyTable, reference: AccuracyTable, atta
             f"the accuracies and the reference do not cover the same points; {'; '.join(parts)}. Evaluate the missing "
             "ones, choose attacks with attacks=[...], or restrict the tables with AccuracyTable.restrict"
         )
-
-
-def some(names: Iterable[str], at_most: int = _NAMED_AT_MOST) -> str:
-    """The first few names, and how many more there are."""
-    names = tuple(names)
-    shown = ", ".join(names[:at_most])
-    return f"{shown} and {len(names) - at_most} more" if len(names) > at_most else shown

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,15 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.documents import read_json
 from robustatlas.errors import UserError
-
-STRENGTH_TOLERANCE = 1e-5
-"""Relative difference up to which two strengths are the same one (8/255 in float32 and in float64 are)."""
-
-
-def same_strength(a: float, b: float) -> bool:
-    """Whether two strengths are equal up to `STRENGTH_TOLERANCE`."""
-    return math.isclose(a, b, rel_tol=STRENGTH_TOLERANCE)
+from robustatlas.outcomes.strengths import check_strengths, same_strength
 
 
 @dataclass(frozen=True)
@@ -184,25 +177,6 @@ expected; multiply them by 100
         return self.cells[attack]
 
 
-def read_json(path: str | Path) -> Any:
-    """Parse a JSON file; a `UserError` says what is wrong with it."""
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path} is not a JSON file: {error}") from error
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) != len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise UserError(f"the key {repeated!r} appears twice in one JSON object")
-    return data
-
-
 def _mapping(value: Any, what: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise UserError(
@@ -222,23 +196,6 @@ def _number(value: Any, where: str) -> float:
 def _check_percent(value: float, what: str) -> None:
     if not 0.0 <= value <= 100.0:
         raise UserError(f"{what} is {value:g}; a percentage in [0, 100] is expected")
-
-
-def check_strengths(strengths: Sequence[float], attack: str) -> None:
-    """Raise where strengths of an attack are not positive, finite, increasing and distinct."""
-    if not strengths:
-        raise UserError(f"{attack} has no strengths; at least one is expected")
-    if not all(math.isfinite(strength) and strength > 0 for strength in strengths):
-        raise UserError(f"the strengths of {attack} must be positive finite numbers; given: {_listed(strengths)}")
-    for smaller, larger in pairwise(strengths):
-        if same_strength(smaller, larger):
-            raise UserError(f"the strength {larger:g} of {attack} is given twice; give each strength once")
-        if smaller > larger:
-            raise UserError(f"the strengths of {attack} are not in increasing order ({_listed(strengths)}); sort them")
-
-
-def _listed(strengths: Sequence[float]) -> str:
-    return ", ".join(f"{strength:g}" for strength in strengths)
 
 
 def _names(names: Iterable[str]) -> str:

@@ -1,0 +1,64 @@
+"""An attack as plain data: what a run records of it, and what decides whether two runs' numbers belong together."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from types import CodeType
+from typing import Any
+
+from torch import Tensor, nn
+
+from robustatlas.classifier import Classifier
+from robustatlas.errors import UserError
+from robustatlas.outcomes.records import sha256_of_tensors
+
+
+def plain(value: Any) -> Any:
+    """``value`` with everything in it as dicts, lists, strings and numbers, equal for equal numbers.
+
+    Dataclasses are their fields, networks their structure and a hash of their weights, functions their code. Anything
+    else needs a method ``described()`` that returns such plain data.
+
+    Raises:
+        UserError: something that only has an address in memory to tell it by.
+
+    Example:
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> plain(attack_named("linf").threat)
+        {'kind': 'Linf', 'starts': 'cube'}
+    """
+    if hasattr(value, "described") and not isinstance(value, type):
+        return plain(value.described())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"kind": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, Tensor):
+        return {"sha256": sha256_of_tensors({"": value})}
+    if isinstance(value, Classifier):
+        return {"network": plain(value.net), "normalisation": plain(value.normalisation())}
+    if isinstance(value, nn.Module):
+        return {"network": str(value), "sha256": sha256_of_tensors(value.state_dict())}
+    if isinstance(getattr(value, "__code__", None), CodeType):
+        return _function(value)
+    raise UserError(
+        f"{type(value).__name__} in an attack's settings cannot be recorded: results could not be told from those with "
+        "another one. Make it a dataclass, or give it a method described() that returns plain data."
+    )
+
+
+def _function(function: Callable[..., Any]) -> dict[str, Any]:
+    """A function by its name, its code, and what it closes over."""
+    cells = [plain(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
+    return {"function": function.__qualname__, "code": _code(function.__code__), "closure": cells}
+
+
+def _code(code: CodeType) -> str:
+    constants = [_code(item) if isinstance(item, CodeType) else repr(item) for item in code.co_consts]
+    return hashlib.sha256(repr((code.co_code.hex(), constants, code.co_names)).encode()).hexdigest()[:16]

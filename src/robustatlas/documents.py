@@ -1,0 +1,62 @@
+"""JSON that others wrote: read whole, checked by pydantic, and refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from robustatlas.errors import UserError
+
+T = TypeVar("T")
+
+
+def read_json(path: str | Path) -> Any:
+    """Parse a JSON file; a `UserError` says what is wrong with it, a key that stands twice included."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise UserError(f"{path} is not a JSON file: {error}") from error
+
+
+def checked(adapter: TypeAdapter[T], value: Any, what: str) -> T:
+    """The value as the adapter's type; a `UserError` names the first entry of `what` that does not fit.
+
+    Example:
+        >>> checked(TypeAdapter(dict[str, float]), {"linf": "weak"}, "the list of strengths")
+        Traceback (most recent call last):
+        robustatlas.errors.UserError: linf of the list of strengths: input should be a valid number, unable to parse \
+string as a number; given: 'weak'
+    """
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        owner = f"{place} of {what}" if place else what
+        if first["type"] == "value_error":
+            raise UserError(f"{owner}: {first['ctx']['error']}") from error
+        if first["type"] == "missing":
+            raise UserError(f"{owner} is missing") from error
+        if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            raise UserError(f"{owner} is not known; a misspelt entry?") from error
+        message = first["msg"][:1].lower() + first["msg"][1:]
+        raise UserError(f"{owner}: {message}; given: {_brief(first['input'])}") from error
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise UserError(f"the key {repeated!r} appears twice in one JSON object")
+    return data

@@ -1,0 +1,239 @@
+"""What an evaluation has to do: the attacks, samples and strengths that were asked for, minus what the run has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robustatlas.attacks.definition import Attack, Procedure, Search
+from robustatlas.attacks.description import plain
+from robustatlas.attacks.suites import SUITES, attacks_of
+from robustatlas.classifier import Classifier
+from robustatlas.datasets import Dataset
+from robustatlas.engine import NUMERICS
+from robustatlas.errors import UserError
+from robustatlas.outcomes import AttackRecord, DataRecord, Run, sha256_of_array
+from robustatlas.outcomes.outcome import merged_strengths
+from robustatlas.outcomes.strengths import check_strengths, position_of
+from robustatlas.sanity import check_inputs
+from robustatlas.search import settings_of
+from robustatlas.threats.base import UnsupportedInputError
+
+Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
+Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
+Attacks = str | Attack | Sequence[str | Attack]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Work:
+    """The samples of an evaluation: ``x`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, and the
+    data set's ``record``; ``first``: its first images, for the probe that tells one model from another."""
+
+    images: Tensor
+    labels: Tensor
+    index: Integers
+    record: DataRecord
+    first: Tensor
+
+
+@dataclass(frozen=True)
+class Task:
+    """One attack at some strengths by one search, as a run records it."""
+
+    attack: Attack
+    search: Search
+    record: AttackRecord
+
+
+def samples_of(data: Dataset | tuple[Tensor, Tensor], samples: Samples) -> Work:
+    """The samples that ``samples`` names of ``data``: the first so many, positions, or a boolean mask."""
+    if isinstance(data, Dataset):
+        images, labels, name, index = data.images, data.labels, data.name, data.index
+    elif isinstance(data, (tuple, list)) and len(data) == 2:
+        images, labels, name = torch.as_tensor(data[0]), torch.as_tensor(data[1]), "arrays"
+        index = torch.arange(len(images))
+    else:
+        raise UserError(
+            f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
+        )
+    check_inputs(images, labels)
+    positions = torch.from_numpy(_positions(samples, len(images)))
+    record = DataRecord(
+        name=name,
+        images_sha256=sha256_of_array(images.contiguous().numpy()),
+        labels_sha256=sha256_of_array(labels.long().numpy()),
+    )
+    return Work(
+        images[positions].contiguous(), labels[positions].long(), index[positions].numpy(), record, images[:4]
+    )
+
+
+def _positions(samples: Samples, count: int) -> Integers:
+    if samples is None:
+        return np.arange(count)
+    given = np.asarray(samples)
+    if given.ndim == 0 and given.dtype.kind in "iu":
+        if not 1 <= int(given) <= count:
+            raise UserError(f"samples={samples}, but the data has {count}; expected a number from 1 to {count}.")
+        return np.arange(int(given))
+    if given.ndim != 1 or given.dtype.kind not in "iub":
+        raise UserError(
+            f"samples is {_brief(samples)}; expected how many, their positions, or a mask with True for those to take."
+        )
+    if given.dtype.kind == "b":
+        if len(given) != count:
+            raise UserError(f"samples is a mask of {len(given)}, but the data has {count} samples; give one for each.")
+        given = np.flatnonzero(given)
+    if not len(given) or given.min() < 0 or given.max() >= count:
+        raise UserError(f"samples must be positions from 0 to {count - 1}, at least one.")
+    if len(np.unique(given)) < len(given):
+        raise UserError("samples names some positions twice; give each sample once.")
+    return given.astype(np.int64)
+
+
+def chosen_attacks(
+    given: Attacks, procedure: Procedure, strengths: Strengths | None, exclude: Sequence[str], model: Classifier
+) -> list[Attack]:
+    """The attacks asked for, at the strengths asked for, bound to the model.
+
+    Raises:
+        UserError: an unknown name, an attack named twice, strengths that do not increase or of no attack.
+    """
+    attacks = attacks_of(given, procedure)
+    names = [attack.name for attack in attacks]
+    if unknown := [name for name in exclude if name not in names]:
+        raise UserError(f"{', '.join(unknown)} is to be left out, but is not among the attacks {', '.join(names)}.")
+    attacks = [attack for attack in attacks if attack.name not in exclude]
+    if not attacks:
+        raise UserError(f"Every attack of {', '.join(names)} is left out; keep at least one.")
+    if len(set(names)) < len(names):
+        raise UserError(f"Some attack is named twice in {', '.join(names)}; name each once.")
+    wanted = _strengths(strengths, names)
+    return [
+        replace(
+            attack, strengths=wanted.get(attack.name, attack.strengths), threat=attack.threat.bound_to(model)
+        )
+        for attack in attacks
+    ]
+
+
+def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise UserError(
+            f"strengths is {_brief(given)}; expected strengths for each attack by name, such as "
+            '{"linf": [0.01, 0.02]}.'
+        )
+    if unknown := [name for name in given if name not in names]:
+        raise UserError(
+            f"Strengths are given for {', '.join(map(str, unknown))}, which is not among the attacks "
+            f"{', '.join(names)}."
+        )
+    wanted = {}
+    for name, values in given.items():
+        try:
+            grid = tuple(float(value) for value in np.atleast_1d(np.asarray(values)).tolist())
+        except (TypeError, ValueError):
+            grid = ()
+        if not grid or not all(0 < value < np.inf for value in grid) or any(a >= b for a, b in pairwise(grid)):
+            raise UserError(
+                f"The strengths of {name!r} are {_brief(values)}; expected positive, increasing numbers."
+            )
+        check_strengths(grid, name)
+        wanted[name] = grid
+    return wanted
+
+
+def those_that_fit(attacks: Sequence[Attack], given: Attacks, x: Tensor) -> tuple[list[Attack], list[str]]:
+    """The attacks that fit inputs like ``x`` [1, ...], and a sentence for each one of a suite that does not.
+
+    Raises:
+        UnsupportedInputError: an attack that was named itself does not fit, or none of a suite does.
+    """
+    items = [given] if isinstance(given, (str, Attack)) else list(given)
+    own = {item.name if isinstance(item, Attack) else item for item in items if item not in SUITES}
+    fitting, left_out = [], []
+    for attack in attacks:
+        try:
+            attack.threat.check(x)
+        except UnsupportedInputError as error:
+            if attack.name in own:
+                raise
+            left_out.append(f"{attack.name} is left out: {error}")
+        else:
+            fitting.append(attack)
+    if not fitting:
+        raise UnsupportedInputError(left_out[0])
+    return fitting, left_out
+
+
+def record_of(attack: Attack, search: Search, seed: int, precision: str) -> AttackRecord:
+    """What determines the numbers of an attack, and what a reader wants to know of it."""
+    procedure = {
+        "stages": plain(attack.stages),
+        "bound": plain(attack.bound),
+        "descent": plain(attack.descent),
+        "closing": plain(attack.closing),
+        "repairs": attack.repairs,
+        "unbounded": attack.unbounded,
+        "nested": attack.nested,
+        "search": search,
+        "search_settings": plain(settings_of(search)),
+        "seed": seed,
+        "precision": precision,
+        "numerics": NUMERICS,
+    }
+    return AttackRecord(
+        name=attack.name,
+        strengths=attack.strengths,
+        monotone=attack.monotone(search),
+        threat=plain(attack.threat),
+        procedure=procedure,
+        unit=attack.unit,
+        source=attack.source,
+        note=attack.note,
+    )
+
+
+def tasks_for(task: Task, run: Run) -> list[Task]:
+    """The tasks that bring a run to what ``task`` asks for, without computing anything again.
+
+    A run that has the attack at these very strengths goes on with it. One that has it at others, searched in the same
+    way, is only searched at the strengths that are new.
+    """
+    known = run.records()
+    if task.record.key in known:
+        return [task]
+    alike = [
+        record
+        for record in known.values()
+        if record.same_set(task.record)
+        and record.procedure == task.record.procedure
+        and any(position_of(strength, record.strengths) is not None for strength in task.record.strengths)
+    ]
+    old = merged_strengths([np.array(record.strengths) for record in alike])
+    new = tuple(strength for strength in task.record.strengths if position_of(strength, old) is None)
+    found = [replace(task, attack=replace(task.attack, strengths=r.strengths), record=r) for r in alike]
+    if new:
+        found.append(
+            replace(
+                task,
+                attack=replace(task.attack, strengths=new),
+                record=task.record.model_copy(update={"strengths": new}),
+            )
+        )
+    return found
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,48 @@
+"""Several runs of one model and data set as one: their files side by side."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from robustatlas.errors import UserError
+from robustatlas.files import one_sentence, write_atomically
+from robustatlas.outcomes import format1
+from robustatlas.outcomes.store import Run
+
+_FOLDERS = ("samples", "outcomes", "adversarial")
+
+
+def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
+    """Join runs of the same model and data in the folder ``into``; they themselves stay as they are.
+
+    Where several hold the same attack on the same sample, found by other searches or seeds, the smallest example
+    counts (a valid bound of each). Runs of format 1 are converted.
+
+    Raises:
+        UserError: runs of different models or data, or of one attack on different sets.
+    """
+    if not runs:
+        raise UserError("No runs are given; name at least one run directory.")
+    joined: Run | None = None
+    for source in map(Path, runs):
+        if format1.is_format1(source):
+            run = format1.read(source)
+            joined = Run.begin(into, run.identity)
+            format1.copy(run, joined)
+            continue
+        run = Run.open(source)
+        joined = Run.begin(into, run.identity)
+        for plan in run.plans():
+            joined.add([record for key, record in run.records().items() if key in plan.attacks], plan)
+        with one_sentence(Path(into)):
+            for folder in _FOLDERS:
+                for file in sorted((source / folder).rglob("*.*")):
+                    _copy(file, Path(into) / file.relative_to(source))
+    return Run.open(into)
+
+
+def _copy(file: Path, target: Path) -> None:
+    if file.suffix in (".parquet", ".npz") and not target.exists():
+        write_atomically(target, lambda temporary: shutil.copyfile(file, temporary) and None)

@@ -1,0 +1,219 @@
+"""What one attack found, and the one rule that says at which strengths a sample is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.outcomes.strengths import check_strengths, position_of, snapped
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+
+
+def percent(count: ArrayLike, total: int) -> Floats:
+    """Counts [...] out of a total in percent: the one way in which accuracies and errors are computed from samples.
+
+    Example:
+        >>> percent([28, 200], 200).tolist()
+        [14.0, 100.0]
+    """
+    return np.asarray(100.0 * np.asarray(count, np.float64) / total)
+
+
+def check_minimal(values: ArrayLike, what: str) -> Floats:
+    """Minimal strengths or sizes [N] as float64: numbers >= 0, or inf for samples that were never broken.
+
+    Args:
+        values: the numbers.
+        what: whose they are, for the error message.
+    """
+    try:
+        minimal = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"the minimal strengths or sizes of {what} are not all numbers") from None
+    if minimal.ndim != 1 or minimal.size == 0:
+        raise UserError(
+            f"the minimal strengths or sizes of {what} must be one number for each sample; given an array of shape "
+            f"{minimal.shape}"
+        )
+    if np.isnan(minimal).any():
+        raise UserError(
+            f"{int(np.isnan(minimal).sum())} of the minimal strengths or sizes of {what} are NaN; use inf for samples "
+            "that were never broken"
+        )
+    if (minimal < 0).any():
+        raise UserError(f"the smallest of the minimal strengths or sizes of {what} is {minimal.min():g}; expected >= 0")
+    return minimal
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one attack found, for N samples and S strengths.
+
+    Attributes:
+        attack: name of the attack.
+        strengths: ``[S]``, increasing.
+        minimal_size: ``[N]``, the size of the smallest adversarial example found; 0 where the clean input is
+            misclassified, inf where none was found. A size that lies above a strength by rounding is that strength.
+        found_class: ``[N]``, the class of that example, -1 where there is none.
+        margins: ``[N, S]``, the lowest softmax margin found within each strength, NaN where not searched.
+        fooled: ``[N, S]``, what was judged at that very strength: 1 fooled, 0 survived, -1 not searched.
+        forward: ``[N]``, forward passes spent on the sample.
+        backward: ``[N]``, backward passes spent on the sample.
+        seconds: wall-clock time of the attack.
+        rejected: number of supposed examples that verification refused.
+        monotone: whether a sample broken at one strength is broken at all larger ones (nested sets).
+        unit: of the strengths.
+        origins: how the numbers were found, one phrase for each search that they are the smallest of.
+    """
+
+    attack: str
+    strengths: Floats
+    minimal_size: Floats
+    found_class: Integers
+    margins: NDArray[np.float32]
+    fooled: NDArray[np.int8]
+    forward: Integers
+    backward: Integers
+    seconds: float = 0.0
+    rejected: int = 0
+    monotone: bool = True
+    unit: str = ""
+    origins: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_strengths(self.strengths.tolist(), self.attack)
+        object.__setattr__(
+            self, "minimal_size", snapped(check_minimal(self.minimal_size, self.attack), self.strengths)
+        )
+        samples, grid = len(self.minimal_size), len(self.strengths)
+        for name in ("found_class", "forward", "backward", "margins", "fooled"):
+            expected = (samples, grid) if name in ("margins", "fooled") else (samples,)
+            if getattr(self, name).shape != expected:
+                raise UserError(
+                    f"{name} of {self.attack!r} must have shape {expected}, got {getattr(self, name).shape}."
+                )
+
+    @property
+    def samples(self) -> int:
+        """Number of samples N."""
+        return len(self.minimal_size)
+
+    @property
+    def judged(self) -> bool:
+        """Whether it is known of every sample at which strengths it is broken."""
+        return self.monotone or not bool((self.fooled < 0).any())
+
+    def broken(self, at: ArrayLike | None = None) -> Booleans:
+        """``[N, K]``: whether each sample is broken at each of K strengths >= 0 (default: the attack's own, K = S).
+
+        This is the one rule; accuracies, curves, unions, resamples, SQL and pages are views of it. A sample is broken
+        at a strength that is no smaller than its minimal size. Where each strength is judged by itself (sets that are
+        not nested), it is broken where it was fooled at that very strength; between two strengths the smaller one
+        speaks, and below the first the clean input.
+
+        Raises:
+            UserError: strengths are judged one by one, and some sample was not run at every one.
+        """
+        sizes = self.strengths if at is None else np.asarray(at, np.float64).reshape(-1)
+        if self.monotone:
+            return np.asarray(self.minimal_size[:, None] <= sizes) & np.isfinite(self.minimal_size)[:, None]
+        if not self.judged:
+            raise UserError(
+                f"{self.attack!r} judges each strength on its own, but was not run at every strength; "
+                "use search 'every'."
+            )
+        clean_error = self.minimal_size[:, None] == 0
+        judged = np.concatenate([clean_error, self.fooled == 1], axis=1)
+        return np.asarray(judged[:, np.searchsorted(self.strengths, sizes, side="right")])
+
+    @cached_property
+    def minimal_strength(self) -> Floats:
+        """``[N]``: smallest of the strengths at which the sample is broken; 0 misclassified clean, inf never."""
+        broken = self.broken()
+        first = np.where(broken.any(1), self.strengths[broken.argmax(1)], np.inf)
+        return np.where(self.minimal_size == 0, 0.0, first)
+
+    def accuracies(self) -> Floats:
+        """Robust accuracy in percent at each strength, ``[S]``."""
+        return percent((~self.broken()).sum(axis=0), self.samples)
+
+    def select(self, positions: Integers) -> Outcome:
+        """The samples at some positions of these arrays."""
+        rows = ("minimal_size", "found_class", "margins", "fooled", "forward", "backward")
+        return replace(self, **{name: getattr(self, name)[positions] for name in rows})
+
+    def restrict(self, strengths: Sequence[float] | Floats) -> Outcome:
+        """The same samples at only some of the strengths (increasing); :class:`UserError` where one is not there."""
+        grid = self.strengths.tolist()
+        found = [position_of(strength, grid) for strength in strengths]
+        if None in found:
+            missing = strengths[found.index(None)]
+            raise UserError(f"{self.attack} was not evaluated at strength {missing:g}")
+        kept = np.asarray(found, np.int64)
+        return replace(
+            self, strengths=self.strengths[kept], margins=self.margins[:, kept], fooled=self.fooled[:, kept]
+        )
+
+
+def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Outcome:
+    """Several outcomes of one attack on the same N samples as one: at every sample the smallest example counts.
+
+    Args:
+        outcomes: of the same attack, set and samples; their strengths may differ.
+        covered: for each outcome, ``[N]`` which samples it is about; its rows elsewhere are ignored.
+
+    Margins and judgements are those of the union of the strengths; passes and seconds add up.
+    """
+    first = outcomes[0]
+    if len(outcomes) == 1:
+        return first
+    strengths = merged_strengths([outcome.strengths for outcome in outcomes])
+    shape = (first.samples, len(strengths))
+    margins, fooled = np.full(shape, np.inf), np.full(shape, -1, np.int8)
+    size, found = np.full(first.samples, np.inf), np.full(first.samples, -1)
+    forward, backward = np.zeros(first.samples, np.int64), np.zeros(first.samples, np.int64)
+    for outcome, rows in zip(outcomes, covered, strict=True):
+        columns = [position_of(strength, strengths) for strength in outcome.strengths.tolist()]
+        seen = np.where(rows[:, None] & ~np.isnan(outcome.margins), outcome.margins, np.inf)
+        margins[:, columns] = np.minimum(margins[:, columns], seen)
+        fooled[:, columns] = np.maximum(fooled[:, columns], np.where(rows[:, None], outcome.fooled, -1))
+        smaller = rows & (outcome.minimal_size < size)
+        size, found = np.where(smaller, outcome.minimal_size, size), np.where(smaller, outcome.found_class, found)
+        forward, backward = forward + rows * outcome.forward, backward + rows * outcome.backward
+    if first.monotone:
+        margins = np.minimum.accumulate(margins, axis=1)
+    return replace(
+        first,
+        strengths=np.asarray(strengths),
+        minimal_size=size,
+        found_class=found,
+        margins=np.where(np.isfinite(margins), margins, np.nan).astype(np.float32),
+        fooled=fooled,
+        forward=forward,
+        backward=backward,
+        seconds=sum(outcome.seconds for outcome in outcomes),
+        rejected=sum(outcome.rejected for outcome in outcomes),
+        origins=tuple(origin for outcome in outcomes for origin in outcome.origins),
+    )
+
+
+def merged_strengths(grids: Sequence[Floats]) -> list[float]:
+    """All strengths of several grids, increasing, each once.
+
+    Example:
+        >>> merged_strengths([np.array([0.1, 0.2]), np.array([0.15, 0.2])])
+        [0.1, 0.15, 0.2]
+    """
+    merged: list[float] = []
+    for strength in sorted(strength for grid in grids for strength in grid.tolist()):
+        if position_of(strength, merged[-1:]) is None:
+            merged.append(strength)
+    return merged

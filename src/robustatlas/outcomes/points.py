@@ -1,0 +1,53 @@
+"""Which points, each an attack at a strength, two tables share, and which only one of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from robustatlas.outcomes.strengths import position_of
+
+
+def shared_points(
+    ours: Mapping[str, Iterable[float]], theirs: Mapping[str, Iterable[float]], attacks: Iterable[str]
+) -> dict[str, list[float]]:
+    """Attack -> those of our strengths that both have, for those of the attacks that share any.
+
+    Example:
+        >>> shared_points({"p": [1, 3], "q": [1]}, {"p": [1, 2], "r": [1]}, ["p", "q", "r"])
+        {'p': [1.0]}
+    """
+    shared = {}
+    for attack in attacks:
+        known = [float(s) for s in theirs.get(attack, ())]
+        kept = [float(s) for s in ours.get(attack, ()) if position_of(s, known) is not None]
+        if kept:
+            shared[attack] = kept
+    return shared
+
+
+def different_points(
+    ours: Mapping[str, Iterable[float]], theirs: Mapping[str, Iterable[float]], attacks: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Names of the points that are missing of a reference, and of those that are extra to it.
+
+    Args:
+        ours: attack -> strengths of the model.
+        theirs: attack -> strengths of the reference.
+        attacks: the attacks to go over; one that only one side has is named alone, without its strengths.
+
+    Example:
+        >>> different_points({"p": [1, 3], "q": [1]}, {"p": [1, 2], "r": [1]}, ["p", "q", "r"])
+        (['p@2', 'r'], ['p@3', 'q'])
+    """
+    missing: list[str] = []
+    extra: list[str] = []
+    for attack in attacks:
+        if attack not in ours:
+            missing.append(attack)
+        elif attack not in theirs:
+            extra.append(attack)
+        else:
+            mine, wanted = list(ours[attack]), list(theirs[attack])
+            missing += [f"{attack}@{s:g}" for s in wanted if position_of(s, mine) is None]
+            extra += [f"{attack}@{s:g}" for s in mine if position_of(s, wanted) is None]
+    return missing, extra

@@ -1,0 +1,293 @@
+"""What a run says of itself in JSON: its identity (``run.json``), its attacks (``attacks/``) and its plans (``plans/``).
+
+All of it is read back through pydantic: a stranger's file can be wrong, but it cannot surprise.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+import platform
+import shlex
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from robustatlas.errors import UserError
+from robustatlas.outcomes.strengths import check_strengths
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FORMAT_VERSION = 2
+"""Version of the run directory that this release writes."""
+
+LOGIT_TOLERANCE = 1e-3
+"""Largest difference of the probe's logits, relative to the largest of them, that another machine, device or number of
+threads explains in float32. Other weights or code differ by more, or they make no difference."""
+
+MOST_SAMPLES = 2**40
+"""Larger positions in a data set than this are a mistake or an attack on the reader's memory."""
+
+AttackName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=120)]
+Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{6,64}$")]
+
+
+def _plain(value: object) -> object:
+    """``value`` as JSON gives it back: tuples become lists."""
+    return json.loads(json.dumps(value))
+
+
+Json = Annotated[dict[str, JsonValue], BeforeValidator(_plain)]
+
+
+class Record(BaseModel):
+    """Base of all records: immutable, nothing unknown accepted, strict JSON (infinity as "Infinity")."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    def to_json(self) -> str:
+        """The text of the file."""
+        return self.model_dump_json(indent=2) + "\n"
+
+
+class ModelRecord(Record):
+    """The classifier.
+
+    ``name`` and ``source`` say what it is called and where it came from; what must agree when a run goes on are the
+    hashes of weights and code (None where there are none), and the logits of a probe: a few images of the data.
+    """
+
+    name: str
+    source: str = ""
+    weights_sha256: str | None = None
+    code_sha256: str | None = None
+    probe: tuple[tuple[float, ...], ...] = ()
+
+    def differences(self, given: ModelRecord) -> list[str]:
+        """A phrase for each way in which ``given`` is another model."""
+        found = []
+        if self.weights_sha256 != given.weights_sha256:
+            found.append("its weights are others")
+        if self.code_sha256 != given.code_sha256:
+            found.append("the code that makes it has changed")
+        mine, other = np.array(self.probe), np.array(given.probe)
+        if mine.size and other.size:
+            scale = max(float(np.abs(mine).max()), 1e-6)
+            if mine.shape != other.shape or not np.allclose(mine, other, rtol=0, atol=LOGIT_TOLERANCE * scale):
+                gap = "of another shape" if mine.shape != other.shape else f"off by {np.abs(mine - other).max():.2g}"
+                found.append(f"its logits on the first images are {gap}")
+        return found
+
+
+class DataRecord(Record):
+    """The data set: its name, and hashes of all its images and labels."""
+
+    name: str
+    images_sha256: str | None = None
+    labels_sha256: str | None = None
+
+
+class Identity(Record):
+    """The content of ``run.json``: what a run is about. Everything in the run is evidence about this model on this
+    data."""
+
+    format_version: int = FORMAT_VERSION
+    model: ModelRecord
+    data: DataRecord
+    created: str = ""
+
+    def differences(self, given: Identity) -> list[str]:
+        """A phrase for each reason why ``given`` is not what this run is about."""
+        found = [f"the model is not the one of the run: {phrase}" for phrase in self.model.differences(given.model)]
+        for what in ("images", "labels"):
+            mine, other = (getattr(identity.data, f"{what}_sha256") for identity in (self, given))
+            if mine and other and mine != other:
+                found.append(f"the {what} are not those of the run ({self.data.name})")
+        return found
+
+
+class AttackRecord(Record):
+    """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source`` and ``note``
+    are not among that.
+
+    Attributes:
+        name: of the attack.
+        strengths: those that were searched.
+        monotone: whether a sample broken at one strength is broken at all larger ones.
+        threat: the set of perturbations, with all its settings (and fingerprints of networks in it).
+        procedure: how it was searched: stages, search and its constants, seed, precision, version of the numerics.
+    """
+
+    name: AttackName
+    strengths: tuple[float, ...] = Field(min_length=1, max_length=100_000)
+    monotone: bool = True
+    threat: Json = Field(default_factory=dict)
+    procedure: Json = Field(default_factory=dict)
+    unit: str = ""
+    source: str = ""
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _check(self) -> AttackRecord:
+        check_strengths(list(self.strengths), self.name)
+        return self
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits; equal for equal numbers."""
+        return _digest(self.model_dump(mode="json", exclude={"unit", "source", "note"}))
+
+    @property
+    def key(self) -> str:
+        """Name of its files: ``linf-0123456789ab``."""
+        return f"{self.name}-{self.fingerprint}"
+
+    @property
+    def origin(self) -> str:
+        """How its numbers were found, in a phrase for people."""
+        search, seed = self.procedure.get("search", "given"), self.procedure.get("seed")
+        return f"{search}, seed {seed}" if seed is not None else str(search)
+
+    def same_set(self, other: AttackRecord) -> bool:
+        """Whether the examples of both lie in the same sets and are judged alike, so that the smaller one counts."""
+        return self.name == other.name and self.monotone == other.monotone and self.threat == other.threat
+
+
+Span = tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], Annotated[int, Field(ge=1, le=MOST_SAMPLES)]]
+
+
+class Plan(Record):
+    """What one call of ``evaluate`` asked of a run: some attacks on some samples.
+
+    ``spans`` are the positions of the samples as (first, end) of runs of consecutive ones, in increasing order.
+    """
+
+    attacks: tuple[str, ...] = Field(min_length=1)
+    spans: tuple[Span, ...] = Field(min_length=1)
+    created: str = ""
+    command: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of its file; the same for the same attacks and samples."""
+        return _digest([list(self.attacks), [list(span) for span in self.spans]])
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return sum(end - first for first, end in self.spans)
+
+    def index(self) -> NDArray[np.int64]:
+        """Positions of the samples, increasing."""
+        return np.concatenate([np.arange(first, end) for first, end in self.spans])
+
+
+def spans_of(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+    """Positions as runs of consecutive ones.
+
+    Example:
+        >>> spans_of(np.array([4, 0, 1, 2, 9]))
+        ((0, 3), (4, 5), (9, 10))
+    """
+    ordered = np.unique(index)
+    breaks = np.flatnonzero(np.diff(ordered) != 1) + 1
+    runs = np.split(ordered, breaks)
+    return tuple((int(run[0]), int(run[-1]) + 1) for run in runs)
+
+
+def now() -> str:
+    """The time, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def circumstances(**more: str) -> dict[str, str]:
+    """Where and with what a part was computed: versions, host, processor; ``more`` adds to it, such as the device."""
+    versions = {package: metadata.version(package) for package in ("robustatlas", "torch", "numpy")}
+    machine = {"python": platform.python_version(), "system": platform.platform(), "host": socket.gethostname()}
+    return versions | machine | {"cores": str(os.cpu_count()), "created": now()} | more
+
+
+def command_line(arguments: Sequence[str] | None = None) -> str:
+    """What was typed (default: to start this process), so that it can be typed again."""
+    given = sys.argv if arguments is None else arguments
+    program = given[0]
+    begin = ["python", program] if program.endswith(".py") else [Path(program).name]
+    return shlex.join([*begin, *given[1:]])
+
+
+R = TypeVar("R", bound=Record)
+
+
+def parse(kind: type[R], text: str, source: str) -> R:
+    """A record from its JSON; ``source`` names the file in the errors (:class:`UserError`)."""
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "its content"
+        raise UserError(f"{source} is not what it should be: {place}: {first['msg']}.") from error
+
+
+def format_of(text: str, source: str) -> int:
+    """The format that a ``run.json`` was written in."""
+    try:
+        version = TypeAdapter(dict[str, Any]).validate_json(text).get("format_version")
+    except ValidationError as error:
+        raise UserError(f"{source} is not readable as a run's identity: it is not complete JSON.") from error
+    if not isinstance(version, int):
+        raise UserError(f"{source} is not a run's identity: it says no format_version.")
+    if version > FORMAT_VERSION:
+        raise UserError(
+            f"{source} was written by a newer robustatlas (run format {version}, this one reads up to "
+            f"{FORMAT_VERSION}); update robustatlas to use this run."
+        )
+    return version
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def sha256_of_array(array: NDArray[Any]) -> str:
+    """Hash of an array's type, shape and content.
+
+    Example:
+        >>> sha256_of_array(np.zeros(2)) == sha256_of_array(np.zeros((1, 2)))
+        False
+    """
+    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def sha256_of_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """Hash of named tensors (a ``state_dict``), whatever their order, device and memory layout."""
+    import torch  # here, so that reading outcomes needs no torch
+
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name}:{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,57 @@
+"""Strengths: when two are the same, when a size counts as one, and what a grid of them must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robustatlas.errors import UserError
+
+STRENGTH_TOLERANCE = 1e-5
+"""Relative difference up to which two strengths are the same one (8/255 in float32 and in float64 are), and up to
+which a size above a strength is rounding."""
+
+
+def same_strength(a: float, b: float) -> bool:
+    """Whether two strengths are equal up to `STRENGTH_TOLERANCE`."""
+    return math.isclose(a, b, rel_tol=STRENGTH_TOLERANCE)
+
+
+def position_of(strength: float, grid: Iterable[float]) -> int | None:
+    """Position of a strength in a grid; None where the grid does not have it."""
+    return next((k for k, known in enumerate(grid) if same_strength(known, strength)), None)
+
+
+def snapped(sizes: ArrayLike, grid: ArrayLike) -> NDArray[np.float64]:
+    """Sizes [N] as they are recorded: one that lies above a strength of the grid [S] by rounding is that strength.
+
+    From then on a sample is broken at a strength where its size is at most the strength, without any tolerance.
+
+    Example:
+        >>> snapped([0.1, 0.2 * (1 + 1e-7), 0.3, np.inf], [0.1, 0.2]).tolist()
+        [0.1, 0.2, 0.3, inf]
+    """
+    found, strengths = np.asarray(sizes, np.float64), np.asarray(grid, np.float64)
+    above = np.searchsorted(strengths * (1 + STRENGTH_TOLERANCE), found)
+    return np.minimum(found, np.append(strengths, np.inf)[above])
+
+
+def check_strengths(strengths: Sequence[float], attack: str) -> None:
+    """Raise where strengths of an attack are not positive, finite, increasing and distinct."""
+    if not strengths:
+        raise UserError(f"{attack} has no strengths; at least one is expected")
+    if not all(math.isfinite(strength) and strength > 0 for strength in strengths):
+        raise UserError(f"the strengths of {attack} must be positive finite numbers; given: {_listed(strengths)}")
+    for smaller, larger in pairwise(strengths):
+        if same_strength(smaller, larger):
+            raise UserError(f"the strength {larger:g} of {attack} is given twice; give each strength once")
+        if smaller > larger:
+            raise UserError(f"the strengths of {attack} are not in increasing order ({_listed(strengths)}); sort them")
+
+
+def _listed(strengths: Sequence[float]) -> str:
+    return ", ".join(f"{strength:g}" for strength in strengths)

@@ -1,0 +1,324 @@
+"""The table: for every sample and attack what was found, of one model on one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome, check_minimal, percent
+from robustatlas.outcomes.points import shared_points
+
+T = TypeVar("T", bound="OutcomeTable")
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeTable:
+    """Which of N samples a model gets right, clean and under every (attack, strength).
+
+    Attributes:
+        name: of the model, for tables and error messages.
+        data: name of the data set.
+        index: ``[N]``, positions of the samples in the data set, distinct.
+        labels: ``[N]``.
+        clean_prediction: ``[N]``, class predicted for the clean input.
+        clean_margin: ``[N]``, softmax margin of the clean input; NaN where not known.
+        outcomes: attack -> :class:`Outcome` of the same samples.
+
+    Example:
+        >>> table = OutcomeTable.from_arrays(
+        ...     labels=[0, 1, 1], clean_prediction=[0, 1, 0],
+        ...     minimal_size={"linf": [0.15, np.inf, 0.0]}, strengths={"linf": [0.1, 0.2]},
+        ... )
+        >>> table.minimal_strength("linf")
+        array([0.2, inf, 0. ])
+        >>> table.accuracies().values("linf").round(1)
+        array([66.7, 33.3])
+    """
+
+    name: str
+    data: str
+    index: Integers
+    labels: Integers
+    clean_prediction: Integers
+    clean_margin: NDArray[np.float32]
+    outcomes: Mapping[str, Outcome]
+
+    def __post_init__(self) -> None:
+        if not len(self.index):
+            raise UserError(f"{self.name} has no samples; at least one is expected")
+        if len(np.unique(self.index)) != len(self.index):
+            raise UserError(f"the samples of {self.name} are not distinct; give each sample once")
+        columns = {"labels": self.labels, "clean predictions": self.clean_prediction, "margins": self.clean_margin}
+        for what, values in columns.items():
+            if values.shape != self.index.shape:
+                raise UserError(
+                    f"the {what} of {self.name} have shape {values.shape}; one for each of its {self.samples} samples "
+                    "is expected"
+                )
+        for attack, outcome in self.outcomes.items():
+            if outcome.samples != self.samples:
+                raise UserError(
+                    f"{self.name} has {self.samples} samples and outcomes of {outcome.samples} under {attack}; give "
+                    "the same samples to all"
+                )
+
+    @property
+    def samples(self) -> int:
+        """Number of samples N."""
+        return len(self.index)
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """Names of the attacks."""
+        return tuple(self.outcomes)
+
+    @property
+    def clean(self) -> Booleans:
+        """``[N]``: whether the clean input is classified correctly."""
+        return np.asarray(self.clean_prediction == self.labels)
+
+    @property
+    def clean_accuracy(self) -> float:
+        """In percent."""
+        return float(percent(self.clean.sum(), self.samples))
+
+    def outcome(self, attack: str) -> Outcome:
+        """All that is known about one attack."""
+        if attack not in self.outcomes:
+            raise UserError(
+                f"{self.name} was not evaluated with {attack!r}; it has {', '.join(self.outcomes) or 'none'}."
+            )
+        return self.outcomes[attack]
+
+    def strengths(self, attack: str) -> Floats:
+        """``[S]``, increasing."""
+        return self.outcome(attack).strengths
+
+    def minimal_strength(self, attack: str) -> Floats:
+        """``[N]``: smallest of the strengths that broke the sample; 0 misclassified clean, inf never."""
+        return self.outcome(attack).minimal_strength
+
+    def minimal_size(self, attack: str) -> Floats:
+        """``[N]``: size of the smallest adversarial example; 0 misclassified clean, inf never."""
+        return self.outcome(attack).minimal_size
+
+    def correct(self, attack: str) -> Booleans:
+        """``[N, S]``: whether the sample withstands the attack at each of its strengths."""
+        return ~self.outcome(attack).broken()
+
+    def margins(self, attack: str) -> NDArray[np.float32]:
+        """``[N, S]``: lowest softmax margin found within each strength, NaN where not searched."""
+        return self.outcome(attack).margins
+
+    def passes(self, attack: str) -> tuple[float, float]:
+        """Mean forward and mean backward passes per sample."""
+        outcome = self.outcome(attack)
+        return float(outcome.forward.mean()), float(outcome.backward.mean())
+
+    def accuracies(self) -> AccuracyTable:
+        """Clean and robust accuracies, in percent, for each attack and strength."""
+        cells = {
+            attack: dict(zip(outcome.strengths.tolist(), outcome.accuracies().tolist(), strict=True))
+            for attack, outcome in self.outcomes.items()
+        }
+        return AccuracyTable(clean=self.clean_accuracy, cells=cells)
+
+    def survivors(self, strengths: Mapping[str, float]) -> Booleans:
+        """``[N]``: whether the sample withstands every attack up to the strength named for it, and clean inputs."""
+        standing = self.clean
+        for attack, strength in strengths.items():
+            standing = standing & ~self.outcome(attack).broken([strength])[:, 0]
+        return standing
+
+    def select(self, positions: Integers) -> Self:
+        """The samples at some positions of these arrays."""
+        return replace(
+            self,
+            index=self.index[positions],
+            labels=self.labels[positions],
+            clean_prediction=self.clean_prediction[positions],
+            clean_margin=self.clean_margin[positions],
+            outcomes={attack: outcome.select(positions) for attack, outcome in self.outcomes.items()},
+        )
+
+    def judged(self) -> Self:
+        """The same samples with only the attacks that say at every strength which samples are broken."""
+        return replace(self, outcomes={a: outcome for a, outcome in self.outcomes.items() if outcome.judged})
+
+    def restrict(self, strengths: Mapping[str, Sequence[float] | Floats]) -> Self:
+        """The same samples with only the attacks and strengths that are named.
+
+        Args:
+            strengths: attack -> strengths to keep of it, increasing.
+
+        Raises:
+            UserError: for an attack or a strength that was not evaluated.
+        """
+        return replace(self, outcomes={a: self.outcome(a).restrict(kept) for a, kept in strengths.items()})
+
+    @classmethod
+    def from_arrays(
+        cls,
+        labels: ArrayLike,
+        clean_prediction: ArrayLike,
+        minimal_size: Mapping[str, ArrayLike],
+        strengths: Mapping[str, ArrayLike],
+        clean_margin: ArrayLike | None = None,
+        margins: Mapping[str, ArrayLike] | None = None,
+        fooled: Mapping[str, ArrayLike] | None = None,
+        monotone: bool = True,
+        model: str = "arrays",
+        data: str = "arrays",
+        index: ArrayLike | None = None,
+    ) -> Self:
+        """A table from numbers at hand (of another tool, or made up for a test).
+
+        Args:
+            labels: ``[N]``.
+            clean_prediction: ``[N]``.
+            minimal_size: attack to ``[N]``: 0 misclassified clean, inf never fooled.
+            strengths: attack to ``[S]``, increasing.
+            clean_margin: ``[N]``; NaN when not given.
+            margins: attack to ``[N, S]``; NaN when not given.
+            fooled: attack to ``[N, S]``; what the minimal sizes say when not given.
+            monotone: see :class:`Outcome`.
+            model: name of the model.
+            data: name of the data set.
+            index: ``[N]``, positions in the data set; 0, 1, ... when not given.
+        """
+        classes, predictions = np.asarray(labels, np.int64), np.asarray(clean_prediction, np.int64)
+        outcomes = {}
+        for attack, sizes in minimal_size.items():
+            if attack not in strengths:
+                raise UserError(f"there are no strengths of {attack}; give those at which {model} is judged")
+            size, grid = check_minimal(sizes, f"{model} under {attack}"), np.asarray(strengths[attack], np.float64)
+            shape, none = (len(size), len(grid)), np.zeros(len(size), np.int64)
+            outcome = Outcome(
+                attack=attack,
+                strengths=grid,
+                minimal_size=size,
+                found_class=np.where(size == 0, predictions, -1) if predictions.shape == size.shape else none - 1,
+                margins=np.asarray(margins[attack], np.float32) if margins else np.full(shape, np.nan, np.float32),
+                fooled=np.asarray(fooled[attack], np.int8) if fooled else np.full(shape, -1, np.int8),
+                forward=none,
+                backward=none,
+            )
+            judged = outcome.fooled if fooled else outcome.broken().astype(np.int8)
+            outcomes[attack] = replace(outcome, fooled=judged, monotone=monotone)
+        return cls(
+            name=model,
+            data=data,
+            index=np.arange(len(classes)) if index is None else np.asarray(index, np.int64),
+            labels=classes,
+            clean_prediction=predictions,
+            clean_margin=np.full(len(classes), np.nan, np.float32)
+            if clean_margin is None
+            else np.asarray(clean_margin, np.float32),
+            outcomes=outcomes,
+        )
+
+    @classmethod
+    def from_sizes(
+        cls,
+        name: str,
+        labels: ArrayLike,
+        minimal_sizes: Mapping[str, ArrayLike],
+        strengths: Mapping[str, ArrayLike],
+    ) -> Self:
+        """A table that follows from minimal sizes alone: a size of 0 says that the clean input is misclassified.
+
+        Args:
+            name: of the model.
+            labels: ``[N]``.
+            minimal_sizes: attack -> ``[N]``.
+            strengths: attack -> ``[S]``, increasing.
+
+        Example:
+            >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.2, float("inf")]}, {"linf": [0.1, 0.2]})
+            >>> table.accuracies().values("linf")
+            array([100.,  50.])
+        """
+        if not minimal_sizes:
+            raise UserError(f"the set of attacks of {name} is empty; give the minimal sizes of at least one attack")
+        sizes = {attack: check_minimal(values, f"{name} under {attack}") for attack, values in minimal_sizes.items()}
+        classes = np.asarray(labels, dtype=np.int64)
+        first, clean = next((attack, values > 0) for attack, values in sizes.items())
+        for attack, values in sizes.items():
+            if values.shape != classes.shape:
+                raise UserError(
+                    f"{name} has {classes.size} labels and {values.size} minimal sizes under {attack}; give the same "
+                    "samples to all"
+                )
+            if not np.array_equal(values > 0, clean):
+                sample = int(np.flatnonzero((values > 0) != clean)[0])
+                raise UserError(
+                    f"sample {sample} of {name} is misclassified clean (size 0) under only one of {first} and {attack}"
+                )
+        return cls.from_arrays(classes, np.where(clean, classes, classes + 1), sizes, strengths, model=name)
+
+
+def common_strengths(tables: Sequence[OutcomeTable]) -> dict[str, list[float]]:
+    """Attack -> the strengths at which all models were evaluated; attacks without any are left out.
+
+    Example:
+        >>> a = OutcomeTable.from_sizes("a", [1], {"linf": [0.2], "l2": [1.0]}, {"linf": [0.1, 0.2], "l2": [1.0]})
+        >>> b = OutcomeTable.from_sizes("b", [1], {"linf": [0.2]}, {"linf": [0.2, 0.3]})
+        >>> common_strengths([a, b])
+        {'linf': [0.2]}
+    """
+    _check_any(tables)
+    common = {attack: tables[0].strengths(attack).tolist() for attack in tables[0].attacks}
+    for model in tables[1:]:
+        common = shared_points(common, {a: model.strengths(a) for a in model.attacks}, common)
+    return common
+
+
+def _check_any(tables: Sequence[OutcomeTable]) -> None:
+    if not tables:
+        raise UserError("no model is given; give the outcomes of at least one")
+
+
+def check_paired(first: OutcomeTable, second: OutcomeTable) -> None:
+    """Raise where two models' outcomes are not of the same samples in the same order."""
+    if not (np.array_equal(first.index, second.index) and np.array_equal(first.labels, second.labels)):
+        raise UserError(
+            f"{first.name} ({first.samples} samples) and {second.name} ({second.samples} samples) were not evaluated "
+            "on the same samples in the same order; take the ones they share with shared_samples"
+        )
+
+
+def shared_samples(tables: Sequence[T]) -> list[T]:
+    """The outcomes of several models on the samples that all of them were evaluated on, in the same order.
+
+    Raises:
+        UserError: where they share no samples, or a shared sample has different labels.
+
+    Example:
+        >>> a = OutcomeTable.from_sizes("a", [1, 2, 3], {"linf": [0.1, 0.2, 0.3]}, {"linf": [0.1]})
+        >>> b = a.select(np.array([2, 1]))
+        >>> [model.index.tolist() for model in shared_samples([a, b])]
+        [[1, 2], [1, 2]]
+    """
+    _check_any(tables)
+    common = tables[0].index
+    for model in tables[1:]:
+        common = np.intersect1d(common, model.index)
+    if common.size == 0:
+        raise UserError(f"{', '.join(model.name for model in tables)} share no samples; evaluate the same samples")
+    common = np.sort(common)
+    chosen: list[T] = []
+    for model in tables:
+        order = np.argsort(model.index)
+        chosen.append(model.select(order[np.searchsorted(model.index, common, sorter=order)]))
+        if not np.array_equal(chosen[0].labels, chosen[-1].labels):
+            raise UserError(
+                f"{tables[0].name} and {model.name} have different labels at the same positions of the data set; "
+                "they were evaluated on different data"
+            )
+    return chosen

@@ -1,0 +1,197 @@
+"""What a reference is: how accurate models are that were trained against the very attack they are evaluated with.
+
+It is the denominator of the competitiveness ratio (acc*) and of UAR (ATA).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter
+
+from robustatlas.documents import checked
+from robustatlas.errors import UserError
+from robustatlas.files import write_atomically
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.points import different_points
+from robustatlas.wording import some
+
+
+def _table(value: Any) -> AccuracyTable:
+    return value if isinstance(value, AccuracyTable) else AccuracyTable.from_dict(value)
+
+
+Table = Annotated[AccuracyTable, PlainValidator(_table), PlainSerializer(AccuracyTable.to_dict)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class Defense:
+    """A published defense and its accuracies.
+
+    Attributes:
+        name: short name in the source.
+        accuracies: measured accuracies in percent; may lack attacks that the source did not evaluate.
+        title: title of the paper.
+        paper_url: where the paper is.
+        architecture: of the network.
+        extra_data: whether it was trained with more than the data set's own training images.
+        trained_on: attack -> largest strength it was trained against; empty for none.
+        notes: what the source says about the training, and every correction made to the source's data.
+        train_petaflops: cost of the training in 10^15 floating point operations, None where unknown.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    name: str
+    accuracies: Table
+    title: str = ""
+    paper_url: str = ""
+    architecture: str = ""
+    extra_data: bool = False
+    trained_on: Mapping[str, Positive] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    train_petaflops: float | None = None
+
+    def missing(self, attacks: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of `attacks` that this defense has no accuracies for."""
+        return tuple(attack for attack in attacks if attack not in self.accuracies.cells)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Accuracies of models that were trained against the attack they are evaluated with.
+
+    Attributes:
+        name: of the reference.
+        source: where the numbers come from.
+        accuracies: acc*, or ATA, in percent; its `clean` is NaN where the source gives none.
+        ranked: the attacks over which metrics go unless others are asked for.
+        defenses: published defenses evaluated with the same attacks and strengths.
+        source_names: attack -> the attack's name in the source.
+        notes: what a user has to know about the numbers.
+        historical: attacks whose numbers are of the set as published, which differs from our default one: evaluate
+            them by the procedure "paper" to compare.
+        unlike: attack -> why no set of ours is the source's, so that a run is not compared under it.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    name: str
+    source: str
+    accuracies: Table
+    ranked: tuple[str, ...]
+    defenses: tuple[Defense, ...] = ()
+    source_names: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    historical: tuple[str, ...] = ()
+    unlike: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> float:
+        """Clean accuracy in percent, NaN where the source gives none."""
+        return self.accuracies.clean
+
+    def defense(self, name: str) -> Defense:
+        """The published defense of that name."""
+        for defense in self.defenses:
+            if defense.name == name:
+                return defense
+        known = ", ".join(defense.name for defense in self.defenses) or "none"
+        raise UserError(f"{self.name} has no defense {name!r}; it has {known}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `load_reference` reads a file of it."""
+        data: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return data
+
+    def to_json(self, path: str | Path) -> None:
+        """Write the reference as a JSON file that `load_reference` reads."""
+        if not (folder := Path(path).parent).is_dir():
+            raise UserError(f"cannot write {path}: there is no folder {folder}")
+        text = json.dumps(self.to_dict(), indent=1) + "\n"
+        write_atomically(Path(path), lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+
+    @classmethod
+    def from_dict(cls, data: Any, what: str = "the reference") -> Reference:
+        """The reference of plain data, as `to_dict` gives it; only `name`, `source` and `accuracies` are required.
+
+        Args:
+            data: of a JSON file.
+            what: whose data it is, for error messages.
+        """
+        if not isinstance(data, Mapping):
+            raise UserError(f"a reference is an object with name, source and accuracies; given: {type(data).__name__}")
+        missing = [key for key in ("name", "source", "accuracies") if key not in data]
+        if missing:
+            hint = "; this is an accuracy table, wrap it as accuracies" if {"clean", "cells"} <= data.keys() else ""
+            raise UserError(
+                f"a reference needs the entries name, source and accuracies; missing: {', '.join(missing)}{hint}"
+            )
+        accuracies = AccuracyTable.from_dict(data["accuracies"])
+        reference = checked(_adapter(), {"ranked": accuracies.attacks, **data, "accuracies": accuracies}, what)
+        if not reference.ranked:
+            raise UserError("the reference ranks no attack; at least one is expected")
+        unknown = [attack for attack in reference.ranked if attack not in accuracies.cells]
+        if unknown:
+            raise UserError(f"the reference ranks {', '.join(unknown)} but has no accuracies for it")
+        return reference
+
+    @classmethod
+    def from_models(cls, name: str, source: str, tables: Mapping[str, AccuracyTable]) -> Reference:
+        """A reference of one's own, from models adversarially trained against each attack.
+
+        The reference accuracy under an attack is the best that any of the models reaches at that strength (the
+        adversarial training accuracy of Kang et al. 2019, "Testing Robustness Against Unforeseen Adversaries"); the
+        clean one is the best clean accuracy.
+
+        Args:
+            name: of the new reference.
+            source: how it was made.
+            tables: model -> its accuracies; all with the same attacks and strengths.
+
+        Example:
+            >>> weak = AccuracyTable(95.0, {"linf": {0.01: 70.0, 0.02: 40.0}})
+            >>> strong = AccuracyTable(90.0, {"linf": {0.01: 65.0, 0.02: 50.0}})
+            >>> mine = Reference.from_models("mine", "two models", {"a": weak, "b": strong})
+            >>> mine.accuracies.values("linf")
+            array([70., 50.])
+            >>> mine.to_json("mine.json")  # doctest: +SKIP
+        """
+        if not tables:
+            raise UserError("no accuracy table is given; a reference is made from at least one model")
+        first_model, first = next(iter(tables.items()))
+        if not first.attacks:
+            raise UserError(f"{first_model} has no attacks; a reference is made of accuracies under attacks")
+        for model, table in tables.items():
+            table.require_percent()
+            for attack in {*first.attacks, *table.attacks}:
+                if attack not in table.cells or attack not in first.cells:
+                    raise UserError(f"{model} and {first_model} were not evaluated with the same attacks: see {attack}")
+            missing, extra = different_points(table.cells, first.cells, first.attacks)
+            if missing or extra:
+                attack = (missing or extra)[0].partition("@")[0]
+                raise UserError(
+                    f"{model} and {first_model} were evaluated at different strengths of {attack}: only one of them at "
+                    f"{some([*missing, *extra])}"
+                )
+        cells = {
+            attack: {
+                strength: max(table.at(attack, strength) for table in tables.values())
+                for strength in first.strengths(attack).tolist()
+            }
+            for attack in first.attacks
+        }
+        clean = max((t.clean for t in tables.values() if not math.isnan(t.clean)), default=math.nan)
+        return cls(name, source, AccuracyTable(clean, cells), ranked=first.attacks)
+
+
+@cache
+def _adapter() -> TypeAdapter[Reference]:
+    return TypeAdapter(Reference)

@@ -1,0 +1,101 @@
+"""The result of an evaluation: the table of a run, with the curves, displays and files that people want of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.records import AttackRecord, Identity, Plan
+from robustatlas.outcomes.store import AdversarialExamples, Run
+from robustatlas.outcomes.table import OutcomeTable
+
+
+@dataclass(frozen=True, eq=False)
+class Result(OutcomeTable):
+    """The outcomes of all attacks of one run on the same N samples.
+
+    Of a run that is not finished, a result holds the attacks that have begun and the samples that all of these have
+    finished; ``missing`` says how many samples each attack of the run still lacks.
+
+    Attributes:
+        identity: what the run is about; None for a table of arrays at hand.
+        records: the attacks as they were run, by their keys.
+        plans: what was asked of the run, oldest first.
+        path: the run directory, None for a run in memory.
+        missing: attack to number of samples without an outcome; empty when complete.
+
+    Example:
+        >>> import numpy as np
+        >>> result = Result.from_arrays(
+        ...     labels=[0, 1, 1], clean_prediction=[0, 1, 0],
+        ...     minimal_size={"linf": [0.15, np.inf, 0.0]}, strengths={"linf": [0.1, 0.2]},
+        ... )
+        >>> result.accuracies().values("linf").round(1), result.curve("linf").at(0.2).round(1)
+        (array([66.7, 33.3]), array(66.7))
+    """
+
+    identity: Identity | None = None
+    records: Mapping[str, AttackRecord] = field(default_factory=dict)
+    plans: Sequence[Plan] = ()
+    path: Path | None = None
+    missing: Mapping[str, int] = field(default_factory=dict)
+    _run: Run | None = field(default=None, repr=False)
+
+    @classmethod
+    def of_run(
+        cls,
+        run: Run,
+        attacks: Sequence[str] | None = None,
+        index: Integers | None = None,
+        strengths: Mapping[str, Sequence[float]] | None = None,
+    ) -> Result:
+        """What a run holds of some attacks, samples and strengths; see
+        :meth:`robustatlas.outcomes.store.Run.table`."""
+        table = run.table(attacks, index, strengths)
+        return cls(
+            **vars(table),
+            identity=run.identity,
+            records={key: record for key, record in run.records().items() if record.name in table.outcomes},
+            plans=run.plans(),
+            path=run.path,
+            missing=run.missing(),
+            _run=run,
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether every attack has finished every sample that was asked for."""
+        return not self.missing
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the checks before the work said, each once."""
+        return tuple(dict.fromkeys(warning for plan in self.plans for warning in plan.warnings))
+
+    def curve(self, attack: str) -> RobustnessCurve:
+        """The robustness curve: robust error as a function of the perturbation size."""
+        return RobustnessCurve.of(self.outcome(attack))
+
+    def adversarial(self, attack: str) -> AdversarialExamples:
+        """The smallest adversarial examples: positions in the data set ``[M]`` and float32 inputs ``[M, ...]``."""
+        self.outcome(attack)
+        if self._run is None:
+            raise UserError("This result has no adversarial examples; evaluate with keep_adversarial=True.")
+        return self._run.adversarial(attack, self.index)
+
+
+def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Result:
+    """The result of a run on disk, finished or not (see :class:`Result`).
+
+    Args:
+        path: the run directory.
+        attacks: only these attacks; of an unfinished run this may leave more samples.
+
+    Raises:
+        UserError: no run there, a run of another format, a damaged file (it is named), nothing finished yet.
+    """
+    return Result.of_run(Run.open(path), attacks)

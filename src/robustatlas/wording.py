@@ -1,0 +1,119 @@
+"""How things are called in front of people: labels and groups of attacks, numbers, and words in a row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class AttackLabel:
+    """The words for one attack: `label` in tables and under plots, `group` in lists."""
+
+    label: str
+    group: str
+
+
+NORMS = "Norms"
+SHAPE = "Shape"
+CODEC = "JPEG"
+COLOUR = "Colour"
+PERCEPTION = "Perception"
+WEATHER = "Weather and texture"
+OCCLUSION = "Occlusion"
+CORRUPTION = "Common corruptions"
+OTHER = "Other"
+
+GROUPS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, CORRUPTION, OTHER)
+
+_LABELS = {
+    "linf": AttackLabel("L∞", NORMS),
+    "l2": AttackLabel("L2", NORMS),
+    "l1": AttackLabel("L1", NORMS),
+    "l0": AttackLabel("L0", NORMS),
+    "elastic": AttackLabel("Elastic", SHAPE),
+    "stadv": AttackLabel("StAdv", SHAPE),
+    "affine": AttackLabel("Affine", SHAPE),
+    "perspective": AttackLabel("Perspective", SHAPE),
+    "jpeg-linf": AttackLabel("JPEG L∞", CODEC),
+    "jpeg-l2": AttackLabel("JPEG L2", CODEC),
+    "jpeg-l1": AttackLabel("JPEG L1", CODEC),
+    "recolor": AttackLabel("ReColor", COLOUR),
+    "hue": AttackLabel("Hue", COLOUR),
+    "saturation": AttackLabel("Saturation", COLOUR),
+    "brightness": AttackLabel("Brightness", COLOUR),
+    "contrast": AttackLabel("Contrast", COLOUR),
+    "lpips": AttackLabel("LPIPS", PERCEPTION),
+    "fog": AttackLabel("Fog", WEATHER),
+    "snow": AttackLabel("Snow", WEATHER),
+    "gabor": AttackLabel("Gabor", WEATHER),
+    "patch": AttackLabel("Patch", OCCLUSION),
+}
+
+
+def wording(attack: str) -> AttackLabel:
+    """The words for `attack`; one that is not in the list keeps its own name.
+
+    Example:
+        >>> wording("linf").label, wording("corruption-gaussian-noise").label, wording("mine").label
+        ('L∞', 'Gaussian noise', 'mine')
+    """
+    if attack.startswith("corruption-"):
+        words = attack.removeprefix("corruption-").replace("-", " ")
+        name = (words[:1].upper() + words[1:]).replace("Jpeg", "JPEG")
+        taken = any(name == known.label for known in _LABELS.values())
+        return AttackLabel(f"{name} corruption" if taken else name, CORRUPTION)
+    return _LABELS.get(attack, AttackLabel(attack, OTHER))
+
+
+def axis(unit: str) -> str:
+    """What stands under an axis of strengths: the unit of the attack, or that it has none."""
+    return unit or "strength"
+
+
+def size(value: float) -> str:
+    """A size with three significant digits; the word "never" for inf.
+
+    Example:
+        >>> size(0.0123456), size(float("inf"))
+        ('0.0123', 'never')
+    """
+    return "never" if math.isinf(value) else _significant(value, 3)
+
+
+def strength(value: float) -> str:
+    """A strength with four significant digits.
+
+    Example:
+        >>> strength(0.16799999999999998), strength(8 / 255), strength(2000.0)
+        ('0.168', '0.03137', '2000')
+    """
+    return _significant(value, 4)
+
+
+def _significant(value: float, digits: int) -> str:
+    """A number with so many significant digits, and never an exponent where the number is large."""
+    return f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 attack", "2 attacks"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def listed(items: Sequence[str]) -> str:
+    """Words in a row: "a, b and c"."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def some(names: Iterable[str], at_most: int = 6) -> str:
+    """The first few names, and how many more there are.
+
+    Example:
+        >>> some(["a", "b", "c"], at_most=2)
+        'a, b and 1 more'
+    """
+    names = tuple(names)
+    shown = ", ".join(names[:at_most])
+    return f"{shown} and {len(names) - at_most} more" if len(names) > at_most else shown
