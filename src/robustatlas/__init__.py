@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from robustatlas.datasets import Dataset, load_dataset
     from robustatlas.errors import UserError
     from robustatlas.evaluation import evaluate
+    from robustatlas.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.models import load_model
-    from robustatlas.outcomes import Outcome, Result, load_result
+    from robustatlas.outcomes import Outcome
     from robustatlas.references import load_reference
-    from robustatlas.report.figures import plot_accuracy_matrix, plot_curves
+    from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
 
 __version__ = "0.1.0"
@@ -54,7 +55,7 @@ _HOME = {
     "Classifier": "classifier",
     "Dataset": "datasets",
     "Outcome": "outcomes",
-    "Result": "outcomes",
+    "Result": "result",
     "Stage": "attacks.definition",
     "ThreatModel": "threats.base",
     "UserError": "errors",
@@ -63,9 +64,9 @@ _HOME = {
     "load_dataset": "datasets",
     "load_model": "models",
     "load_reference": "references",
-    "load_result": "outcomes",
-    "plot_accuracy_matrix": "report.figures",
-    "plot_curves": "report.figures",
+    "load_result": "result",
+    "plot_accuracy_matrix": "figures",
+    "plot_curves": "figures",
 }
 
 

@@ -1,14 +1,15 @@
 """Every number that robustatlas reports, as pure functions of outcomes and accuracies."""
 
-from robustatlas.metrics.accuracies import AccuracyTable
 from robustatlas.metrics.averages import average_accuracy, union_accuracy
 from robustatlas.metrics.bootstrap import (
     AccuracyStatistics,
     SampleStatistic,
     bootstrap_intervals,
     bootstrap_replicates,
+    confidence_intervals,
     mean_statistic,
     paired_differences,
+    share_statistic,
 )
 from robustatlas.metrics.comparison import (
     McNemar,
@@ -34,10 +35,16 @@ from robustatlas.metrics.hypervolume import (
     normalised_cross_entropy,
 )
 from robustatlas.metrics.interclass import InterclassDistances, interclass_distances
-from robustatlas.metrics.intervals import Interval, accuracy_interval, percentile_interval, proportion_bounds
-from robustatlas.metrics.samples import SampleOutcomes, common_strengths, shared_samples
+from robustatlas.metrics.intervals import (
+    Interval,
+    accuracy_interval,
+    percentile_interval,
+    proportion_bounds,
+    proportion_interval,
+)
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
+from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples
 
 __all__ = [
     "AccuracyStatistics",
@@ -49,9 +56,9 @@ __all__ = [
     "InterclassDistances",
     "Interval",
     "McNemar",
+    "OutcomeTable",
     "RankTest",
     "RobustnessCurve",
-    "SampleOutcomes",
     "SampleStatistic",
     "StabilityConstant",
     "accuracy_interval",
@@ -63,6 +70,7 @@ __all__ = [
     "common_strengths",
     "competitiveness_in_out",
     "competitiveness_ratio",
+    "confidence_intervals",
     "envelope",
     "holm",
     "hypervolume_at_levels",
@@ -77,7 +85,9 @@ __all__ = [
     "percent_seen",
     "percentile_interval",
     "proportion_bounds",
+    "proportion_interval",
     "rank_sum_test",
+    "share_statistic",
     "shared_samples",
     "signed_rank_test",
     "stability_constant",

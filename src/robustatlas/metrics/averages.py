@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.metrics.accuracies import STRENGTH_TOLERANCE, AccuracyTable
-from robustatlas.metrics.checks import check_minimal
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.outcome import check_minimal, percent
+from robustatlas.outcomes.strengths import snapped
 
 
 def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = None, *, clean: bool = False) -> float:
@@ -62,8 +63,9 @@ def union_accuracy(minimal_strengths: Mapping[str, ArrayLike], at: Mapping[str, 
         if not isinstance(strength, int | float | np.number) or not strength >= 0:
             raise UserError(f"the largest strength of {attack} is {strength}; a number >= 0 is expected")
         minimal = check_minimal(minimal_strengths[attack], attack)
-        survives[attack] = minimal > strength * (1 + STRENGTH_TOLERANCE)
+        survives[attack] = snapped(minimal, [strength]) > strength
     sizes = {attack: len(mask) for attack, mask in survives.items()}
     if len(set(sizes.values())) > 1:
         raise UserError(f"the attacks were run on different numbers of samples ({sizes}); give the same samples to all")
-    return 100.0 * float(np.mean(np.logical_and.reduce(list(survives.values()))))
+    alive = np.logical_and.reduce(list(survives.values()))
+    return float(percent(alive.sum(), alive.size))

@@ -8,21 +8,17 @@ the weights of a mean. All replicates are then one product of a matrix of weight
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
-from robustatlas.metrics.intervals import Interval, percentile_interval
-from robustatlas.metrics.matching import CLEAN, chosen_attacks, match_cells
-from robustatlas.metrics.samples import SampleOutcomes
-
-if TYPE_CHECKING:
-    from robustatlas.metrics.accuracies import AccuracyTable
-    from robustatlas.references import Reference
+from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_interval
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.references.matching import CLEAN, chosen_attacks, match_cells
+from robustatlas.references.reference import Reference
 
 Floats = NDArray[np.float64]
 
@@ -34,17 +30,20 @@ class SampleStatistic:
     """A number that is a function of means over samples.
 
     Attributes:
-        columns: [N, K] what is averaged.
+        columns: [N, K] what is averaged; 0 or 100 where it is whether a sample is correct, so that means are percent.
         combine: means [..., K] -> the number [...].
+        proportion: position of the column of 0 and 100 whose mean the number is, where it is that of a single column:
+            an accuracy, which has an exact interval.
     """
 
     columns: NDArray[np.float32]
     combine: Callable[[Floats], Floats]
+    proportion: int | None = None
 
     @property
     def value(self) -> float:
         """The number for the samples at hand."""
-        return float(self.combine(self.columns.mean(axis=0, dtype=np.float64)))
+        return float(self.combine(self.columns.sum(axis=0, dtype=np.float64) / len(self.columns)))
 
 
 def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int = 1000, seed: int = 0) -> Floats:
@@ -144,6 +143,30 @@ def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_]) -> SampleSta
     return SampleStatistic(column[:, None], lambda means: means[..., 0])
 
 
+def share_statistic(chosen: NDArray[np.bool_]) -> SampleStatistic:
+    """The share of samples [N] that something holds for, in percent, such as those that survive several attacks."""
+    return replace(mean_statistic(100.0 * np.asarray(chosen, np.float64)), proportion=0)
+
+
+def confidence_intervals(
+    statistics: Mapping[str, SampleStatistic], confidence: float = 0.95, replicates: int = 1000, seed: int = 0
+) -> dict[str, Interval]:
+    """The interval of each number: exact (Clopper-Pearson) of a single proportion, percentile bootstrap of all else.
+
+    Example:
+        >>> alive = np.repeat([True, False], [45, 5])
+        >>> print(confidence_intervals({"survivors": share_statistic(alive)})["survivors"])
+        90.00 [78.19, 96.67]
+    """
+    rest = {name: statistic for name, statistic in statistics.items() if statistic.proportion is None}
+    found = bootstrap_intervals(rest, confidence, replicates, seed) if rest else {}
+    for name, statistic in statistics.items():
+        if statistic.proportion is not None:
+            column = statistic.columns[:, statistic.proportion]
+            found[name] = proportion_interval(int(np.count_nonzero(column)), len(column), confidence)
+    return {name: found[name] for name in statistics}
+
+
 class AccuracyStatistics:
     """Statistics of one model that are functions of its accuracies; they all share one matrix of columns.
 
@@ -151,33 +174,35 @@ class AccuracyStatistics:
         outcomes: of the model.
 
     Example:
-        >>> outcomes = SampleOutcomes.from_sizes("a", [1, 1], {"p": [0.2, 0.0]}, {"p": [0.1, 0.2]})
+        >>> outcomes = OutcomeTable.from_sizes("a", [1, 1], {"p": [0.2, 0.0]}, {"p": [0.1, 0.2]})
         >>> AccuracyStatistics(outcomes).average().value
         25.0
     """
 
-    def __init__(self, outcomes: SampleOutcomes) -> None:
+    def __init__(self, outcomes: OutcomeTable) -> None:
         self.outcomes = outcomes
         self.table = outcomes.accuracies()
-        self.columns = np.column_stack([outcomes.clean, *outcomes.correct.values()]).astype(np.float32)
+        correct = [outcomes.correct(attack) for attack in outcomes.attacks]
+        self.columns = np.float32(100) * np.column_stack([outcomes.clean, *correct])
         self._position = {CLEAN: np.array([0])}
         start = 1
-        for attack, strengths in outcomes.strengths.items():
-            self._position[attack] = np.arange(start, start + len(strengths))
-            start += len(strengths)
+        for attack, judged in zip(outcomes.attacks, correct, strict=True):
+            self._position[attack] = np.arange(start, start + judged.shape[1])
+            start += judged.shape[1]
 
     def accuracy(self, attack: str, strength: int) -> SampleStatistic:
         """Accuracy in percent under an attack at one of its strengths (by position), or `CLEAN` and 0."""
         columns = self._columns([attack])
         if not 0 <= strength < len(columns):
             raise UserError(f"{attack} has {len(columns)} strengths; there is none at position {strength}")
-        column = columns[strength]
-        return SampleStatistic(self.columns, lambda means: 100.0 * means[..., column])
+        column = int(columns[strength])
+        return SampleStatistic(self.columns, lambda means: means[..., column], proportion=column)
 
     def average(self, attacks: Sequence[str] | None = None) -> SampleStatistic:
         """`average_accuracy` in percent."""
         columns = self._columns(self.outcomes.attacks if attacks is None else attacks)
-        return SampleStatistic(self.columns, lambda means: 100.0 * means[..., columns].mean(axis=-1))
+        single = int(columns[0]) if len(columns) == 1 else None
+        return SampleStatistic(self.columns, lambda means: means[..., columns].mean(axis=-1), proportion=single)
 
     def competitiveness(
         self, reference: Reference | AccuracyTable, kind: RatioKind = "ind-avg", attacks: Sequence[str] | None = None
@@ -186,7 +211,7 @@ class AccuracyStatistics:
         cells = match_cells(self.table, reference, attacks)
         check_ratio(cells, kind)
         columns = self._columns(list(dict.fromkeys(cells.attacks)))
-        return SampleStatistic(self.columns, lambda means: ratio_of(100.0 * means[..., columns], cells.reference, kind))
+        return SampleStatistic(self.columns, lambda means: ratio_of(means[..., columns], cells.reference, kind))
 
     def uar(self, reference: Reference | AccuracyTable, attacks: Sequence[str] | None = None) -> SampleStatistic:
         """`mean_uar` in percent; with one attack its `unforeseen_attack_robustness`."""
@@ -197,7 +222,7 @@ class AccuracyStatistics:
             parts.append((self._position[attack], cells.reference))
 
         def combine(means: Floats) -> Floats:
-            ratios = [ratio_of(100.0 * means[..., columns], reference, "exp") for columns, reference in parts]
+            ratios = [ratio_of(means[..., columns], reference, "exp") for columns, reference in parts]
             return np.asarray(np.mean(ratios, axis=0))
 
         return SampleStatistic(self.columns, combine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from robustatlas.errors import UserError
-from robustatlas.metrics.accuracies import same_strength
-from robustatlas.metrics.samples import SampleOutcomes, check_paired
+from robustatlas.outcomes.strengths import same_strength
+from robustatlas.outcomes.table import OutcomeTable, check_paired
 
 Floats = NDArray[np.float64]
 
@@ -72,7 +73,7 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemar:
     return McNemar(only_first, only_second, np.asarray(p_values, dtype=np.float64))
 
 
-def mcnemar_at_strengths(first: SampleOutcomes, second: SampleOutcomes) -> dict[str, McNemar]:
+def mcnemar_at_strengths(first: OutcomeTable, second: OutcomeTable) -> dict[str, McNemar]:
     """McNemar's test at every strength of every attack, with p-values corrected (Holm) for all of these tests together.
 
     Args:
@@ -87,14 +88,14 @@ def mcnemar_at_strengths(first: SampleOutcomes, second: SampleOutcomes) -> dict[
     if alone:
         raise UserError(f"only one of {first.name} and {second.name} was evaluated with {', '.join(alone)}")
     tests = {}
-    for attack, strengths in first.strengths.items():
-        others = second.strengths[attack]
+    for attack in first.attacks:
+        strengths, others = first.strengths(attack), second.strengths(attack)
         if len(strengths) != len(others) or not all(map(same_strength, strengths, others)):
             raise UserError(
                 f"{first.name} and {second.name} were not evaluated at the same strengths of {attack}; take those they "
                 "share with common_strengths and restrict"
             )
-        tests[attack] = mcnemar(first.correct[attack], second.correct[attack])
+        tests[attack] = mcnemar(first.correct(attack), second.correct(attack))
     if not tests:
         return {}
     corrected = holm(np.concatenate([test.p_values for test in tests.values()]))
@@ -181,15 +182,13 @@ def attack_correlation(scores: ArrayLike, method: Literal["pearson", "spearman"]
         raise UserError(
             f"finite scores [models, attacks] of at least 3 models are expected; given shape {values.shape}"
         )
-    if method == "spearman":
-        values = stats.rankdata(values, axis=0)
-    elif method != "pearson":
+    if method not in ("pearson", "spearman"):
         raise UserError(f"there is no correlation {method!r}; the methods are pearson, spearman")
-    centred = values - values.mean(axis=0)
-    deviation = np.sqrt((centred**2).sum(axis=0))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        correlation = np.clip(centred.T @ centred / np.outer(deviation, deviation), -1.0, 1.0)
-    return np.asarray(correlation, dtype=np.float64)
+    correlate = stats.pearsonr if method == "pearson" else stats.spearmanr
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        rows = [[correlate(one, other).statistic for other in values.T] for one in values.T]
+    return np.asarray(rows, dtype=np.float64)
 
 
 def _correctness(values: ArrayLike) -> NDArray[np.bool_]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.metrics.accuracies import AccuracyTable
-from robustatlas.metrics.matching import MatchedCells, known_attacks, match_cells, seen_mask
-
-if TYPE_CHECKING:
-    from robustatlas.references import Reference
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.references.matching import MatchedCells, known_attacks, match_cells, seen_mask
+from robustatlas.references.reference import Reference
 
 RatioKind = Literal["ind-avg", "ind-worst", "exp", "max"]
 

@@ -231,8 +231,8 @@ class RobustnessCurve:
         ]
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Draw the curve with its band; see `robustatlas.report.figures.plot_curves`."""
-        from robustatlas.report.figures import plot_curves
+        """Draw the curve with its band; see `robustatlas.plot_curves`."""
+        from robustatlas.figures import plot_curves  # here, as matplotlib takes a second
 
         return plot_curves([self], ax=ax, **options)
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from robustatlas.errors import UserError
-from robustatlas.metrics.accuracies import AccuracyTable
-from robustatlas.metrics.matching import known_attacks, match_cells, seen_mask
-
-if TYPE_CHECKING:
-    from robustatlas.references import Reference
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.references.matching import known_attacks, match_cells, seen_mask
+from robustatlas.references.reference import Reference
 
 TIE_TOLERANCE = 1e-6
 """Two points whose reference accuracies differ by no more percentage points than this are equally difficult."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robustatlas.metrics.accuracies import AccuracyTable
 from robustatlas.metrics.competitiveness import check_ratio, ratio_of
-from robustatlas.metrics.matching import chosen_attacks, match_cells
-
-if TYPE_CHECKING:
-    from robustatlas.references import Reference
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.references.matching import chosen_attacks, match_cells
+from robustatlas.references.reference import Reference
 
 
 def unforeseen_attack_robustness(accuracies: AccuracyTable, reference: Reference | AccuracyTable, attack: str) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.outcomes.points import different_points
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.references.reference import Reference
 from robustatlas.wording import some
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from robustatlas.bundle import gradient, watched
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
@@ -80,12 +81,11 @@ def adversarial_examples(
     """
     theta = threat.start(x, epsilon, noise)
     for _ in range(steps):
-        theta = theta.detach().requires_grad_()
-        loss = F.cross_entropy(net(threat.apply(x, theta)), labels, reduction="sum")
-        (gradient,) = torch.autograd.grad(loss, theta)
+        theta = watched(theta)
+        slope = gradient(F.cross_entropy(net(threat.apply(x, theta)), labels, reduction="none"), theta)
         with torch.no_grad():
-            theta = threat.project(x, threat.move(theta, threat.steepest(gradient), rate * epsilon), epsilon)
-    return threat.apply(x, theta.detach()).detach()
+            theta = threat.project(x, threat.move(x, theta, threat.steepest(x, slope), rate * epsilon), epsilon)
+    return threat.apply(x, theta).detach()
 
 
 def train(

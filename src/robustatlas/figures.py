@@ -5,8 +5,8 @@ matplotlib's own settings are left as they are; axes that are given keep their f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import matplotlib as mpl
 import numpy as np
@@ -14,13 +14,15 @@ from matplotlib import pyplot as plt
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 
+from robustatlas import wording
 from robustatlas.errors import UserError
-from robustatlas.metrics.accuracies import AccuracyTable
-from robustatlas.metrics.curves import RobustnessCurve
-from robustatlas.report.vocabulary import describe
+from robustatlas.outcomes.accuracies import AccuracyTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
 
 COLUMN = 3.3
 """Width of a figure in inches: one column of a two-column paper."""
@@ -56,7 +58,52 @@ STYLE: dict[Any, Any] = {
     "figure.dpi": 150,
 }
 
-Curves = RobustnessCurve | Sequence[RobustnessCurve] | Mapping[str, RobustnessCurve]
+
+class Band(Protocol):
+    """A confidence band, as `robustatlas.metrics.Band` is one."""
+
+    def at(self, size: ArrayLike, /) -> tuple[Floats, Floats]:
+        """Lower and upper bound of the robust error, in percent."""
+
+
+class Crossing(Protocol):
+    """Where two curves change order, as `robustatlas.metrics.Crossing` says it."""
+
+    @property
+    def start(self) -> float:
+        """Size at which the lead is lost."""
+
+    @property
+    def significant(self) -> bool:
+        """Whether it is more than chance explains."""
+
+
+class Curve(Protocol):
+    """What is drawn of a robustness curve, as `robustatlas.metrics.RobustnessCurve` is one."""
+
+    @property
+    def attack(self) -> str:
+        """Name of the attack."""
+
+    @property
+    def unit(self) -> str:
+        """Of its sizes."""
+
+    @property
+    def jumps(self) -> Floats:
+        """Sizes at which the curve changes."""
+
+    def at(self, size: ArrayLike, /) -> Floats:
+        """Robust error in percent."""
+
+    def band(self, confidence: float, /) -> Band:
+        """Its simultaneous band."""
+
+    def crossings(self, other: Any, confidence: float, /) -> Sequence[Crossing]:
+        """Where it crosses another curve."""
+
+
+Curves = Curve | Sequence[Curve] | Mapping[str, Curve]
 
 
 def plot_curves(
@@ -83,10 +130,11 @@ def plot_curves(
         UserError: where there is no curve, or `up_to` is not a positive size.
 
     Example:
-        >>> curve = RobustnessCurve([0.0, 0.01, 0.03, float("inf")], attack="linf")
+        >>> from robustatlas.metrics import RobustnessCurve
+        >>> curve = RobustnessCurve([0.0, 0.01, 0.03, float("inf")], attack="linf", unit="largest change of a pixel")
         >>> axes = plot_curves({"our model": curve})
         >>> axes.get_xlabel(), axes.get_ylabel()
-        ('largest pixel change (pixels 0–1)', 'robust error (%)')
+        ('largest change of a pixel', 'robust error (%)')
     """
     named = _named(curves)
     end = _end(named.values()) if up_to is None else up_to
@@ -105,7 +153,7 @@ def plot_curves(
         axes.set_ylabel("robust error (%)")
         axes.grid(True, color="#000000", alpha=0.08, linewidth=0.5)
         axes.set_axisbelow(True)
-        if len(named) > 1 or not isinstance(curves, RobustnessCurve):
+        if len(named) > 1 or isinstance(curves, Sequence | Mapping):
             _legend_above(axes, len(named))
     return axes
 
@@ -151,7 +199,7 @@ def plot_accuracy_matrix(
             )
         axes.set_xlim(0, 1)
         axes.set_ylim(len(names) - 0.5, -0.5)
-        axes.set_yticks(range(len(names)), [describe(attack).label for attack in names])
+        axes.set_yticks(range(len(names)), [wording.wording(attack).label for attack in names])
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
         axes.tick_params(length=0)
         axes.set_frame_on(False)
@@ -176,24 +224,23 @@ def _strip(accuracies: AccuracyTable, relative_to: AccuracyTable | None, attack:
     return np.ma.masked_invalid(100 * values / np.array(below))
 
 
-def _named(curves: Curves) -> dict[str, RobustnessCurve]:
-    if isinstance(curves, RobustnessCurve):
-        curves = [curves]
+def _named(curves: Curves) -> dict[str, Curve]:
     if isinstance(curves, Mapping):
         named = dict(curves)
     else:
-        labels = [describe(curve.attack).label if curve.attack else "curve" for curve in curves]
+        given = curves if isinstance(curves, Sequence) else [curves]
+        labels = [wording.wording(curve.attack).label if curve.attack else "curve" for curve in given]
         unique = len(set(labels)) == len(labels)
         named = {
             label if unique else f"{label} ({position})": curve
-            for position, (label, curve) in enumerate(zip(labels, curves, strict=True), start=1)
+            for position, (label, curve) in enumerate(zip(labels, given, strict=True), start=1)
         }
     if not named:
         raise UserError("there is no curve to draw; give at least one")
     return named
 
 
-def _end(curves: Any) -> float:
+def _end(curves: Iterable[Curve]) -> float:
     largest = max((curve.jumps[-1] for curve in curves if curve.jumps.size), default=0.0)
     return 1.04 * float(largest) or 1.0
 
@@ -202,35 +249,32 @@ def _new_axes(height: float) -> Axes:
     return plt.subplots(figsize=(COLUMN, height), layout="constrained")[1]
 
 
-def _draw_curve(
-    axes: Axes, name: str, curve: RobustnessCurve, position: int, end: float, confidence: float | None
-) -> None:
+def _draw_curve(axes: Axes, name: str, curve: Curve, position: int, end: float, confidence: float | None) -> None:
     colour, dash = COLOURS[position % len(COLOURS)], DASHES[position % len(DASHES)]
     sizes = np.concatenate([[0.0], curve.jumps[curve.jumps > 0], [end]])
     sizes = np.sort(sizes[sizes <= end])
-    axes.step(sizes, 100 * curve.at(sizes), where="post", color=colour, linestyle=dash, linewidth=1.3, label=name)
+    axes.step(sizes, curve.at(sizes), where="post", color=colour, linestyle=dash, linewidth=1.3, label=name)
     if confidence is not None:
         low, high = curve.band(confidence).at(sizes)
-        axes.fill_between(sizes, 100 * low, 100 * high, step="post", color=colour, alpha=0.13, linewidth=0)
+        axes.fill_between(sizes, low, high, step="post", color=colour, alpha=0.13, linewidth=0)
 
 
-def _mark_crossings(axes: Axes, first: RobustnessCurve, second: RobustnessCurve, end: float, confidence: float) -> None:
+def _mark_crossings(axes: Axes, first: Curve, second: Curve, end: float, confidence: float) -> None:
     if first.attack != second.attack:
         return
-    for crossing in first.crossings(second, confidence=confidence):
+    for crossing in first.crossings(second, confidence):
         if crossing.significant and crossing.start <= end:
-            height = 100 * float(first.at(crossing.start))
+            height = float(first.at(crossing.start))
             axes.plot(
                 crossing.start, height, "o", markersize=5, markerfacecolor="white", markeredgecolor="black", zorder=5
             )
 
 
-def _size_label(curves: Any) -> str:
-    attacks = {curve.attack for curve in curves}
-    if len(attacks) > 1:
+def _size_label(curves: Iterable[Curve]) -> str:
+    kinds = {(curve.attack, curve.unit) for curve in curves}
+    if len({attack for attack, _ in kinds}) > 1:
         return "perturbation size (in each attack's unit)"
-    units = {curve.unit for curve in curves}
-    return describe(attacks.pop(), units.pop() if len(units) == 1 else "").axis
+    return wording.axis(max(unit for _, unit in kinds))
 
 
 def _legend_above(axes: Axes, entries: int) -> None:
