@@ -5,48 +5,71 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+
+from robustatlas.outcomes.records import AttackRecord
+
+_LINE_EVERY = 30.0
+"""Seconds between the lines of a log."""
 
 
 class Progress:
     """Receives the course of an evaluation; this base shows nothing. Give an object of your own to
     ``evaluate(progress=...)``."""
 
-    def begin(self, attacks: Sequence[str], samples: int) -> None:
-        """The work: ``samples`` under each of ``attacks``."""
+    def begin(self, records: Sequence[AttackRecord], samples: int) -> None:
+        """The work: ``samples`` under each of the attacks."""
 
     def warn(self, message: str) -> None:
-        """A warning of the checks before the work."""
+        """A warning of the checks before the work, or of what was noticed during it."""
 
-    def update(self, attack: str, settled: int) -> None:
-        """``settled`` samples of the shard at work are through."""
+    def note(self, message: str) -> None:
+        """Something to know that is no warning."""
 
-    def finish(self, attack: str, minimal_strength: NDArray[np.float64], strengths: Sequence[float]) -> None:
-        """A shard is through (or was found on disk)."""
+    def update(self, record: AttackRecord, settled: int) -> None:
+        """``settled`` samples of the part at work are through."""
+
+    def finish(self, record: AttackRecord, columns: Mapping[str, NDArray[Any]]) -> None:
+        """A part is through, or was found in the run; ``columns``: what was found (see OUTCOME_COLUMNS)."""
 
 
 class _Tally:
     """Samples through so far, and how many of them resist the middle strength."""
 
-    def __init__(self) -> None:
-        self.through = 0
-        self.robust = 0
+    def __init__(self, record: AttackRecord) -> None:
+        self.begun: float | None = None
+        self.found = self.through = self.robust = 0
+        self.position = (len(record.strengths) - 1) // 2
+        self.middle = record.strengths[self.position]
+        self.monotone = record.monotone
 
-    def add(self, minimal_strength: NDArray[np.float64], middle: float) -> str:
-        self.through += len(minimal_strength)
-        self.robust += int((minimal_strength > middle).sum())
-        return f"{100 * self.robust / self.through:.1f} % robust at {middle:g}"
+    def start(self) -> None:
+        if self.begun is None:
+            self.begun, self.found = time.perf_counter(), self.through
 
+    def add(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        robust = columns["minimal_size"] > self.middle if self.monotone else columns["fooled"][:, self.position] == 0
+        self.through += len(robust)
+        self.robust += int(np.count_nonzero(robust))
 
-def _middle(strengths: Sequence[float]) -> float:
-    return strengths[(len(strengths) - 1) // 2]
+    @property
+    def note(self) -> str:
+        return f"{100 * self.robust / self.through:.1f} % robust at {self.middle:g}" if self.through else ""
+
+    def rate(self, settled: int = 0) -> float:
+        """Samples a second since the work began; what was found in the run does not count."""
+        if self.begun is None:
+            return 0.0
+        return (self.through + settled - self.found) / max(time.perf_counter() - self.begun, 1e-9)
 
 
 class BarProgress(Progress):
@@ -65,56 +88,71 @@ class BarProgress(Progress):
         )
         self.tasks: dict[str, TaskID] = {}
         self.tallies: dict[str, _Tally] = {}
-        self.begun: dict[str, float] = {}
 
-    def begin(self, attacks: Sequence[str], samples: int) -> None:
-        for attack in attacks:
-            self.tasks[attack] = self.bars.add_task(attack, total=samples, start=False, rate="", note="")
-            self.tallies[attack] = _Tally()
+    def begin(self, records: Sequence[AttackRecord], samples: int) -> None:
+        for record in records:
+            self.tasks[record.key] = self.bars.add_task(record.name, total=samples, start=False, rate="", note="")
+            self.tallies[record.key] = _Tally(record)
 
     def warn(self, message: str) -> None:
-        self.console.print(f"[yellow]Warning:[/yellow] {message}", highlight=False)
+        self.console.print(f"[yellow]Warning:[/yellow] {escape(message)}", highlight=False)
 
-    def update(self, attack: str, settled: int) -> None:
-        if attack not in self.begun:
-            self.begun[attack] = time.perf_counter()
-            self.bars.start_task(self.tasks[attack])
-        through = self.tallies[attack].through + settled
-        rate = through / max(time.perf_counter() - self.begun[attack], 1e-9)
-        self.bars.update(self.tasks[attack], completed=through, rate=f"{rate:.1f}/s" if through else "")
+    def note(self, message: str) -> None:
+        self.console.print(escape(message), highlight=False)
 
-    def finish(self, attack: str, minimal_strength: NDArray[np.float64], strengths: Sequence[float]) -> None:
-        note = self.tallies[attack].add(minimal_strength, _middle(strengths))
-        self.update(attack, 0)
-        self.bars.update(self.tasks[attack], note=note)
+    def update(self, record: AttackRecord, settled: int) -> None:
+        tally, task = self.tallies[record.key], self.tasks[record.key]
+        if tally.begun is None:
+            tally.start()
+            self.bars.start_task(task)
+        rate = tally.rate(settled)
+        self.bars.update(task, completed=tally.through + settled, rate=f"{rate:.3g}/s" if rate else "")
+
+    def finish(self, record: AttackRecord, columns: Mapping[str, NDArray[Any]]) -> None:
+        tally = self.tallies[record.key]
+        tally.add(columns)
+        self.bars.update(self.tasks[record.key], completed=tally.through, note=tally.note)
 
 
 class LineProgress(Progress):
-    """One plain line per finished shard, for logs."""
+    """Plain lines, for logs: at the end of each part and every half minute."""
 
     def __init__(self) -> None:
         self.samples = 0
-        self.begun = time.perf_counter()
         self.tallies: dict[str, _Tally] = {}
+        self.last = time.perf_counter()
 
-    def begin(self, attacks: Sequence[str], samples: int) -> None:
+    def begin(self, records: Sequence[AttackRecord], samples: int) -> None:
         self.samples = samples
-        self.tallies = {attack: _Tally() for attack in attacks}
+        self.tallies = {record.key: _Tally(record) for record in records}
 
     def warn(self, message: str) -> None:
-        print(f"Warning: {message}", file=sys.stderr, flush=True)
+        self._say(f"Warning: {message}")
 
-    def finish(self, attack: str, minimal_strength: NDArray[np.float64], strengths: Sequence[float]) -> None:
-        note = self.tallies[attack].add(minimal_strength, _middle(strengths))
-        through = sum(t.through for t in self.tallies.values())
-        elapsed = time.perf_counter() - self.begun
-        left = elapsed / through * (self.samples * len(self.tallies) - through)
-        print(
-            f"{attack}: {self.tallies[attack].through}/{self.samples} samples, {note}, "
-            f"{through / elapsed:.1f} samples/s, {left:.0f} s left",
-            file=sys.stderr,
-            flush=True,
-        )
+    def note(self, message: str) -> None:
+        self._say(message)
+
+    def update(self, record: AttackRecord, settled: int) -> None:
+        self.tallies[record.key].start()
+        if time.perf_counter() - self.last > _LINE_EVERY:
+            self._line(record, settled)
+
+    def finish(self, record: AttackRecord, columns: Mapping[str, NDArray[Any]]) -> None:
+        self.tallies[record.key].add(columns)
+        self._line(record, 0)
+
+    def _line(self, record: AttackRecord, settled: int) -> None:
+        tally = self.tallies[record.key]
+        through, rate = tally.through + settled, tally.rate(settled)
+        parts = [f"{through}/{self.samples} samples", tally.note]
+        if rate:
+            parts += [f"{rate:.3g} samples/s", f"{(self.samples - through) / rate:.0f} s left"]
+        self._say(f"{record.name}: {', '.join(part for part in parts if part)}")
+        self.last = time.perf_counter()
+
+    @staticmethod
+    def _say(message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
 
 
 @contextmanager

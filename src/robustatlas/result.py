@@ -76,6 +76,11 @@ class Result(OutcomeTable):
         """What the checks before the work said, each once."""
         return tuple(dict.fromkeys(warning for plan in self.plans for warning in plan.warnings))
 
+    @property
+    def circumstances(self) -> Sequence[Mapping[str, str]]:
+        """Where and with what the numbers were computed, each combination once."""
+        return self._run.circumstances() if self._run else ()
+
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
         return RobustnessCurve.of(self.outcome(attack))

@@ -3,31 +3,52 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from robustatlas import __version__
+from robustatlas.cli._terminal import safe
 from robustatlas.cli.attacks import attacks
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
 from robustatlas.cli.evaluate import evaluate
 from robustatlas.cli.gallery import gallery
 from robustatlas.cli.leaderboard import app as leaderboard
+from robustatlas.cli.merge import merge
 from robustatlas.cli.query import query
 from robustatlas.cli.report import report
 from robustatlas.cli.show import show
 from robustatlas.errors import UserError
 
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"robustatlas {__version__}")
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="robustatlas",
     help="How robust is a classifier, globally? Many threat models, every strength, per sample.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (evaluate, show, compare, report, attacks, gallery, distances, query):
+for command in (evaluate, show, compare, report, merge, attacks, gallery, distances, query):
     app.command()(command)
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.add_typer(leaderboard, name="leaderboard")
 
 
@@ -36,9 +57,5 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/bold red] {_escaped(error)}", highlight=False)
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/bold red] {safe(error)}", highlight=False)
         sys.exit(1)
-
-
-def _escaped(error: UserError) -> str:
-    return str(error).replace("[", r"\[")

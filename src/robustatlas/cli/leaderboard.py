@@ -9,7 +9,14 @@ from typing import Annotated
 
 import typer
 
+from robustatlas.cli._terminal import printable
 from robustatlas.errors import UserError
+from robustatlas.facts import chosen_reference
+from robustatlas.references import load_reference
+from robustatlas.result import load_result
+
+PUBLISHED = "multirobustbench-cifar10"
+"""The reference with published defenses, which make a board without any run."""
 
 app = typer.Typer(help="A leaderboard site with the published defenses and your own runs.", no_args_is_help=True)
 
@@ -18,7 +25,10 @@ app = typer.Typer(help="A leaderboard site with the published defenses and your 
 def build(
     runs: Annotated[list[Path] | None, typer.Argument(help="Run directories to show too.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the site.")] = Path("leaderboard"),
-    reference: Annotated[str, typer.Option(help="Name of a reference, or a JSON file.")] = "multirobustbench-cifar10",
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Reference by name or file; by default the shipped one that fits the runs."),
+    ] = None,
     about: Annotated[
         Path | None,
         typer.Option(help="JSON: model name -> title, url, architecture, extra_data, trained_on, notes."),
@@ -26,13 +36,14 @@ def build(
     title: Annotated[str | None, typer.Option(help="Title of the site.")] = None,
 ) -> None:
     """Write the site: open its index.html, or put the folder on any web server."""
-    from robustatlas.outcomes import load_result
-    from robustatlas.references import load_reference
     from robustatlas.report.leaderboard import build_leaderboard
 
     results = [load_result(run) for run in runs or ()]
-    page = build_leaderboard(results, output, load_reference(reference), about=about, title=title)
-    typer.echo(f"Leaderboard: {page.resolve()}")
+    chosen = chosen_reference(reference, results) if results else load_reference(reference or PUBLISHED)
+    if chosen is None:
+        raise UserError("No shipped reference fits the runs; give one with --reference (a name, or a JSON file).")
+    page = build_leaderboard(results, output, chosen, about=about, title=title)
+    typer.echo(f"Leaderboard: {printable(str(page.resolve()))}")
 
 
 @app.command()

@@ -12,19 +12,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from robustatlas.cli._terminal import printable, safe
 from robustatlas.outcomes import query as run_query
 
 
 def query(
-    sql: Annotated[str, typer.Argument(help="A SELECT over the views runs, samples and outcomes (DuckDB's SQL).")],
+    sql: Annotated[str, typer.Argument(help="A SELECT over the views runs, attacks, samples and outcomes (DuckDB).")],
     runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values instead of a table.")] = False,
 ) -> None:
     """Run SQL over the outcomes of one or many runs.
 
-    Views: runs (run, model, data, search, procedure, precision, created, seed, samples), samples (run, index,
-    label, clean_prediction, clean_margin) and outcomes (run, attack, index, minimal_strength, minimal_size,
-    found_class, forward, backward, seconds, margins, fooled).
+    Views: runs (run, model, data, created, samples), attacks (run, attack, unit, strengths, monotone, origins),
+    samples (run, index, label, clean_prediction, clean_margin), outcomes (run, attack, index, minimal_strength,
+    minimal_size, found_class, forward, backward, strengths, broken, margins, fooled) and broken(strength) (run, attack,
+    index, broken): which samples are broken at one strength.
 
     The samples that are hardest to fool:
 
@@ -38,9 +40,11 @@ def query(
     if as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(table.columns)
-        writer.writerows(table.rows)
+        # A file gets what is there; a terminal no control characters.
+        clean = printable if sys.stdout.isatty() else str
+        writer.writerows([clean(value) if isinstance(value, str) else value for value in row] for row in table.rows)
         return
-    view = Table(*table.columns)
+    view = Table(*map(safe, table.columns))
     for row in table.rows:
         view.add_row(*(Text(_cell(value)) for value in row))
     console = Console()
@@ -55,4 +59,4 @@ def _cell(value: object) -> str:
         return f"{value:.6g}"
     if isinstance(value, list):
         return f"[{', '.join(_cell(item) for item in value)}]"
-    return str(value)
+    return printable(str(value))

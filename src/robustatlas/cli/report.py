@@ -7,6 +7,11 @@ from typing import Annotated
 
 import typer
 
+from robustatlas.cli._terminal import printable
+from robustatlas.facts import chosen_reference
+from robustatlas.facts.rows import read_about
+from robustatlas.result import load_result
+
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="One to five run directories; several are drawn over each other.")],
@@ -24,21 +29,18 @@ def report(
 ) -> None:
     """Write a report: how robust, against what, where it breaks, what to trust.
 
-    Without --reference, runs on CIFAR-10 are held against multirobustbench-cifar10.
+    Without --reference, runs are held against the shipped reference that fits, as in `show`.
     """
     from robustatlas.datasets import load_dataset
-    from robustatlas.outcomes import load_result
-    from robustatlas.references import load_reference
-    from robustatlas.report.leaderboard import read_about
-    from robustatlas.report.page import build_report, usual_reference
+    from robustatlas.report.page import build_report
 
     results = [load_result(run) for run in runs]
-    name = usual_reference(results) if reference is None else reference
+    known = {model: entry.trained_on for model, entry in read_about(about).items() if entry.tells_training}
     page = build_report(
         results,
         output,
-        reference=None if name in (None, "none") else load_reference(name),
-        trained_on={model: entry["trained_on"] for model, entry in read_about(about).items() if "trained_on" in entry},
+        reference=chosen_reference(reference, results),
+        trained_on=known,
         data=None if data is None else load_dataset(data),
     )
-    typer.echo(f"Report: {page.resolve()}")
+    typer.echo(f"Report: {printable(str(page.resolve()))}")

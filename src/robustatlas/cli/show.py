@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import math
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
-from robustatlas.cli._metrics_section import chosen_reference, parse_strength_of, print_metrics
-from robustatlas.cli._tables import accuracy_tables
+from robustatlas.cli._options import parse_strength_of
+from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table
+from robustatlas.errors import UserError
+from robustatlas.facts import RunFacts, chosen_reference, facts_of, hold_against
+from robustatlas.facts.run import ReferenceFacts
+from robustatlas.metrics.registry import OF_ATTACK
+from robustatlas.references import Reference
+from robustatlas.result import Result, load_result
+from robustatlas.wording import size, some
 
 
 def show(
     run: Annotated[Path, typer.Argument(help="Run directory.")],
-    explain: Annotated[bool, typer.Option(help="Define each number.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Define each number.")] = False,
     reference: Annotated[
         str | None,
         typer.Option(help="Reference by name or file; by default the shipped one that fits, 'none' for no reference."),
@@ -27,26 +40,175 @@ def show(
         str | None,
         typer.Option(help="Attacks and their largest strengths for the union accuracy: linf=8/255,l2=0.5."),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Show the accuracy at every strength.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every number as JSON instead.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print attack, strength, accuracy and its interval as CSV instead.")
+    ] = False,
 ) -> None:
     """Print what a run found: accuracies at each strength, and every metric that the run supports.
 
     robustatlas show runs/mynet-cifar10 --trained-on linf=8/255 --explain
     """
-    from robustatlas.outcomes import load_result
-
+    if as_json and as_csv:
+        raise UserError("--json and --csv are both given; give one of them.")
     training = parse_strength_of(trained_on, "--trained-on")
     attacks = parse_strength_of(union, "--union") or None
     result = load_result(run)
-    chosen = chosen_reference(reference, result)
-    console = Console()
-    print_metrics(
-        result,
-        console,
-        explain=explain,
-        reference=chosen,
-        trained_on=training,
-        union=attacks,
-        before=accuracy_tables(result),
-    )
-    for warning in result.manifest.context.warnings:
-        console.print(f"[yellow]Warning:[/yellow] {warning}")
+    facts = chosen_facts(result, reference, training, attacks)
+    if as_json:
+        sys.stdout.write(json.dumps(facts.to_dict(), indent=1, allow_nan=False) + "\n")
+    elif as_csv:
+        _write_csv(facts)
+    else:
+        console = Console()
+        console.print(accuracy_tables(result, every))
+        print_facts(facts, console, explain=explain, trained_on=training)
+
+
+def chosen_facts(
+    result: Result,
+    reference: str | Reference | None = None,
+    trained_on: Mapping[str, float] | None = None,
+    union: Mapping[str, float] | None = None,
+) -> RunFacts:
+    """The facts of a run, held against the reference that is asked for (by default the one that fits).
+
+    Raises:
+        UserError: the run and the reference share no point, or the training names an attack that is not there.
+    """
+    chosen = reference if isinstance(reference, Reference) else chosen_reference(reference, [result])
+    if trained_on is not None:
+        _check_trained_on(trained_on, chosen)
+    if chosen:
+        hold_against(result, chosen).require()
+    return facts_of(result, reference=chosen, trained_on=trained_on, union=union)
+
+
+def print_facts(
+    facts: RunFacts, console: Console, *, explain: bool = False, trained_on: Mapping[str, float] | None = None
+) -> None:
+    """Print every number of a run, with intervals.
+
+    Args:
+        facts: of the run.
+        console: where to print.
+        explain: whether to print the definitions of the numbers below them.
+        trained_on: what the model was trained on, to name what takes no part.
+    """
+    names = ["clean accuracy", "average accuracy", "median size", "curve area", "interval"]
+    console.print(_overall(facts))
+    if facts.union:
+        names.append("union accuracy")
+        console.print(f"[dim]union: {named_points(facts.union_at)}[/dim]", highlight=False)
+    console.print(_by_attack(facts))
+    if any(attack.frontier for attack in facts.attacks):
+        names.append("AH")
+        console.print(_hypervolumes(facts))
+    uneven = sorted(attack.attack for attack in facts.attacks if not attack.equal_steps)
+    if uneven:
+        console.print(f"No adversarial hypervolume of {safe(some(uneven))}: the strengths are not equal steps.")
+    if facts.reference:
+        names += _print_against(facts.reference, console, trained_on)
+    for warning in facts.warnings:
+        console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", highlight=False)
+    if explain:
+        print_definitions(console, names)
+
+
+def named_points(strengths: Mapping[str, float]) -> str:
+    """Such as `linf@0.1, l2@0.5`."""
+    return safe(", ".join(f"{attack}@{strength:.4g}" for attack, strength in strengths.items()))
+
+
+def _print_against(facts: ReferenceFacts, console: Console, trained_on: Mapping[str, float] | None) -> list[str]:
+    """Print the numbers that the reference gives; their names."""
+    for note in facts.held.notes():
+        console.print(safe(note), highlight=False)
+    rows = table(f"against {safe(facts.name)}", "")
+    for name, number in facts.numbers.items():
+        rows.add_row(name, shown(number))
+    names = [*facts.numbers, "UAR"]
+    has_ratios = any(name.startswith("CR") for name in facts.numbers)
+    if has_ratios:
+        names.append("CR")
+    if facts.training:
+        names += ["seen", "SC"]
+        ratios = facts.training.ratios
+        rows.add_row("seen", f"{facts.training.seen:.1f}")
+        rows.add_row("CR in", f"{ratios.inside:.1f}")
+        rows.add_row("CR out", "-" if math.isnan(ratios.outside) else f"{ratios.outside:.1f}")
+        for floor, constant in facts.training.stability.items():
+            pair = f"({safe(' and '.join(constant.pair))})" if constant.pair else ""
+            rows.add_row(
+                f"SC, floor {floor:g}" if floor else "SC", f"{constant.value:.2f} {pair}" if pair else "- (no pair)"
+            )
+    console.print(rows)
+    unused = [attack for attack in trained_on or () if attack not in facts.held.ranked]
+    if unused:
+        console.print(f"Trained on {safe(some(unused))}, of which no point is compared here.")
+    if trained_on is None and has_ratios:
+        console.print("Say what the model was trained on, such as --trained-on linf=0.03, for SC, CR in and out.")
+    return names
+
+
+def _overall(facts: RunFacts) -> Table:
+    rows = table("", "% of samples, with 95 % interval")
+    for name, number in (
+        ("clean accuracy", facts.clean),
+        ("average accuracy", facts.average),
+        ("union accuracy", facts.union),
+    ):
+        if number:
+            rows.add_row(name, shown(number))
+    return rows
+
+
+def _by_attack(facts: RunFacts) -> Table:
+    present = [metric.name for metric in OF_ATTACK if any(metric.name in attack.against for attack in facts.attacks)]
+    rows = table("attack", "average\naccuracy", "median\nsize", "curve\narea", *present)
+    for attack in facts.attacks:
+        rows.add_row(
+            safe(attack.attack),
+            shown(attack.average),
+            size(attack.quartiles[1]),
+            "-" if attack.area is None else f"{attack.area:.1f}",
+            *(f"{attack.against[name].value:.1f}" if name in attack.against else "-" for name in present),
+        )
+    return rows
+
+
+def _hypervolumes(facts: RunFacts) -> Table:
+    rows = table("AH", "mean,\nwith 95 % interval", "std", "levels", "too\nlow by", "weak")
+    for attack in facts.attacks:
+        if attack.frontier:
+            volume = attack.frontier.hypervolume
+            rows.add_row(
+                safe(attack.attack),
+                shown(attack.frontier.volume, ".3f"),
+                f"{volume.std:.3f}",
+                str(volume.levels),
+                f"<= {volume.error_bound:.3f}",
+                f"{volume.corrected:.1f} %",
+            )
+    return rows
+
+
+def _write_csv(facts: RunFacts) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["attack", "strength", "accuracy", "low", "high"])
+    writer.writerow(["clean", 0.0, facts.clean.value, facts.clean.low, facts.clean.high])
+    for attack in facts.attacks:
+        for strength, cell in zip(attack.strengths.tolist(), attack.accuracy or (), strict=bool(attack.accuracy)):
+            writer.writerow([attack.attack, strength, cell.value, cell.low, cell.high])
+
+
+def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | None) -> None:
+    if reference is None:
+        raise UserError("--trained-on needs a reference to judge the training by; give one with --reference.")
+    for attack in trained_on:
+        if attack not in reference.accuracies.cells:
+            raise UserError(
+                f"--trained-on names {attack!r}, which {reference.name} does not have; it has "
+                f"{some(reference.accuracies.attacks)}."
+            )

@@ -56,7 +56,7 @@ def carry_out(
     """Attack the ``missing`` [N] samples of ``work`` and publish what is found, part by part."""
     for rows in _parts(np.flatnonzero(missing), manner):
         begun = time.perf_counter()
-        ledger = _attacked(model, task, work, rows, manner, partial(display.update, task.record.name))
+        ledger = _attacked(model, task, work, rows, manner, partial(display.update, task.record))
         index = work.index[rows]
         seconds = np.full(len(rows), (time.perf_counter() - begun) / len(rows))
         columns = _columns(task.record, task.attack, ledger, index) | {"seconds": seconds}

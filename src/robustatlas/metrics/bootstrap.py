@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from robustatlas.errors import UserError
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_interval
+from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.references.matching import CLEAN, chosen_attacks, match_cells
 from robustatlas.references.reference import Reference

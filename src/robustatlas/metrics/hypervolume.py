@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.errors import UserError
+from robustatlas.outcomes.outcome import percent
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,8 +19,8 @@ class AdversarialHypervolume:
         per_sample: [N] in [0, 1].
         frontier: [N, L] F_i, the confidence kept against perturbations up to i * epsilon / L, in [0, 1], falling.
         clean: [N] F_0, the confidence on the clean input; 1, its largest value, where it was not given.
-        corrected: share of samples at which the attack found a higher margin at a larger size, so that the margin of a
-            smaller size had to be carried over; much of it says that the attack is too weak.
+        corrected: percentage of samples at which the attack found a higher margin at a larger size, so that the margin
+            of a smaller size had to be carried over; much of it says that the attack is too weak.
     """
 
     per_sample: NDArray[np.float64]
@@ -79,7 +80,7 @@ def adversarial_hypervolume(
     Example:
         >>> volume = adversarial_hypervolume([[0.8, 0.5, 0.2, -0.1], [0.6, 0.3, 0.4, 0.1]])
         >>> volume.per_sample, volume.corrected
-        (array([0.375, 0.325]), 0.5)
+        (array([0.375, 0.325]), 50.0)
     """
     found = np.asarray(margins, dtype=np.float64)
     if found.ndim != 2 or found.size == 0:
@@ -101,7 +102,9 @@ def adversarial_hypervolume(
     frontier = np.maximum(settled[:, 1:], 0.0)
     rises = ((found > settled[:, :-1]) & (settled[:, :-1] > 0)).any(axis=1)
     per_sample = frontier.mean(axis=1)
-    return AdversarialHypervolume(per_sample, frontier, np.clip(clean, 0.0, 1.0), float(np.mean(rises)))
+    return AdversarialHypervolume(
+        per_sample, frontier, np.clip(clean, 0.0, 1.0), float(percent(rises.sum(), len(rises)))
+    )
 
 
 def hypervolume_at_levels(margins: ArrayLike, clean_margin: ArrayLike | None = None) -> dict[int, float]:
@@ -151,10 +154,19 @@ def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArr
         return np.asarray(np.maximum(1 + np.log(probability) / np.log(classes), -1.0))
 
 
+def equal_steps(strengths: ArrayLike) -> bool:
+    """Whether strengths [L] are equal steps from 0, as the hypervolume asks for.
+
+    Example:
+        >>> equal_steps([0.1, 0.2, 0.3]), equal_steps([0.1, 0.3])
+        (True, False)
+    """
+    grid = np.asarray(strengths, dtype=np.float64)
+    return np.allclose(grid, grid[-1] * np.arange(1, grid.size + 1) / grid.size, rtol=1e-4, atol=0)
+
+
 def _check_equal_steps(strengths: NDArray[np.float64], levels: int) -> None:
-    if strengths.shape != (levels,) or not np.allclose(
-        strengths, strengths[-1] * np.arange(1, levels + 1) / levels, rtol=1e-4, atol=0
-    ):
+    if strengths.shape != (levels,) or not equal_steps(strengths):
         raise UserError(
             f"the hypervolume is taken over {levels} equal steps epsilon / {levels}, ..., epsilon; the strengths are "
             f"{', '.join(f'{strength:g}' for strength in strengths)}"

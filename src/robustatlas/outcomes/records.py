@@ -53,8 +53,8 @@ Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{6,64}$")]
 
 
 def _plain(value: object) -> object:
-    """``value`` as JSON gives it back: tuples become lists."""
-    return json.loads(json.dumps(value))
+    """``value`` as strict JSON gives it back: tuples become lists, infinity the text "Infinity"."""
+    return json.loads(json.dumps(value), parse_constant=str)
 
 
 Json = Annotated[dict[str, JsonValue], BeforeValidator(_plain)]

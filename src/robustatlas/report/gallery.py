@@ -12,10 +12,10 @@ from matplotlib.image import imsave
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
+from robustatlas.result import Result
 
 if TYPE_CHECKING:
     from robustatlas.datasets import Dataset
-    from robustatlas.outcomes import Result
 
 SHOWN = 8
 """Examples of each attack."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -11,20 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from robustatlas import wording
 from robustatlas.errors import UserError
-from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.facts.comparison import distinct_names, standings
+from robustatlas.facts.numbers import CONFIDENCE
+from robustatlas.facts.run import AttackFacts, RunFacts, facts_of
+from robustatlas.files import write_atomically
 from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.registry import AGAINST
 from robustatlas.references import Reference
 from robustatlas.report import pages, words
-from robustatlas.report.facts import CONFIDENCE, AttackFacts, RunFacts, gather
 from robustatlas.report.gallery import Example, examples
-from robustatlas.report.versus import compare
-from robustatlas.report.vocabulary import describe
+from robustatlas.result import Result
 
 if TYPE_CHECKING:
     from robustatlas.datasets import Dataset
-    from robustatlas.outcomes import Result
 
 MOST_RUNS = 5
 CURVE_POINTS = 400
@@ -39,8 +41,6 @@ class RunPage:
 
     facts: RunFacts
     summary: list[tuple[str, str]]
-    warnings: tuple[str, ...]
-    unfinished: Mapping[str, int]
     gallery: Mapping[str, list[Example]]
     settings: str
     context: Mapping[str, str]
@@ -75,53 +75,36 @@ def build_report(
     if path.is_dir():
         raise UserError(f"{path} is a folder; give the name of an HTML file")
     runs = [
-        _run(
-            result,
-            name,
-            reference,
-            (trained_on or {}).get(result.manifest.settings.model.name),
-            data,
-            alone=len(results) == 1,
-        )
-        for result, name in zip(results, _names(results), strict=True)
+        _run(result, name, reference, (trained_on or {}).get(result.name), data, alone=len(results) == 1)
+        for result, name in zip(results, distinct_names(results), strict=True)
     ]
     facts = [run.facts for run in runs]
-    versus = compare(results, [run.name for run in facts])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        pages.render(
-            "report.html",
-            title=_title(facts),
-            lede=_lede(facts),
-            runs=runs,
-            many=len(runs) > 1,
-            versus=versus,
-            verdict=words.versus(versus) if versus else [],
-            trust=words.trust_together(facts, versus) if len(facts) > 1 else "",
-            context=_context(runs),
-            panels=_panels(facts),
-            attacks=_attacks(facts),
-            axes={attack.attack: attack.axis for run in facts for attack in run.attacks},
-            measured={attack.attack for run in facts for attack in run.attacks if attack.frontier},
-            crossings=_crossings(facts),
-            confidence=round(100 * CONFIDENCE),
-            describe=describe,
-            percent=words.percent,
-            size=words.size,
-            strength=words.strength,
-            count=words.count,
-            styles=[pages.inline(name) for name in ("base.css", "report.css")],
-            scripts=[pages.inline_script(pages.plotly_script()), pages.inline("page.js"), pages.inline("report.js")],
-        ),
-        encoding="utf-8",
+    table = standings(results, [run.name for run in facts])
+    text = pages.render(
+        "report.html",
+        title=_title(facts),
+        lede=_lede(facts),
+        runs=runs,
+        many=len(runs) > 1,
+        standings=table,
+        verdict=words.verdict(table) if table else [],
+        trust=words.trust_together(facts, table) if len(facts) > 1 else "",
+        context=_context(runs),
+        panels=_panels(facts),
+        attacks=_attacks(facts),
+        axes={attack.attack: wording.axis(attack.unit) for run in facts for attack in run.attacks},
+        measured={attack.attack for run in facts for attack in run.attacks if attack.frontier},
+        against=AGAINST,
+        notes=_notes(facts),
+        crossings=_crossings(facts),
+        confidence=round(100 * CONFIDENCE),
+        wording=wording,
+        percent=words.percent,
+        styles=[pages.inline(name) for name in ("base.css", "report.css")],
+        scripts=[pages.inline_script(pages.plotly_script()), pages.inline("page.js"), pages.inline("report.js")],
     )
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
     return path
-
-
-def usual_reference(results: Sequence[Result]) -> str | None:
-    """Name of the reference that fits the data of the runs; None where none does."""
-    on_cifar10 = all(re.search(r"cifar[-_ ]?10(?!\d)", r.manifest.settings.data.name.lower()) for r in results)
-    return "multirobustbench-cifar10" if on_cifar10 else None
 
 
 def _run(
@@ -132,24 +115,32 @@ def _run(
     data: Dataset | None,
     alone: bool,
 ) -> RunPage:
-    facts = gather(result, name, reference, trained_on)
-    settings, context = result.manifest.settings, result.manifest.context
+    facts = facts_of(result, name, reference, trained_on)
+    identity = result.identity
     described = {
-        "created": context.created.replace("T", " ").replace("+00:00", " UTC"),
-        "command": context.command,
-        "versions": ", ".join(f"{package} {version}" for package, version in context.versions.items()),
-        "machine": ", ".join(f"{key} {value}" for key, value in context.machine.items()),
+        "created": identity.created.replace("T", " ").replace("+00:00", " UTC") if identity else "",
+        "command": "\n".join(dict.fromkeys(plan.command for plan in result.plans if plan.command)),
+        "computed with": "\n".join(
+            ", ".join(f"{key} {value}" for key, value in place.items()) for place in result.circumstances
+        ),
         "run directory": str(result.path or ""),
+    }
+    settings = {
+        "identity": identity.model_dump(mode="json") if identity else {},
+        "attacks": [record.model_dump(mode="json") for record in result.records.values()],
     }
     return RunPage(
         facts=facts,
-        summary=words.summary(facts, len(context.warnings), bool(result.missing), alone),
-        warnings=context.warnings,
-        unfinished=result.missing,
+        summary=words.summary(facts, alone),
         gallery={attack: shown for attack, shown in examples(result, data).items() if shown},
-        settings=json.dumps(json.loads(settings.model_dump_json()), indent=2, ensure_ascii=False),
+        settings=json.dumps(settings, indent=2, ensure_ascii=False) if identity else "",
         context={key: value for key, value in described.items() if value},
     )
+
+
+def _notes(facts: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
+    """What was compared with the reference and what not: pairs of a run and its sentences; no name for a single run."""
+    return [(run.name if len(facts) > 1 else "", run.reference.held.notes()) for run in facts if run.reference]
 
 
 def _context(runs: Sequence[RunPage]) -> dict[str, list[tuple[str, str]]]:
@@ -162,17 +153,6 @@ def _context(runs: Sequence[RunPage]) -> dict[str, list[tuple[str, str]]]:
     return rows
 
 
-def _names(results: Sequence[Result]) -> list[str]:
-    """Names of the models; equal ones get the name of their run directory, or a number."""
-    plain = [result.manifest.settings.model.name for result in results]
-    names: list[str] = []
-    for position, (name, result) in enumerate(zip(plain, results, strict=True), start=1):
-        if plain.count(name) > 1:
-            name = f"{name} ({result.path.name if result.path else position})"
-        names.append(f"{name} #{position}" if name in names else name)
-    return names
-
-
 def _title(facts: Sequence[RunFacts]) -> str:
     if len(facts) == 1:
         return f"How robust is {facts[0].name}?"
@@ -183,7 +163,7 @@ def _lede(facts: Sequence[RunFacts]) -> str:
     sets = [f"{run.samples} images of {run.data}" for run in facts]
     if len(set(sets)) > 1:
         return f"{'; '.join(sets)}."
-    return f"{sets[0]}, {words.listed(sorted({words.count(len(run.attacks), 'attack') for run in facts}))}."
+    return f"{sets[0]}, {wording.listed(sorted({wording.counted(len(run.attacks), 'attack') for run in facts}))}."
 
 
 def _attacks(facts: Sequence[RunFacts]) -> list[str]:
@@ -206,41 +186,39 @@ def _panels(facts: Sequence[RunFacts]) -> dict[str, Any]:
             if any(item is not None and item.frontier for item in found)
         ],
         "ratios": [
-            _ratio_panel(attack, found) for attack, found in by_attack.items() if any(i and i.uar for i in found)
+            _ratio_panel(attack, found) for attack, found in by_attack.items() if any(i and i.against for i in found)
         ],
     }
 
 
 def _head(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
-    return {"label": describe(attack).label, "axis": next(item.axis for item in found if item)}
+    unit = next(item.unit for item in found if item)
+    return {"label": wording.wording(attack).label, "axis": wording.axis(unit)}
 
 
 def _end(found: Sequence[AttackFacts | None]) -> float:
     """Right end of an axis of sizes: the largest strength, or the largest size where that is larger."""
     return max(
-        max(float(item.strengths[-1]), float(item.curve.jumps[-1]) if item.curve.jumps.size else 0.0)
-        for item in found
-        if item
+        max([float(item.strengths[-1]), *item.sizes[np.isfinite(item.sizes)].tolist()]) for item in found if item
     )
 
 
 def _curve_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
     end = _end(found)
-    return _head(attack, found) | {"end": end, "lines": [_curve(item.curve, end) if item else None for item in found]}
+    return _head(attack, found) | {"end": end, "lines": [_curve(item, end) for item in found]}
 
 
-def _curve(curve: RobustnessCurve, end: float) -> dict[str, list[float]]:
-    jumps = curve.jumps[curve.jumps > 0]
+def _curve(attack: AttackFacts | None, end: float) -> dict[str, list[float]] | None:
+    """The steps of a curve, all strengths among them, where the error is 100 minus the accuracy of the table."""
+    if attack is None or attack.curve is None:
+        return None
+    jumps = attack.curve.jumps[attack.curve.jumps > 0]
     if len(jumps) > CURVE_POINTS:
         jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, CURVE_POINTS).round().astype(int))]
-    sizes = np.unique(np.concatenate([[0.0], jumps, [end]]))
-    low, high = curve.band(CONFIDENCE).at(sizes)
-    return {
-        "sizes": _rounded(sizes),
-        "error": _rounded(100 * curve.at(sizes)),
-        "low": _rounded(100 * low),
-        "high": _rounded(100 * high),
-    }
+    sizes = np.unique(np.concatenate([[0.0], jumps, attack.strengths, [end]]))
+    low, high = attack.curve.band(CONFIDENCE).at(sizes)
+    error = attack.curve.at(sizes)
+    return {"sizes": sizes.tolist(), "error": error.tolist(), "low": _rounded(low), "high": _rounded(high)}
 
 
 def _size_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
@@ -251,7 +229,7 @@ def _size_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, A
         if item is None:
             lines.append(None)
             continue
-        sizes = item.curve.minimal_sizes
+        sizes = item.sizes
         counts, _ = np.histogram(sizes[(sizes > 0) & np.isfinite(sizes)], edges)
         lines.append({"counts": counts.tolist(), "never": item.never, "clean": item.clean_errors})
     return _head(attack, found) | {"edges": _rounded(edges), "lines": lines}
@@ -259,7 +237,7 @@ def _size_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, A
 
 def _frontier_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
     lines = [
-        {"levels": _rounded(item.frontier.levels), "mean": _rounded(item.frontier.mean)}
+        {"levels": _rounded(item.frontier.sizes), "mean": _rounded(item.frontier.mean)}
         if item and item.frontier
         else None
         for item in found
@@ -269,7 +247,10 @@ def _frontier_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[st
 
 def _ratio_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
     return _head(attack, found) | {
-        "lines": [{"ratio": _plain(item.ratio), "uar": _plain(item.uar)} if item else None for item in found]
+        "lines": [
+            {"ratio": _plain(item.against.get("CR")), "uar": _plain(item.against.get("UAR"))} if item else None
+            for item in found
+        ]
     }
 
 
@@ -277,7 +258,7 @@ def _plain(interval: Interval | None) -> list[float] | None:
     return _rounded(np.array([interval.value, interval.low, interval.high])) if interval else None
 
 
-def _rounded(values: Any) -> list[float]:
+def _rounded(values: NDArray[np.float64]) -> list[float]:
     return [float(f"{value:.5g}") for value in np.asarray(values, dtype=np.float64).tolist()]
 
 
@@ -287,14 +268,14 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
     for first, second in combinations(facts, 2):
         for ours in first.attacks:
             theirs = next((item for item in second.attacks if item.attack == ours.attack), None)
-            if theirs is None:
+            if theirs is None or ours.curve is None or theirs.curve is None:
                 continue
             for crossing in ours.curve.crossings(theirs.curve, CONFIDENCE):
                 if crossing.significant:
                     leaders = [run.name for run in (first, second)]
-                    below, above = words.size(crossing.start), words.size(crossing.end)
+                    below, above = wording.size(crossing.start), wording.size(crossing.end)
                     sentences.append(
-                        f"{describe(ours.attack).label}: {leaders[crossing.better_before]} is more robust below "
+                        f"{wording.wording(ours.attack).label}: {leaders[crossing.better_before]} is more robust below "
                         f"{below}, {leaders[crossing.better_after]} above {above}."
                     )
     return sentences

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from robustatlas.facts.comparison import Standings
+from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
 from robustatlas.metrics.intervals import Interval
-from robustatlas.report.facts import AttackFacts, ReferenceFacts, RunFacts
-from robustatlas.report.versus import Versus
-from robustatlas.report.vocabulary import describe
+from robustatlas.wording import listed, size, wording
 
 UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
 UPPER_BOUNDS = "Robust accuracies are upper bounds: an attack can miss adversarial examples."
@@ -23,30 +23,7 @@ def percent(interval: Interval) -> str:
     return f"{interval.value:.1f}% ({interval.low:.1f} to {interval.high:.1f})"
 
 
-def size(value: float) -> str:
-    """A size with three significant digits; the word "never" for inf.
-
-    >>> size(0.0123456), size(float("inf"))
-    ('0.0123', 'never')
-    """
-    return "never" if math.isinf(value) else _significant(value, 3)
-
-
-def strength(value: float) -> str:
-    """A strength with four significant digits.
-
-    >>> strength(0.16799999999999998), strength(8 / 255), strength(2000.0)
-    ('0.168', '0.03137', '2000')
-    """
-    return _significant(value, 4)
-
-
-def _significant(value: float, digits: int) -> str:
-    """A number with so many significant digits, and never an exponent where the number is large."""
-    return f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
-
-
-def summary(facts: RunFacts, warnings: int, unfinished: bool, alone: bool = True) -> list[tuple[str, str]]:
+def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
     """Pairs of a question and its answer: how robust, against what, where it breaks, what to trust.
 
     Next to other runs (not `alone`) it leaves out what holds for all of them, which `trust_together` says once.
@@ -58,13 +35,13 @@ def summary(facts: RunFacts, warnings: int, unfinished: bool, alone: bool = True
     if facts.reference:
         answers.append(("Compared with specialists?", _compared(facts.reference)))
     if alone:
-        answers.append(("What to trust?", " ".join([_intervals(facts), UPPER_BOUNDS, _checks(warnings, unfinished)])))
-    elif warnings or unfinished:
-        answers.append(("What to trust?", _checks(warnings, unfinished)))
+        answers.append(("What to trust?", " ".join([_intervals(facts), UPPER_BOUNDS, _checks(facts)])))
+    elif facts.warnings or facts.missing:
+        answers.append(("What to trust?", _checks(facts)))
     return answers
 
 
-def versus(contests: Versus) -> list[str]:
+def verdict(contests: Standings) -> list[str]:
     """Sentences that say which of several models is more robust against what; differences within chance are no lead."""
     degree = "more" if len(contests.names) == 2 else "most"
     sentences = []
@@ -75,7 +52,7 @@ def versus(contests: Versus) -> list[str]:
             kept = percent(contests.together.values[leader])
             sentences.append(f"{over}, {contests.names[leader]} is the {degree} robust: {kept} stay correct.")
         else:
-            sentences.append(f"{over}, {_level(contests, contests.together.leaders)}.")
+            sentences.append(f"{over}, {_tied(contests, contests.together.leaders)}.")
     by_leaders: dict[tuple[int, ...], list[str]] = {}
     for contest in contests.attacks:
         by_leaders.setdefault(contest.leaders, []).append(contest.label)
@@ -85,11 +62,11 @@ def versus(contests: Versus) -> list[str]:
     return sentences
 
 
-def _lead(contests: Versus, leaders: Sequence[int], what: str) -> str:
-    return f"{contests.names[leaders[0]]} is the {what}" if len(leaders) == 1 else _level(contests, leaders)
+def _lead(contests: Standings, leaders: Sequence[int], what: str) -> str:
+    return f"{contests.names[leaders[0]]} is the {what}" if len(leaders) == 1 else _tied(contests, leaders)
 
 
-def _level(contests: Versus, leaders: Sequence[int]) -> str:
+def _tied(contests: Standings, leaders: Sequence[int]) -> str:
     if len(leaders) == len(contests.names):
         return "no clear difference shows"
     if not leaders:
@@ -98,7 +75,7 @@ def _level(contests: Versus, leaders: Sequence[int]) -> str:
     return f"{names} are ahead of the {'other' if len(contests.names) - len(leaders) == 1 else 'others'} and level"
 
 
-def trust_together(facts: Sequence[RunFacts], contests: Versus | None) -> str:
+def trust_together(facts: Sequence[RunFacts], contests: Standings | None) -> str:
     """What to trust, said once for several runs."""
     widest = max(facts, key=lambda run: run.clean.high - run.clean.low)
     parts = [_intervals(widest)]
@@ -125,16 +102,16 @@ def _against_what(attacks: Sequence[AttackFacts]) -> str:
     ranked = sorted(attacks, key=lambda attack: -attack.average.value if attack.average else 0.0)
     best, worst = ranked[0], ranked[-1]
     if best.average is None or worst.average is None or best is worst:
-        return f"{describe(best.attack).label} is the only attack whose every strength was searched."
+        return f"{wording(best.attack).label} is the only attack whose every strength was searched."
     return (
-        f"It holds best against {describe(best.attack).label}, where {percent(best.average)} stay correct on average "
-        f"over the strengths, and worst against {describe(worst.attack).label}, with {percent(worst.average)}."
+        f"It holds best against {wording(best.attack).label}, where {percent(best.average)} stay correct on average "
+        f"over the strengths, and worst against {wording(worst.attack).label}, with {percent(worst.average)}."
     )
 
 
 def _where(attacks: Sequence[AttackFacts]) -> str:
-    broken = [f"{describe(a.attack).label} {size(a.quartiles[1])}" for a in attacks if math.isfinite(a.quartiles[1])]
-    holding = [describe(a.attack).label for a in attacks if math.isinf(a.quartiles[1])]
+    broken = [f"{wording(a.attack).label} {size(a.quartiles[1])}" for a in attacks if math.isfinite(a.quartiles[1])]
+    holding = [wording(a.attack).label for a in attacks if math.isinf(a.quartiles[1])]
     parts = []
     if broken:
         parts.append(f"Half of all images are misclassified from these sizes on: {listed(broken)}.")
@@ -145,15 +122,15 @@ def _where(attacks: Sequence[AttackFacts]) -> str:
 
 def _compared(reference: ReferenceFacts) -> str:
     scope = (
-        f"all {reference.ranked} ranked cells"
+        f"all {reference.held.ranked_points} ranked cells"
         if reference.complete
-        else f"{reference.cells} of the {reference.ranked} ranked cells, which is incomplete and has no rank"
+        else f"{reference.held.points} of the {reference.held.ranked_points} ranked cells, which is incomplete and has no rank"
     )
-    if "ind-avg" not in reference.ratios:
-        return f"Mean UAR {percent(reference.uar)}. Reference: {reference.name}, {scope}."
+    if "CR ind-avg" not in reference.numbers:
+        return f"Mean UAR {percent(reference.numbers['mUAR'])}. Reference: {reference.name}, {scope}."
     return (
-        f"It reaches {percent(reference.ratios['ind-avg'])} of the accuracy of the reference on average, and "
-        f"{percent(reference.ratios['ind-worst'])} at its worst cell. Reference: {reference.name}, {scope}."
+        f"It reaches {percent(reference.numbers['CR ind-avg'])} of the accuracy of the reference on average, and "
+        f"{percent(reference.numbers['CR ind-worst'])} at its worst cell. Reference: {reference.name}, {scope}."
     )
 
 
@@ -165,8 +142,9 @@ def _intervals(facts: RunFacts) -> str:
     )
 
 
-def _checks(warnings: int, unfinished: bool) -> str:
-    parts = ["The run is not finished: some samples lack some attacks."] if unfinished else []
+def _checks(facts: RunFacts) -> str:
+    parts = ["The run is not finished: some samples lack some attacks."] if facts.missing else []
+    warnings = len(facts.warnings)
     if warnings == 1:
         parts.append("The sanity checks gave a warning; read it below before the numbers.")
     elif warnings:
@@ -174,13 +152,3 @@ def _checks(warnings: int, unfinished: bool) -> str:
     else:
         parts.append("The sanity checks gave no warning.")
     return " ".join(parts)
-
-
-def count(number: int, noun: str) -> str:
-    """A number of things: "1 attack", "2 attacks"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def listed(items: Sequence[str]) -> str:
-    """Words in a row: "a, b and c"."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

@@ -1,0 +1,152 @@
+"""How commands print: names of others made harmless, tables that use the width there is."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markup import escape
+from rich.table import Table
+
+from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.registry import METRICS
+from robustatlas.result import Result
+
+_GAP = 2
+"""Columns between two columns of a table."""
+
+
+def safe(text: object) -> str:
+    """Text of others for the terminal: without control characters, and with nothing that is read as markup.
+
+    Example:
+        >>> safe("a\\x1b[31mb [bold]c")
+        'a�[31mb \\\\[bold]c'
+    """
+    return escape(printable(str(text)))
+
+
+def printable(text: str) -> str:
+    """Text without control characters; line ends become spaces."""
+    return "".join(
+        " " if char in "\n\t\r" else "\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char
+        for char in text
+    )
+
+
+def table(*columns: str) -> Table:
+    """A table whose first column names the rows, and whose other cells stay on one line."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for position, column in enumerate(columns):
+        made.add_column(
+            column, style="" if position else "bold", justify="right" if position else "left", no_wrap=position > 0
+        )
+    return made
+
+
+def shown(interval: Interval | None, form: str = ".1f") -> str:
+    """A number with its interval, for a cell."""
+    if interval is None:
+        return "-"
+    return escape(f"{interval.value:{form}} [{interval.low:{form}}, {interval.high:{form}}]")
+
+
+def in_groups(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Positions of columns, in groups that fit the room side by side; at least one in each.
+
+    Example:
+        >>> in_groups([4, 4, 4], room=12)
+        [[0, 1], [2]]
+    """
+    groups: list[list[int]] = []
+    left = 0
+    for position, width in enumerate(widths):
+        if not groups or width + _GAP > left:
+            groups.append([])
+            left = room
+        groups[-1].append(position)
+        left -= width + _GAP
+    return groups
+
+
+def print_definitions(console: Console, names: Iterable[str]) -> None:
+    """Print what the numbers mean, in the registry's order."""
+    chosen = set(names)
+    console.print("\n[bold]What the numbers mean[/bold]")
+    meanings = Table(box=None, show_header=False, pad_edge=False)
+    meanings.add_column(style="bold", no_wrap=True)
+    meanings.add_column()
+    for name, metric in METRICS.items():
+        if name in chosen:
+            meanings.add_row(name, escape(metric.explanation))
+    console.print(meanings)
+
+
+class AccuracyTables:
+    """Robust accuracy of each attack at its strengths, and what that cost.
+
+    Args:
+        result: the run.
+        every: show every strength, in several rows where the terminal is too narrow, and not only those that fit.
+    """
+
+    def __init__(self, result: Result, every: bool = False) -> None:
+        self.result = result
+        self.every = every
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        result = self.result
+        yield (
+            f"[bold]{safe(result.name)}[/bold] on {result.samples} samples of {safe(result.data)}: "
+            f"{result.clean_accuracy:.1f} % clean accuracy. Robust accuracy in %:"
+        )
+        left_out = False
+        for attack in result.attacks:
+            parts, fewer = self._of(attack, options.max_width)
+            left_out |= fewer
+            yield from parts
+        if left_out:
+            yield "[dim]Some strengths are left out; --all shows all of them.[/dim]"
+        if result.missing:
+            lacking = ", ".join(f"{attack} ({count})" for attack, count in result.missing.items())
+            yield f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}. The same 'evaluate' goes on."
+
+    def _of(self, attack: str, width: int) -> tuple[list[RenderableType], bool]:
+        outcome = self.result.outcome(attack)
+        headings = [f"{strength:.3g}" for strength in outcome.strengths]
+        room = width - max(10, len(attack)) - _GAP
+        if outcome.judged:
+            cells = [f"{accuracy:.1f}" for accuracy in outcome.accuracies()]
+            groups = in_groups([max(5, len(heading)) for heading in headings], room)
+            if not self.every:
+                groups = [_spread(len(headings), len(groups[0]))]
+            parts: list[RenderableType] = [_grid(attack, headings, cells, group) for group in groups]
+        else:
+            groups, parts = (
+                [list(range(len(headings)))],
+                [f"[bold]{safe(attack)}[/bold]: not every strength was searched."],
+            )
+        forward, backward = self.result.passes(attack)
+        cost = f"{forward:.0f} forward + {backward:.0f} backward passes a sample, {outcome.seconds:.1f} s"
+        return [*parts, f"[dim]  {cost}[/dim]"], sum(map(len, groups)) < len(headings)
+
+
+def accuracy_tables(result: Result, every: bool = False) -> RenderableType:
+    """The accuracies of a run, for `Console.print`; see `AccuracyTables`."""
+    return AccuracyTables(result, every)
+
+
+def _grid(attack: str, headings: Sequence[str], cells: Sequence[str], positions: Sequence[int]) -> Table:
+    made = table(safe(attack), *(headings[j] for j in positions))
+    made.columns[0].min_width = 10
+    made.add_row("", *(cells[j] for j in positions))
+    return made
+
+
+def _spread(count: int, columns: int) -> list[int]:
+    """Positions of at most so many of `count` strengths, evenly spread, the last one among them."""
+    if count <= columns:
+        return list(range(count))
+    return sorted({round((k + 1) * count / columns) - 1 for k in range(columns)})

@@ -1,0 +1,22 @@
+"""What can be said of one or several results, once: numbers with their intervals, references chosen, warnings.
+
+The command line, the report and the leaderboard only show it.
+"""
+
+from robustatlas.facts.against import Held, chosen_reference, fitting_reference, hold_against
+from robustatlas.facts.comparison import Shared, Standings, standings, what_is_shared
+from robustatlas.facts.run import AttackFacts, RunFacts, facts_of
+
+__all__ = [
+    "AttackFacts",
+    "Held",
+    "RunFacts",
+    "Shared",
+    "Standings",
+    "chosen_reference",
+    "facts_of",
+    "fitting_reference",
+    "hold_against",
+    "standings",
+    "what_is_shared",
+]

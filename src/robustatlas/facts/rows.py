@@ -1,0 +1,132 @@
+"""Rows of the leaderboard: the published defenses of a reference, and runs with what their owners say of the models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from robustatlas.documents import checked, read_json
+from robustatlas.facts.against import hold_against
+from robustatlas.facts.numbers import hypervolume_of
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.references.reference import Reference
+from robustatlas.result import Result
+
+PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
+"""Test images behind each accuracy of the published defenses of a reference."""
+
+HYPERVOLUME_ATTACK = "linf"
+"""The attack whose margins give the hypervolume of a row."""
+
+
+class About(BaseModel):
+    """What a run does not know of its model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str = ""
+    url: str = ""
+    architecture: str = ""
+    extra_data: bool | None = None
+    trained_on: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    notes: str = ""
+
+    @property
+    def tells_training(self) -> bool:
+        """Whether it says what the model was trained on, be it clean images only."""
+        return "trained_on" in self.model_fields_set
+
+
+_ABOUT = TypeAdapter(dict[str, About])
+
+
+def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]:
+    """Model name -> what a run does not know of its model, given as such or as the path of a JSON file.
+
+    Example:
+        >>> read_about({"mine": {"trained_on": {"linf": 0.03}}})["mine"].trained_on
+        {'linf': 0.03}
+    """
+    if isinstance(about, str | Path):
+        return checked(_ABOUT, read_json(about), str(about))
+    return checked(_ABOUT, dict(about or {}), "what is said about the models")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the board.
+
+    Attributes:
+        name: of the defense; unique on a board.
+        accuracies: in percent.
+        about: what is known of the model.
+        samples: number of test images behind the accuracies; None where unknown, and then no interval is shown.
+        hypervolume: adversarial hypervolume in [0, 1]; None where unknown.
+        notes: free text.
+        own_run: whether it is a run of the user.
+    """
+
+    name: str
+    accuracies: AccuracyTable
+    about: About = field(default_factory=About)
+    samples: int | None = None
+    hypervolume: float | None = None
+    notes: str = ""
+    own_run: bool = False
+
+
+def published_rows(reference: Reference) -> list[Row]:
+    """The defenses that come with a reference."""
+    return [
+        Row(
+            name=defense.name,
+            accuracies=defense.accuracies,
+            about=About(
+                title=defense.title,
+                url=defense.paper_url,
+                architecture=defense.architecture,
+                extra_data=defense.extra_data,
+                trained_on=dict(defense.trained_on),
+            ),
+            samples=PUBLISHED_SAMPLES.get(reference.name),
+            notes="; ".join(defense.notes),
+        )
+        for defense in reference.defenses
+    ]
+
+
+def run_row(result: Result, reference: Reference, about: About | None = None) -> Row:
+    """The row of a run, at the points that it shares with a reference.
+
+    Args:
+        result: the run; attacks that judge each strength on its own count only if every strength was searched.
+        reference: of the board.
+        about: what the run does not know of its model.
+
+    Example:
+        >>> reference = Reference("small", "made up", AccuracyTable(90, {"linf": {0.01: 80, 0.02: 60}}), ("linf",))
+        >>> result = Result.from_arrays([0, 1], [0, 1], {"linf": [0.015, 0.04]}, {"linf": [0.01, 0.02]}, model="mine")
+        >>> row = run_row(result, reference, About(trained_on={"linf": 0.03}))
+        >>> row.name, row.samples, row.accuracies.values("linf")
+        ('mine', 2, array([100.,  50.]))
+    """
+    given = about or About()
+    held = hold_against(result, reference, result.records.values())
+    lacking = ", ".join(f"{attack} ({count})" for attack, count in result.missing.items())
+    volume = hypervolume_of(result, HYPERVOLUME_ATTACK)
+    unfinished = f"unfinished run, samples not yet evaluated: {lacking}" if lacking else ""
+    judged = result.judged()
+    compared = {attack: judged.strengths(attack) for attack in judged.attacks if attack not in held.unlike}
+    return Row(
+        name=result.name,
+        accuracies=judged.restrict(compared).accuracies(),
+        about=given,
+        samples=result.samples,
+        hypervolume=volume.mean if volume else None,
+        notes="; ".join(note for note in (given.notes, unfinished, *held.caveats()) if note),
+        own_run=True,
+    )

@@ -1,0 +1,333 @@
+"""What can be said of one run: every number with its interval where there is one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.facts import numbers
+from robustatlas.facts.against import Held, hold_against
+from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
+from robustatlas.facts.units import unit_of
+from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
+from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
+from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
+from robustatlas.metrics.intervals import Interval, proportion_interval
+from robustatlas.metrics.registry import OF_ATTACK
+from robustatlas.metrics.stability import StabilityConstant, stability_constant
+from robustatlas.outcomes.outcome import Outcome
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.references.reference import Reference
+from robustatlas.result import Result
+
+FLOORS = (0.0, 0.5, 1.0)
+"""Smallest differences of difficulty, in percentage points, of the stability constants that are given."""
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The margin that is left as the strength grows.
+
+    Attributes:
+        sizes: [L] strengths, and 0 before them where the clean margins are known.
+        mean: [L] mean over the samples of the margin left, in [0, 1].
+        volume: adversarial hypervolume, its mean over the samples.
+        hypervolume: of every sample.
+    """
+
+    sizes: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    volume: Interval
+    hypervolume: AdversarialHypervolume
+
+
+@dataclass(frozen=True)
+class AttackFacts:
+    """One attack of a run.
+
+    Attributes:
+        attack: name.
+        unit: of its strengths.
+        strengths: [S].
+        accuracy: [S] robust accuracy in percent; None where not every strength was searched.
+        average: their mean; None likewise.
+        curve: robustness curve; None likewise.
+        sizes: [N] of the smallest adversarial example of each sample; 0 misclassified clean, inf where none was found.
+        quartiles: sizes at which a quarter, half and three quarters of all samples are misclassified; inf where never.
+        forward: mean forward passes for one sample.
+        backward: mean backward passes for one sample.
+        seconds: time of the attack on all samples.
+        frontier: None where the margins were not recorded at every strength, or the strengths are not equal steps.
+        equal_steps: whether the strengths are equal steps from 0.
+        against: name of a metric of the registry -> percent of the reference; empty without a shared strength.
+        shared: number of strengths that the reference has too.
+        origins: how the numbers were found.
+    """
+
+    attack: str
+    unit: str
+    strengths: NDArray[np.float64]
+    accuracy: tuple[Interval, ...] | None
+    average: Interval | None
+    curve: RobustnessCurve | None
+    sizes: NDArray[np.float64]
+    quartiles: tuple[float, float, float]
+    forward: float
+    backward: float
+    seconds: float
+    frontier: Frontier | None
+    equal_steps: bool
+    against: Mapping[str, Interval]
+    shared: int
+    origins: tuple[str, ...]
+
+    @property
+    def never(self) -> int:
+        """Number of samples without an adversarial example."""
+        return int(np.isinf(self.sizes).sum())
+
+    @property
+    def clean_errors(self) -> int:
+        """Number of samples misclassified clean."""
+        return int((self.sizes == 0).sum())
+
+    @property
+    def area(self) -> float | None:
+        """Area under the robustness curve up to the largest strength, in percent."""
+        return None if self.curve is None else self.curve.area(float(self.strengths[-1]))
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What depends on the training of the model: share of the points seen, CR in and out, stability constants."""
+
+    seen: float
+    ratios: InOut
+    stability: Mapping[float, StabilityConstant]
+
+
+@dataclass(frozen=True)
+class ReferenceFacts:
+    """A run held against a reference, on the ranked cells that both have.
+
+    Attributes:
+        held: what both have.
+        numbers: name of a metric of the registry -> its value.
+        training: None where the training of the model is not stated, or the reference has no clean accuracy.
+    """
+
+    held: Held
+    numbers: Mapping[str, Interval]
+    training: TrainingFacts | None
+
+    @property
+    def name(self) -> str:
+        """Of the reference."""
+        return self.held.reference.name
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has every ranked cell, so that its numbers are those of the leaderboard."""
+        return self.held.points == self.held.ranked_points
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A run: accuracies in percent, its attacks, how it compares with a reference, and what to beware of.
+
+    Attributes:
+        name: what the run is called.
+        data: name of the data set.
+        samples: number of samples.
+        clean: clean accuracy.
+        average: mean accuracy over every (attack, strength); None where no attack is known at every strength.
+        union: accuracy under all attacks of `union_at` at once; None for a single attack.
+        union_at: attack -> strength up to which it counts there.
+        attacks: of the run.
+        reference: None without one, or without a shared strength.
+        warnings: of the checks before the work.
+        missing: attack -> number of samples that are not evaluated yet.
+    """
+
+    name: str
+    data: str
+    samples: int
+    clean: Interval
+    average: Interval | None
+    union: Interval | None
+    union_at: Mapping[str, float]
+    attacks: tuple[AttackFacts, ...]
+    reference: ReferenceFacts | None
+    warnings: tuple[str, ...]
+    missing: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
+        return {
+            "model": self.name,
+            "data": self.data,
+            "samples": self.samples,
+            "clean accuracy": _plain(self.clean),
+            "average accuracy": _plain(self.average),
+            "union accuracy": _plain(self.union),
+            "union at": dict(self.union_at),
+            "attacks": {attack.attack: _plain_attack(attack) for attack in self.attacks},
+            "reference": None if self.reference is None else _plain_reference(self.reference),
+            "warnings": list(self.warnings),
+            "missing": dict(self.missing),
+        }
+
+
+def facts_of(
+    result: Result,
+    name: str = "",
+    reference: Reference | None = None,
+    trained_on: Mapping[str, float] | None = None,
+    union: Mapping[str, float] | None = None,
+) -> RunFacts:
+    """The facts of a run.
+
+    Args:
+        result: the run.
+        name: what to call it; its model's name when empty.
+        reference: acc* to compare with; None for no comparison.
+        trained_on: attack -> largest strength of the model's training; None where it is not known.
+        union: attack -> strength up to which it counts for the union accuracy; None for the middle one of each.
+    """
+    judged = result.judged()
+    union_at = union_strengths(judged, union)
+    found = intervals(numbers.overall(judged, union_at))
+    averages = intervals(numbers.averages(judged))
+    held = hold_against(result, reference, result.records.values()) if reference else None
+    return RunFacts(
+        name=name or result.name,
+        data=result.data,
+        samples=result.samples,
+        clean=found["clean accuracy"],
+        average=found.get("average accuracy"),
+        union=found.get("union accuracy"),
+        union_at=union_at,
+        attacks=tuple(_attack(result, attack, averages.get(attack), held) for attack in result.attacks),
+        reference=_against(judged, held, trained_on) if held and held.ranked else None,
+        warnings=result.warnings,
+        missing=result.missing,
+    )
+
+
+def _attack(result: Result, attack: str, average: Interval | None, held: Held | None) -> AttackFacts:
+    outcome = result.outcome(attack)
+    forward, backward = result.passes(attack)
+    curve = RobustnessCurve.of(outcome) if outcome.judged else None
+    quarter, half, three = (curve or RobustnessCurve(outcome.minimal_size)).quantile([0.25, 0.5, 0.75]).tolist()
+    return AttackFacts(
+        attack=attack,
+        unit=unit_of(attack, outcome.unit),
+        strengths=outcome.strengths,
+        accuracy=_accuracies(outcome),
+        average=average,
+        curve=curve,
+        sizes=outcome.minimal_size,
+        quartiles=(quarter, half, three),
+        forward=forward,
+        backward=backward,
+        seconds=outcome.seconds,
+        frontier=_frontier(result, attack),
+        equal_steps=equal_steps(outcome.strengths),
+        against=_single(result, attack, held) if held else {},
+        shared=len(held.shared.get(attack, ())) if held else 0,
+        origins=outcome.origins,
+    )
+
+
+def _accuracies(outcome: Outcome) -> tuple[Interval, ...] | None:
+    if not outcome.judged:
+        return None
+    correct = (~outcome.broken()).sum(axis=0).tolist()
+    return tuple(proportion_interval(count, outcome.samples, CONFIDENCE) for count in correct)
+
+
+def _frontier(result: OutcomeTable, attack: str) -> Frontier | None:
+    volume = hypervolume_of(result, attack)
+    if volume is None:
+        return None
+    sizes, mean = result.strengths(attack), volume.frontier.mean(axis=0)
+    if not np.isnan(result.clean_margin).any():
+        sizes, mean = np.append(0.0, sizes), np.append(volume.clean.mean(), mean)
+    return Frontier(sizes, mean, intervals({"": mean_statistic(volume.per_sample)})[""], volume)
+
+
+def _single(result: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]:
+    """The metrics of one attack, on all strengths that the reference has too."""
+    if attack not in held.shared:
+        return {}
+    points = {attack: held.shared[attack]}
+    ours, reference = AccuracyStatistics(result.restrict(points)), held.table(points)
+    return intervals(
+        {
+            metric.name: metric.of_attack(ours, reference, attack)
+            for metric in OF_ATTACK
+            if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
+        }
+    )
+
+
+def _against(judged: OutcomeTable, held: Held, trained_on: Mapping[str, float] | None) -> ReferenceFacts:
+    training = None
+    if trained_on is not None and not math.isnan(held.reference.clean):
+        ours, reference = judged.restrict(held.ranked).accuracies(), held.table(held.ranked)
+        seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
+        training = TrainingFacts(
+            seen=percent_seen(ours, reference, seen),
+            ratios=competitiveness_in_out(ours, reference, seen),
+            stability={floor: stability_constant(ours, reference, seen, floor=floor) for floor in FLOORS},
+        )
+    return ReferenceFacts(held, numbers.intervals_against(judged, held), training)
+
+
+def _plain(interval: Interval | None) -> dict[str, float] | None:
+    return None if interval is None else {"value": interval.value, "low": interval.low, "high": interval.high}
+
+
+def _plain_attack(facts: AttackFacts) -> dict[str, Any]:
+    return {
+        "unit": facts.unit,
+        "strengths": facts.strengths.tolist(),
+        "accuracy": None if facts.accuracy is None else [_plain(cell) for cell in facts.accuracy],
+        "average accuracy": _plain(facts.average),
+        "median size": _finite([facts.quartiles[1]])[0],
+        "curve area": facts.area,
+        "AH": None if facts.frontier is None else _plain(facts.frontier.volume),
+        "against": {name: _plain(number) for name, number in facts.against.items()},
+        "forward": facts.forward,
+        "backward": facts.backward,
+        "seconds": facts.seconds,
+        "origins": list(facts.origins),
+    }
+
+
+def _plain_reference(facts: ReferenceFacts) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "name": facts.name,
+        "complete": facts.complete,
+        "numbers": {name: _plain(number) for name, number in facts.numbers.items()},
+        "notes": facts.held.notes(),
+    }
+    if facts.training:
+        inside, outside = _finite([facts.training.ratios.inside, facts.training.ratios.outside])
+        plain |= {
+            "seen": facts.training.seen,
+            "CR in": inside,
+            "CR out": outside,
+            "SC": {f"floor {floor:g}": constant.value for floor, constant in facts.training.stability.items()},
+        }
+    return plain
+
+
+def _finite(values: Sequence[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values]

@@ -1,0 +1,182 @@
+"""Every number that is reported, with its definition; those that a reference gives are computed from here too.
+
+A new metric is a file of its own and one entry below. One with `against` then stands in `show`, `compare` and the
+report by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
+from robustatlas.outcomes.accuracies import AccuracyTable
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number, or a kind of statement.
+
+    Attributes:
+        name: in tables.
+        definition: what it is, in a sentence or two.
+        source: the paper.
+        heading: of its column on a page.
+        needs_clean: whether there is none where the reference has no clean accuracy.
+        against: from a model's statistics and a reference at the same points; None for what needs no reference.
+        of_attack: the same for one of the attacks.
+    """
+
+    name: str
+    definition: str
+    source: str = ""
+    heading: str = ""
+    needs_clean: bool = False
+    against: Callable[[AccuracyStatistics, AccuracyTable], SampleStatistic] | None = None
+    of_attack: Callable[[AccuracyStatistics, AccuracyTable, str], SampleStatistic] | None = None
+
+    @property
+    def explanation(self) -> str:
+        """Definition and source."""
+        return f"{self.definition} {self.source}." if self.source else self.definition
+
+
+_MRB = "Dai et al. 2023 (MultiRobustBench)"
+_KANG = "Kang et al. 2019"
+_K = "over the clean input and every (attack, strength)"
+
+_ALL = (
+    Metric("clean accuracy", "Share of samples classified correctly without any perturbation."),
+    Metric("average accuracy", "Mean robust accuracy over every (attack, strength), all counting alike."),
+    Metric(
+        "union accuracy",
+        "Share of samples that no attack breaks, each attack up to the strength that is named, by default the middle "
+        "one of its strengths: the worst case for every sample. --union linf=0.1,l2=0.5 chooses.",
+    ),
+    Metric(
+        "median size",
+        "Size of perturbation at which half of all samples are misclassified; 'never' where an attack does not get "
+        "that far. From the robustness curve R(size): the share of samples with an adversarial example no larger.",
+    ),
+    Metric(
+        "curve area",
+        "Area under the robustness curve up to the attack's largest strength, in percent: the mean robust error over "
+        "all sizes up to there.",
+    ),
+    Metric(
+        "AH",
+        "Adversarial hypervolume, in [0, 1]: mean over samples and equal steps of the strength of max(0, lowest margin "
+        "p_y - max p_k found so far). 1 would be full confidence at every strength. std: over the samples. too low by: "
+        "the integral that it approximates with its number of levels is at most this much larger. weak: share of "
+        "samples where the attack found a larger margin in a larger set.",
+        "Guo et al. 2024",
+    ),
+    Metric(
+        "CR",
+        "Competitiveness ratio to models trained against the very attack (acc*), in percent: mean of acc / acc* over "
+        "the attack's strengths and the clean input.",
+        _MRB,
+        of_attack=lambda ours, reference, attack: ours.competitiveness(reference, attacks=[attack]),
+        needs_clean=True,
+    ),
+    Metric(
+        "UAR",
+        "Unforeseen attack robustness: 100 * sum of accuracies over the strengths of an attack / sum of those of "
+        "models trained against it; the clean input takes no part.",
+        _KANG,
+        of_attack=lambda ours, reference, attack: ours.uar(reference, [attack]),
+    ),
+    Metric(
+        "CR ind-avg",
+        f"Mean of acc / acc* {_K}, in percent.",
+        _MRB,
+        heading="CR, average, %",
+        needs_clean=True,
+        against=lambda ours, reference: ours.competitiveness(reference, "ind-avg"),
+    ),
+    Metric(
+        "CR ind-worst",
+        f"Smallest acc / acc* {_K}, in percent.",
+        _MRB,
+        heading="CR, worst cell, %",
+        needs_clean=True,
+        against=lambda ours, reference: ours.competitiveness(reference, "ind-worst"),
+    ),
+    Metric(
+        "CR exp",
+        f"Sum of acc over sum of acc* {_K}, in percent.",
+        _MRB,
+        heading="CR, of sums, %",
+        needs_clean=True,
+        against=lambda ours, reference: ours.competitiveness(reference, "exp"),
+    ),
+    Metric(
+        "CR max",
+        f"Smallest acc over smallest acc* {_K}, wherever each is, in percent.",
+        _MRB,
+        heading="CR, of minima, %",
+        needs_clean=True,
+        against=lambda ours, reference: ours.competitiveness(reference, "max"),
+    ),
+    Metric(
+        "mUAR",
+        "Mean UAR over the attacks.",
+        _KANG,
+        heading="Mean UAR, %",
+        against=lambda ours, reference: ours.uar(reference),
+    ),
+    Metric(
+        "seen",
+        "Seen in training are the clean input and the attacks of the training up to their strengths. seen: their share "
+        "of the points, in percent. CR in, CR out: CR ind-avg over those, and over all others.",
+        _MRB,
+    ),
+    Metric(
+        "SC",
+        "Stability constant: largest change of accuracy per change of difficulty (100 - acc*), from a point seen in "
+        "training to any other at most 3 points easier or harder. Divides by differences of a few images, so it is "
+        "shown with the pair of points that decides it, and with a floor: only pairs at least so many points apart.",
+        _MRB,
+    ),
+    Metric(
+        "interval",
+        "In brackets the 95 % confidence interval over the choice of test samples: exact (Clopper-Pearson) for a "
+        "single proportion, such as an accuracy at one strength, percentile bootstrap (1000 resamples) for all other numbers. "
+        "It does not cover a weak attack.",
+    ),
+    Metric(
+        "difference",
+        "First model minus the other on the same samples, with a paired bootstrap interval: one that excludes 0 shows "
+        "a difference.",
+    ),
+    Metric(
+        "McNemar",
+        "Exact test of the samples that only one of two models gets right at a strength; p-values are corrected (Holm) "
+        "over all attacks and strengths of the comparison.",
+    ),
+    Metric(
+        "crossing",
+        "A strength at which the robustness curves of two models change order. Significant where the simultaneous "
+        "(DKW) bands of both curves are apart on either side.",
+    ),
+    Metric(
+        "Wilcoxon",
+        "Signed-rank test of the hypervolumes of the same samples; rank-sum, as Guo et al. 2024 do, as if the samples "
+        "were different ones. Corrected (Holm) over the attacks.",
+    ),
+    Metric(
+        "agreement",
+        "Pearson correlation over the models of their average accuracies under two attacks: near 1 they rank and space "
+        "the models alike. With few models it is rough.",
+        f"{_KANG} (Figure 6b)",
+    ),
+)
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
+"""Name -> metric, in the order in which they are explained."""
+
+AGAINST = tuple(metric for metric in _ALL if metric.against)
+"""Those that hold a model against a reference, over all attacks."""
+
+OF_ATTACK = tuple(metric for metric in _ALL if metric.of_attack)
+"""Those that hold a model against a reference under one attack."""
