@@ -1,7 +1,8 @@
 """Any classifier as one thing, and what it runs in: its precision, its random numbers, its passes counted."""
 
-from robustatlas.classifier.classifier import Classifier, Precision, Statistic
+from robustatlas.classifier.classifier import Classifier, Precision
 from robustatlas.classifier.identity import Identity, Origin
+from robustatlas.classifier.normalisation import Statistic
 from robustatlas.classifier.passes import Passes
 from robustatlas.classifier.precision import true_float32, undisturbed
 from robustatlas.classifier.randomness import seeded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from typing import Any, Literal
@@ -13,15 +13,13 @@ from torch import Tensor, nn
 
 from robustatlas.classifier.identity import Identity, Origin, tensors_of
 from robustatlas.classifier.modes import in_eval_mode
+from robustatlas.classifier.normalisation import Given, Statistic, normalised, statistic
 from robustatlas.classifier.passes import Passes, counted, counting, listeners
 from robustatlas.classifier.precision import true_float32
 from robustatlas.errors import UserError
 from robustatlas.outcomes import sha256_of_tensors
 
 Precision = Literal["float32", "bfloat16"]
-Statistic = float | tuple[float, ...]
-"""A mean or deviation: one number for all channels, or one per channel."""
-
 _HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 """Half precision, and how far, relative to the largest logit, its logits vary with the rest of the batch."""
 
@@ -73,8 +71,8 @@ class Classifier:
     def __init__(
         self,
         net: Callable[[Tensor], Any] | Classifier,
-        mean: float | Sequence[float] | Tensor | None = None,
-        std: float | Sequence[float] | Tensor | None = None,
+        mean: Given = None,
+        std: Given = None,
         *,
         device: str | torch.device | None = None,
         precision: Precision | None = None,
@@ -107,9 +105,7 @@ class Classifier:
         self._casts = own is not None
         self.name = name or str(getattr(net, "__name__", type(net).__name__))
         self.origin = origin
-        self.mean, self.std = _statistic(mean, "mean"), _statistic(std, "std")
-        if self.std is not None and min(_listed(self.std)) <= 0:
-            raise UserError(f"std={std} has entries that are not positive; expected one positive number per channel.")
+        self.mean, self.std = statistic(mean, "mean"), statistic(std, "std")
         self._normalisation = {
             what: torch.tensor(value, dtype=self.dtype, device=self.device)
             for what, value in (("mean", self.mean), ("std", self.std))
@@ -171,22 +167,8 @@ class Classifier:
         """How far, relative to the largest logit, search and verification may differ."""
         return _HALF[torch.bfloat16] if self.precision == "bfloat16" else _HALF.get(self.network_dtype, 0.0)
 
-    def _normalised(self, x: Tensor) -> Tensor:
-        for statistic in self._normalisation.values():
-            if statistic.dim() == 1 and (x.dim() < 2 or x.shape[1] != len(statistic)):
-                raise UserError(
-                    f"mean/std have {len(statistic)} channels; the inputs have shape {tuple(x.shape)} (batch, "
-                    f"channels, ...)."
-                )
-        shape = (-1, *(1,) * (x.dim() - 2))
-        if "mean" in self._normalisation:
-            x = x - self._normalisation["mean"].view(shape)
-        if "std" in self._normalisation:
-            x = x / self._normalisation["std"].view(shape)
-        return x
-
     def logits(self, x: Tensor, *, verifying: bool = False) -> Tensor:
-        """Logits ``[B, C]`` of ``x`` ``[B, ...]`` in [0, 1], in float32 (float64 where ``x`` is); differentiable; counted.
+        """Logits ``[B, C]`` of ``x`` ``[B, ...]`` in [0, 1], float32 (float64 where ``x`` is); differentiable; counted.
 
         ``verifying`` computes in true float32 (no autocast, no TF32), so that no success rests on reduced precision; a
         network in half precision is judged as it is. An empty batch never reaches the network.
@@ -195,7 +177,7 @@ class Classifier:
             return self._logits_of_nothing(x)
         x = counted(x, [self._total, *listeners(self)])
         with self._surroundings(verifying):
-            network_input = self._normalised(x)
+            network_input = normalised(x, self._normalisation)
             if self._casts:
                 network_input = network_input.to(self.network_dtype)
             logits = _logits_in(self._run(network_input))
@@ -269,24 +251,6 @@ def _copy_on(device: torch.device, net: Callable[..., Any]) -> Callable[..., Any
             f"The model cannot be copied to {device} ({type(error).__name__}: {_line(error)}); move it there yourself "
             "and leave the device out."
         ) from error
-
-
-def _statistic(values: float | Sequence[float] | Tensor | None, what: str) -> Statistic | None:
-    if values is None:
-        return None
-    try:
-        statistic = torch.as_tensor(values, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):
-        statistic = torch.empty(0, 0)
-    if statistic.dim() > 1 or not statistic.numel() or not bool(torch.isfinite(statistic).all()):
-        raise UserError(
-            f"{what}={values} does not fit; expected one finite number per channel, such as (0.49, 0.48, 0.45)."
-        )
-    return tuple(statistic.tolist()) if statistic.dim() else float(statistic)
-
-
-def _listed(statistic: Statistic) -> tuple[float, ...]:
-    return statistic if isinstance(statistic, tuple) else (statistic,)
 
 
 def _logits_in(output: Any) -> Tensor:
