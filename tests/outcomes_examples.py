@@ -1,4 +1,4 @@
-"""Small manifests and tables for the tests of outcomes."""
+"""Small runs for the tests of outcomes."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.outcomes import (
-    AttackSettings,
-    DataSettings,
-    Manifest,
-    ModelSettings,
-    RunStore,
-    SampleSettings,
-    Settings,
-)
+from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Plan, Run
+from robustatlas.outcomes.records import spans_of
 
 STRENGTHS = (0.1, 0.2, 0.4)
+PARTS = (range(3), range(3, 6), range(6, 7))
 
 
-def manifest(count: int = 7, shard_size: int = 3, **changes: Any) -> Manifest:
-    settings: dict[str, Any] = {
-        "model": ModelSettings(name="net", sha256="abc"),
-        "data": DataSettings(name="digits"),
-        "samples": SampleSettings(count=count),
-        "attacks": {"linf": AttackSettings(strengths=STRENGTHS), "l2": AttackSettings(strengths=STRENGTHS)},
-    }
-    return Manifest(settings=Settings(**(settings | changes)), shard_size=shard_size)
+def identity(**changes: Any) -> Identity:
+    model = {"name": "net", "weights_sha256": "abcdef", "probe": ((1.0, 2.0), (3.0, -4.0))} | changes
+    return Identity(model=ModelRecord(**model), data=DataRecord(name="digits"), created="2026-01-02T03:04:05+00:00")
+
+
+def record(name: str = "linf", **changes: Any) -> AttackRecord:
+    fields: dict[str, Any] = {
+        "name": name, "strengths": STRENGTHS, "threat": {"kind": "Linf"}, "procedure": {"search": "every", "seed": 0},
+    }  # fmt: skip
+    return AttackRecord(**(fields | changes))
+
+
+def plan(records: list[AttackRecord], index: NDArray[np.int64] | None = None, **changes: Any) -> Plan:
+    positions = np.arange(7) if index is None else index
+    return Plan(attacks=tuple(r.key for r in records), spans=spans_of(positions), **changes)
 
 
 def samples(positions: range) -> dict[str, NDArray[Any]]:
@@ -40,31 +41,38 @@ def samples(positions: range) -> dict[str, NDArray[Any]]:
     }
 
 
-def outcomes(positions: range, seed: int = 0) -> dict[str, NDArray[Any]]:
+def outcomes(positions: range, seed: int = 0, grid: tuple[float, ...] = STRENGTHS) -> dict[str, NDArray[Any]]:
     random = np.random.default_rng([seed, positions.start])
-    count, grid = len(positions), np.array(STRENGTHS)
+    count, strengths = len(positions), np.array(grid)
     size = np.where(np.array(positions) == 1, 0.0, random.uniform(0.01, 0.6, count))
-    size[size > grid[-1]] = np.inf
-    strength = np.where(size == 0, 0.0, np.append(grid, np.inf)[np.searchsorted(grid, size)])
-    margins = random.uniform(-1, 1, (count, len(grid))).astype(np.float32)
+    size[size > strengths[-1]] = np.inf
+    margins = random.uniform(-1, 1, (count, len(strengths))).astype(np.float32)
     margins[random.uniform(size=margins.shape) < 0.3] = np.nan
     return {
         "index": np.array(positions),
-        "minimal_strength": strength,
         "minimal_size": size,
         "found_class": random.integers(0, 9, count),
         "forward": random.integers(0, 900, count),
         "backward": random.integers(0, 900, count),
+        "rejected": random.integers(0, 2, count),
         "seconds": np.full(count, 0.5),
         "margins": margins,
-        "fooled": (strength[:, None] <= grid).astype(np.int8),
+        "fooled": (size[:, None] <= strengths).astype(np.int8),
     }
 
 
-def fill(store: RunStore, shards: range | None = None, attacks: tuple[str, ...] = ("linf", "l2")) -> RunStore:
-    for shard in range(len(store.shards)) if shards is None else shards:
-        positions = store.shards[shard]
-        store.write_samples(shard, samples(positions))
-        for seed, attack in enumerate(attacks):
-            store.write(attack, shard, outcomes(positions, seed))
-    return store
+def begin(path: Any, names: tuple[str, ...] = ("linf", "l2"), **changes: Any) -> Run:
+    """A run that asks for some attacks on seven samples."""
+    run = Run.begin(path, identity(**changes))
+    records = [record(name) for name in names]
+    run.add(records, plan(records))
+    return run
+
+
+def fill(run: Run, parts: tuple[range, ...] = PARTS, names: tuple[str, ...] = ("linf", "l2")) -> Run:
+    """Write the parts of attacks that differ by their seeds."""
+    for positions in parts:
+        for name in names:
+            seed = ("linf", "l2").index(name)
+            run.write(record(name), outcomes(positions, seed), samples(positions), about={"host": "here"})
+    return run

@@ -14,7 +14,7 @@ import robustatlas as ra
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.outcomes import RunStore
+from robustatlas.outcomes import Run
 from robustatlas.search import SEARCHES
 
 SAMPLES = 10
@@ -99,23 +99,23 @@ def test_a_subset_gives_the_rows_of_the_whole() -> None:
 def test_shards_do_not_matter(tmp_path: Path) -> None:
     one = evaluate(run=tmp_path / "one")
     four = evaluate(run=tmp_path / "four", shard_size=3)
-    assert len(list((tmp_path / "four" / "outcomes" / "linf").glob("*.parquet"))) == 4
+    assert len(list((tmp_path / "four" / "outcomes").glob("linf-*/*.parquet"))) == 4
     assert_same(one, four, ("linf", "l2"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_resume_changes_nothing(tmp_path: Path, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = evaluate(dtype, run=tmp_path / "whole", shard_size=4)
-    write, written = RunStore.write, []
+    write, written = Run.write, []
 
     def write_three(*arguments: Any) -> None:
         if len(written) == 3:
             raise KeyboardInterrupt
-        written.append(arguments[1:3])
+        written.append(arguments[1])
         write(*arguments)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(RunStore, "write", write_three)
+        patch.setattr(Run, "write", write_three)
         evaluate(dtype, run=tmp_path / "broken", shard_size=4)
     resumed = evaluate(dtype, run=tmp_path / "broken", shard_size=4)
     for name in ("linf", "l2"):

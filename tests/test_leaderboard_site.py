@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 from robustatlas.cli.leaderboard import app, server
 from robustatlas.errors import UserError
-from robustatlas.metrics.accuracies import AccuracyTable
-from robustatlas.outcomes import Result
+from robustatlas.facts.rows import About, Row, published_rows, read_about, run_row
+from robustatlas.outcomes import AccuracyTable
 from robustatlas.references import Reference, load_reference
-from robustatlas.report.leaderboard import Entry, board_data, build_leaderboard, published_entries, run_entry
+from robustatlas.report.leaderboard import board_data, build_leaderboard
+from robustatlas.result import Result
 
 REFERENCE = Reference(
     name="small",
@@ -32,7 +33,7 @@ def result(name: str = "mine", **more: object) -> Result:
 
 
 def test_cells_are_those_of_the_reference() -> None:
-    board = board_data(REFERENCE, [run_entry(result())], "title")
+    board = board_data(REFERENCE, [run_row(result(), REFERENCE)], "title")
     assert [attack["name"] for attack in board["attacks"]] == ["linf", "fog"]
     assert board["attacks"][0]["strengths"] == [0.01, 0.02]
     assert board["defenses"][0]["accuracies"] == {"linf": [50.0, 25.0]}
@@ -40,33 +41,33 @@ def test_cells_are_those_of_the_reference() -> None:
 
 
 def test_strengths_match_up_to_rounding_and_holes_stay_empty() -> None:
-    entry = Entry("single", AccuracyTable(80.0, {"linf": {float(np.float32(0.02)): 40.0}}))
-    assert board_data(REFERENCE, [entry], "title")["defenses"][0]["accuracies"]["linf"] == [None, 40.0]
+    row = Row("single", AccuracyTable(80.0, {"linf": {float(np.float32(0.02)): 40.0}}))
+    assert board_data(REFERENCE, [row], "title")["defenses"][0]["accuracies"]["linf"] == [None, 40.0]
 
 
 def test_equal_names_are_told_apart() -> None:
-    entries = [run_entry(result()), run_entry(result()), run_entry(result("mine (2)"))]
-    names = [defense["name"] for defense in board_data(REFERENCE, entries, "title")["defenses"]]
+    rows = [run_row(result(name), REFERENCE) for name in ("mine", "mine", "mine (2)")]
+    names = [defense["name"] for defense in board_data(REFERENCE, rows, "title")["defenses"]]
     assert len(set(names)) == 3
     assert names[:2] == ["mine", "mine (2)"]
 
 
 def test_addresses_that_run_code_are_dropped() -> None:
-    entry = run_entry(result(), {"url": "javascript:alert(1)"})
-    assert board_data(REFERENCE, [entry], "title")["defenses"][0]["url"] == ""
+    row = run_row(result(), REFERENCE, About(url="javascript:alert(1)"))
+    assert board_data(REFERENCE, [row], "title")["defenses"][0]["url"] == ""
 
 
 def test_missing_clean_accuracy_is_null() -> None:
     bare = Reference("bare", "made up", AccuracyTable(float("nan"), {"linf": {0.01: 80.0}}), ranked=("linf",))
-    assert board_data(bare, [run_entry(result())], "title")["reference"]["clean"] is None
+    assert board_data(bare, [run_row(result(), bare)], "title")["reference"]["clean"] is None
 
 
 def test_hypervolume_is_given_where_margins_are_known() -> None:
     sizes, strengths = {"linf": [np.inf, 0.02]}, {"linf": [0.01, 0.02]}
     margins = {"linf": [[0.8, 0.4], [0.5, -0.1]]}
     known = Result.from_arrays([0, 1], [0, 1], sizes, strengths, [0.9, 0.7], margins)
-    assert run_entry(known).hypervolume == pytest.approx((0.6 + 0.25) / 2)
-    assert run_entry(result()).hypervolume is None
+    assert run_row(known, REFERENCE).hypervolume == pytest.approx((0.6 + 0.25) / 2)
+    assert run_row(result(), REFERENCE).hypervolume is None
 
 
 def test_bad_input_is_said_in_a_sentence(tmp_path: Path) -> None:
@@ -76,8 +77,8 @@ def test_bad_input_is_said_in_a_sentence(tmp_path: Path) -> None:
         UserError, match="stranger is described, but no run has a model of that name; the runs have mine"
     ):
         build_leaderboard([result()], tmp_path, REFERENCE, about={"stranger": {}})
-    with pytest.raises(UserError, match="colour says nothing about a defense"):
-        run_entry(result(), {"colour": "red"})
+    with pytest.raises(UserError, match=r"mine\.colour of what is said about the models is not known"):
+        read_about({"mine": {"colour": "red"}})
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file; give a folder"):
         build_leaderboard([result()], tmp_path / "file", REFERENCE)
@@ -96,7 +97,7 @@ def test_published_defenses_and_about_file(tmp_path: Path, monkeypatch: pytest.M
     assert "<h1>A title</h1>" in text
     assert '"trainedOn":{"linf":0.01}' in text
     assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
-    assert published_entries(REFERENCE) == []
+    assert published_rows(REFERENCE) == []
 
 
 def test_the_header_counts_what_is_there(tmp_path: Path) -> None:

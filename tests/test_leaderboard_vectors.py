@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from robustatlas.metrics.accuracies import AccuracyTable
 from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
+from robustatlas.outcomes import AccuracyTable
 from robustatlas.references import load_reference
 
 VECTORS = json.loads((Path(__file__).parent / "goldens" / "leaderboard_vectors.json").read_text())

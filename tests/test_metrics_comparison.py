@@ -13,21 +13,21 @@ from scipy import stats
 
 from robustatlas import metrics
 from robustatlas.errors import UserError
-from robustatlas.metrics import AccuracyStatistics, AccuracyTable, SampleOutcomes
-from robustatlas.outcomes import Result
+from robustatlas.metrics import AccuracyStatistics, AccuracyTable, OutcomeTable
+from robustatlas.result import Result
 
 STRENGTHS = {"p": [1.0, 2.0, 3.0], "q": [0.5, 1.0]}
 REFERENCE = AccuracyTable(95, {"p": {1: 90, 2: 80, 3: 70}, "q": {0.5: 85, 1: 60}})
 
 
-def model(name: str, seed: int, samples: int = 300, scale: float = 1.0) -> SampleOutcomes:
+def model(name: str, seed: int, samples: int = 300, scale: float = 1.0) -> OutcomeTable:
     generator = np.random.default_rng(seed)
     wrong = generator.uniform(size=samples) < 0.1
     sizes = {
         attack: np.where(wrong, 0.0, generator.exponential(scale * grid[-1], samples))
         for attack, grid in STRENGTHS.items()
     }
-    return SampleOutcomes.from_sizes(name, np.arange(samples) % 10, sizes, STRENGTHS)
+    return OutcomeTable.from_sizes(name, np.arange(samples) % 10, sizes, STRENGTHS)
 
 
 @given(st.integers(1, 200), st.data(), st.sampled_from([0.8, 0.95, 0.99]))
@@ -35,7 +35,7 @@ def test_clopper_pearson_as_scipy_has_it(total, data, confidence):
     successes = data.draw(st.integers(0, total))
     low, high = metrics.proportion_bounds(successes, total, confidence)
     expected = stats.binomtest(successes, total).proportion_ci(confidence, method="exact")
-    assert (float(low), float(high)) == (pytest.approx(expected.low), pytest.approx(expected.high))
+    assert (float(low), float(high)) == (pytest.approx(100 * expected.low), pytest.approx(100 * expected.high))
 
 
 def test_accuracy_interval():
@@ -69,7 +69,7 @@ def test_replicates_are_metrics_of_resampled_samples():
     for value, positions in zip(replicates, drawn, strict=True):
         cells = {
             attack: dict(zip(STRENGTHS[attack], 100 * correct[positions].mean(axis=0), strict=True))
-            for attack, correct in outcomes.correct.items()
+            for attack, correct in ((attack, outcomes.correct(attack)) for attack in STRENGTHS)
         }
         again = AccuracyTable(100 * outcomes.clean[positions].mean(), cells)
         assert value == pytest.approx(metrics.competitiveness_ratio(again, REFERENCE))
@@ -94,7 +94,7 @@ def test_bootstrap_does_not_depend_on_what_else_is_asked():
 
 def test_pairing_narrows_the_interval_of_a_difference():
     a = model("a", 0)
-    worse = SampleOutcomes.from_sizes("b", a.labels, {k: 0.9 * v for k, v in a.minimal_sizes.items()}, STRENGTHS)
+    worse = OutcomeTable.from_sizes("b", a.labels, {k: 0.9 * a.minimal_size(k) for k in STRENGTHS}, STRENGTHS)
     ours, theirs = ({"CR": AccuracyStatistics(m).competitiveness(REFERENCE)} for m in (a, worse))
     paired = metrics.paired_differences(ours, theirs)["CR"]
     apart = metrics.bootstrap_intervals(ours)["CR"]
@@ -116,7 +116,7 @@ def test_mcnemar_as_the_binomial_test(only_first, only_second):
 def test_mcnemar_over_strengths_is_corrected_over_all_of_them():
     a, b = model("a", 0), model("b", 1, scale=0.5)
     corrected = metrics.mcnemar_at_strengths(a, b)
-    plain = [metrics.mcnemar(a.correct[attack], b.correct[attack]).p_values for attack in STRENGTHS]
+    plain = [metrics.mcnemar(a.correct(attack), b.correct(attack)).p_values for attack in STRENGTHS]
     np.testing.assert_allclose(
         np.concatenate([test.p_values for test in corrected.values()]), metrics.holm(np.concatenate(plain))
     )
@@ -159,17 +159,17 @@ def test_shared_samples():
     some = b.select(np.array([7, 3, 250]))
     left, right = metrics.shared_samples([a, some])
     assert left.index.tolist() == right.index.tolist() == [3, 7, 250]
-    np.testing.assert_array_equal(left.minimal_sizes["p"], a.minimal_sizes["p"][[3, 7, 250]])
-    np.testing.assert_array_equal(right.minimal_sizes["p"], b.minimal_sizes["p"][[3, 7, 250]])
+    np.testing.assert_array_equal(left.minimal_size("p"), a.minimal_size("p")[[3, 7, 250]])
+    np.testing.assert_array_equal(right.minimal_size("p"), b.minimal_size("p")[[3, 7, 250]])
     with pytest.raises(UserError, match="share no samples"):
         metrics.shared_samples([a.select(np.array([1])), b.select(np.array([2]))])
     with pytest.raises(UserError, match="different labels"):
-        metrics.shared_samples([a, SampleOutcomes.from_sizes("c", a.labels + 1, a.minimal_sizes, STRENGTHS)])
+        metrics.shared_samples([a, OutcomeTable.from_sizes("c", a.labels + 1, {k: a.minimal_size(k) for k in STRENGTHS}, STRENGTHS)])
 
 
 @given(arrays(np.float64, st.integers(1, 40), elements=st.sampled_from([0.0, 1.0, 1.5, 3.0, 9.0, math.inf])))
 def test_sizes_give_the_share_of_survivors(sizes):
-    table = SampleOutcomes.from_sizes("a", np.zeros(len(sizes), int), {"p": sizes}, STRENGTHS).accuracies()
+    table = OutcomeTable.from_sizes("a", np.zeros(len(sizes), int), {"p": sizes}, STRENGTHS).accuracies()
     expected = [100 * np.mean([size > strength for size in sizes]) for strength in STRENGTHS["p"]]
     np.testing.assert_allclose(table.values("p"), expected)
     assert table.clean == pytest.approx(100 * np.mean(sizes > 0))
@@ -179,10 +179,10 @@ def test_restriction_to_strengths():
     a = model("a", 0)
     some = a.restrict({"p": [2.0, np.float32(3.0)]})
     assert some.attacks == ("p",)
-    np.testing.assert_array_equal(some.correct["p"], a.correct["p"][:, 1:])
-    with pytest.raises(UserError, match="a was not evaluated with p at strength 4"):
+    np.testing.assert_array_equal(some.correct("p"), a.correct("p")[:, 1:])
+    with pytest.raises(UserError, match="p was not evaluated at strength 4"):
         a.restrict({"p": [4.0]})
-    with pytest.raises(UserError, match="a was not evaluated with z at strength 1"):
+    with pytest.raises(UserError, match="a was not evaluated with 'z'; it has p, q"):
         a.restrict({"z": [1.0]})
 
 
@@ -194,9 +194,8 @@ def test_outcomes_of_a_run():
         strengths={"linf": [0.1, 0.2]},
         model="net",
     )
-    outcomes = SampleOutcomes.from_result(result)
-    assert outcomes.name == "net"
-    assert outcomes.accuracies() == result.accuracies()
+    assert result.name == "net"
+    assert AccuracyStatistics(result).table == result.accuracies()
     separate = Result.from_arrays(
         labels=[0, 1],
         clean_prediction=[0, 1],
@@ -205,7 +204,7 @@ def test_outcomes_of_a_run():
         fooled={"fog": [[1, 0], [0, 1]]},
         monotone=False,
     )
-    assert SampleOutcomes.from_result(separate).correct["fog"].tolist() == [[False, True], [True, False]]
+    assert separate.correct("fog").tolist() == [[False, True], [True, False]]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +240,7 @@ def test_outcomes_of_a_run():
         (lambda: AccuracyStatistics(model("a", 0)).average([]), "set of attacks is empty"),
         (lambda: AccuracyStatistics(model("a", 0)).average(["z"]), "not evaluated with z; it has p, q"),
         (lambda: AccuracyStatistics(model("a", 0)).accuracy("p", 3), "none at position 3"),
-        (lambda: model("a", 0).curve("z"), "not evaluated with 'z'; it has p, q"),
+        (lambda: model("a", 0).minimal_size("z"), "not evaluated with 'z'; it has p, q"),
         (
             lambda: metrics.mcnemar_at_strengths(model("a", 0), model("b", 0).restrict({"p": [1.0, 2.0]})),
             "only one of a and b was evaluated with q",
@@ -254,21 +253,21 @@ def test_outcomes_of_a_run():
         ),
         (lambda: metrics.shared_samples([]), "no model is given"),
         (lambda: metrics.common_strengths([]), "no model is given"),
-        (lambda: SampleOutcomes.from_sizes("a", [1], {}, {}), "set of attacks of a is empty"),
-        (lambda: SampleOutcomes.from_sizes("a", [1], {"p": [1.0]}, {}), "no strengths of p"),
-        (lambda: SampleOutcomes.from_sizes("a", [1], {"p": [1.0]}, {"p": []}), "p has no strengths"),
-        (lambda: SampleOutcomes.from_sizes("a", [1], {"p": [1.0]}, {"p": [2.0, 1.0]}), "increasing order"),
-        (lambda: SampleOutcomes.from_sizes("a", [1], {"p": [1.0]}, {"p": [1.0, 1.0]}), "given twice"),
-        (lambda: SampleOutcomes.from_sizes("a", [1], {"p": [math.nan]}, STRENGTHS), "are NaN"),
+        (lambda: OutcomeTable.from_sizes("a", [1], {}, {}), "set of attacks of a is empty"),
+        (lambda: OutcomeTable.from_sizes("a", [1], {"p": [1.0]}, {}), "no strengths of p"),
+        (lambda: OutcomeTable.from_sizes("a", [1], {"p": [1.0]}, {"p": []}), "p has no strengths"),
+        (lambda: OutcomeTable.from_sizes("a", [1], {"p": [1.0]}, {"p": [2.0, 1.0]}), "increasing order"),
+        (lambda: OutcomeTable.from_sizes("a", [1], {"p": [1.0]}, {"p": [1.0, 1.0]}), "given twice"),
+        (lambda: OutcomeTable.from_sizes("a", [1], {"p": [math.nan]}, STRENGTHS), "are NaN"),
         (
-            lambda: SampleOutcomes.from_sizes("a", [1, 2], {"p": [1.0]}, STRENGTHS),
+            lambda: OutcomeTable.from_sizes("a", [1, 2], {"p": [1.0]}, STRENGTHS),
             "2 labels and 1 minimal sizes under p",
         ),
         (
-            lambda: SampleOutcomes.from_sizes("a", [1, 2], {"p": [0, 1], "q": [1, 1]}, STRENGTHS),
+            lambda: OutcomeTable.from_sizes("a", [1, 2], {"p": [0, 1], "q": [1, 1]}, STRENGTHS),
             "sample 0 of a is misc",
         ),
-        (lambda: SampleOutcomes.from_sizes("a", [], {"p": []}, STRENGTHS), "one number for each sample"),
+        (lambda: OutcomeTable.from_sizes("a", [], {"p": []}, STRENGTHS), "one number for each sample"),
     ],
 )
 def test_refusals(call, message):

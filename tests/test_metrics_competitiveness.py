@@ -346,7 +346,7 @@ def test_strengths_that_differ_by_rounding_are_the_same_points():
         metrics.competitiveness_ratio(AccuracyTable(90, {"p": {0.2: 40}}), AccuracyTable(90, {"p": {rounding: 80}}))
     assert metrics.union_accuracy({"p": [exact, 0.2]}, {"p": rounding}) == 50
     assert metrics.union_accuracy({"p": [rounding, 0.2]}, {"p": exact}) == 50
-    outcomes = metrics.SampleOutcomes.from_sizes("a", [0, 0], {"p": [exact, 0.2]}, {"p": [rounding]})
+    outcomes = metrics.OutcomeTable.from_sizes("a", [0, 0], {"p": [exact, 0.2]}, {"p": [rounding]})
     assert outcomes.accuracies().at("p", exact) == 50
 
 

@@ -22,7 +22,7 @@ def test_golden():
     np.testing.assert_allclose(volume.per_sample, [0.375, 0.325, 0], atol=1e-12)
     assert volume.mean == pytest.approx(0.233333, abs=5e-7)
     assert volume.std == pytest.approx(0.166249, abs=5e-7)
-    assert volume.corrected == pytest.approx(1 / 3)
+    assert volume.corrected == pytest.approx(100 / 3)
     np.testing.assert_allclose(volume.frontier[1], [0.6, 0.3, 0.3, 0.1])
     assert volume.levels == 4
 

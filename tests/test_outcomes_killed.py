@@ -13,30 +13,30 @@ import numpy as np
 
 import robustatlas as ra
 from robustatlas.models import load_model
-from robustatlas.outcomes import RunStore
+from robustatlas.outcomes import Run
 
 
 def evaluate(run: Path | None) -> ra.Result:
-    net = load_model("builtin:digits-standard").net
+    net = load_model("builtin:digits-standard")
     strengths = {"linf": [0.05, 0.1]}
     return ra.evaluate(net, ra.load_dataset("digits"), "linf", strengths=strengths, samples=32, shard_size=8, run=run)
 
 
 def evaluate_until_killed(run: Path, shards: int) -> None:
     """Die with the work on one shard done and not yet written, when ``shards`` are."""
-    write = RunStore.write
+    write = Run.write
 
     def deadly(*arguments: Any, **options: Any) -> None:
         if finished(run) == shards:
             os.kill(os.getpid(), signal.SIGKILL)
         write(*arguments, **options)
 
-    RunStore.write = deadly  # type: ignore[method-assign]
+    Run.write = deadly  # type: ignore[method-assign]
     evaluate(run)
 
 
 def finished(run: Path) -> int:
-    return len(list(run.glob("outcomes/linf/*.parquet")))
+    return len(list(run.glob("outcomes/linf-*/*.parquet")))
 
 
 def test_killed_again_and_again(tmp_path: Path) -> None:

@@ -4,19 +4,21 @@ import csv
 import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import outcomes_examples as examples
 from robustatlas.cli.query import query as command
 from robustatlas.errors import UserError
-from robustatlas.outcomes import ModelSettings, RunStore, load_result, query
+from robustatlas.outcomes import query
+from robustatlas.result import load_result
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Path]:
-    paths = [tmp_path / "it's run a", tmp_path / "run b"]
+    paths = [tmp_path / "it's run a", tmp_path / "lr=0.1" / "run b"]
     for path in paths:
-        examples.fill(RunStore.create_or_resume(path, examples.manifest(model=ModelSettings(name=path.name[-1]))))
+        examples.fill(examples.begin(path, name=path.name[-1]))
     return paths
 
 
@@ -31,18 +33,30 @@ def test_one_run(runs: list[Path]) -> None:
 
 def test_many_runs_joined(runs: list[Path]) -> None:
     sql = """
-        SELECT model, attack, 100.0 * avg((minimal_strength > 0.2)::INT) AS accuracy
-        FROM outcomes JOIN samples USING (run, index) JOIN runs USING (run) GROUP BY ALL ORDER BY ALL
+        SELECT model, attack, 100.0 * avg((NOT broken)::INT) AS accuracy
+        FROM broken(0.2) JOIN samples USING (run, index) JOIN runs USING (run) GROUP BY ALL ORDER BY ALL
     """
     rows = query(sql, runs).rows
     expected = load_result(runs[0]).accuracies().cells
     assert rows == [(model, a, pytest.approx(expected[a][0.2])) for model in "ab" for a in ("l2", "linf")]
 
 
+def test_the_folder_s_name_is_no_column(runs: list[Path]) -> None:
+    rows = query("SELECT index FROM outcomes WHERE attack = 'linf' ORDER BY index", runs[1]).rows
+    assert [row[0] for row in rows] == list(range(7))
+    with pytest.raises(UserError):
+        query("SELECT lr FROM outcomes", runs[1])
+
+
+def test_attacks_say_their_strengths_and_how_they_were_searched(runs: list[Path]) -> None:
+    rows = query("SELECT attack, strengths, monotone, origins FROM attacks ORDER BY attack", runs[0]).rows
+    assert rows == [(attack, [0.1, 0.2, 0.4], True, ["every, seed 0"]) for attack in ("l2", "linf")]
+
+
 def test_what_was_not_searched_is_null(runs: list[Path]) -> None:
     missing = query("SELECT count(*) - count(m) FROM (SELECT unnest(margins) AS m FROM outcomes)", runs[0]).rows[0][0]
     result = load_result(runs[0])
-    assert missing == sum(int((margins != margins).sum()) for margins in map(result.margins, result.attacks)) > 0
+    assert missing == sum(int(np.isnan(result.margins(attack)).sum()) for attack in result.attacks) > 0
 
 
 @pytest.mark.parametrize("sql", ["SELEC 1", "SELECT nothing FROM outcomes", "SELECT * FROM nowhere"])

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as arrays
 
 import outcomes_examples as examples
 from robustatlas.errors import UserError
-from robustatlas.outcomes import Result, RunStore
+from robustatlas.result import Result
 
 GRID = np.array([0.1, 0.2, 0.3])
 
@@ -35,6 +35,21 @@ def test_a_size_equal_to_a_strength_is_within_it() -> None:
     np.testing.assert_array_equal(made_up([0.1, 0.2, 0.3]).minimal_strength("linf"), GRID)
 
 
+def test_a_size_above_a_strength_by_rounding_is_that_strength_everywhere() -> None:
+    result = made_up((GRID * (1 + 1e-7)).tolist())
+    np.testing.assert_array_equal(result.minimal_size("linf"), GRID)
+    np.testing.assert_array_equal(result.minimal_strength("linf"), GRID)
+    np.testing.assert_array_equal(result.curve("linf").robust_accuracy(GRID), result.accuracies().values("linf"))
+    assert made_up([0.1 * (1 + 1e-4)]).minimal_strength("linf")[0] == 0.2
+
+
+def test_between_strengths_judged_on_their_own_the_smaller_one_speaks() -> None:
+    fooled = np.array([[0, 1, 0], [1, 0, 1], [1, 1, 1]], np.int8)
+    outcome = made_up([0.2, 0.1, 0.0], fooled={"linf": fooled}, monotone=False).outcome("linf")
+    broken = outcome.broken([0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 9.0])
+    np.testing.assert_array_equal(broken.sum(0), [1, 1, 2, 2, 2, 2, 2])
+
+
 def test_strengths_judged_on_their_own() -> None:
     fooled = np.array([[0, 1, 0], [1, 1, 1], [-1, -1, -1]], np.int8)
     outcome = made_up([0.15, 0.05, 0.0], fooled={"linf": fooled}, monotone=False).outcome("linf")
@@ -48,12 +63,12 @@ def test_strengths_judged_on_their_own_need_every_strength() -> None:
 
 
 def test_unknown_attack_lists_the_known_ones() -> None:
-    with pytest.raises(UserError, match=r"'l7' in this run; it has linf"):
+    with pytest.raises(UserError, match=r"'l7'; it has linf"):
         made_up([0.1]).outcome("l7")
 
 
 def test_strengths_must_increase() -> None:
-    with pytest.raises(UserError, match="must increase"):
+    with pytest.raises(UserError, match="not in increasing order"):
         Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.2, 0.1]})
 
 
@@ -70,7 +85,7 @@ def test_robust_accuracy_never_rises_and_agrees_with_the_sizes(sizes: np.ndarray
 
 
 def test_passes_and_seconds() -> None:
-    result = examples.fill(RunStore.create_or_resume(None, examples.manifest())).result()
+    result = examples.fill(examples.begin(None)).table()
     outcome = result.outcome("l2")
     assert result.passes("l2") == (outcome.forward.mean(), outcome.backward.mean())
     assert outcome.seconds == pytest.approx(0.5 * 7)
@@ -78,5 +93,5 @@ def test_passes_and_seconds() -> None:
 
 def test_curve() -> None:
     curve = made_up([0.0, 0.05, 0.25, np.inf]).curve("linf")
-    assert curve.at(0.1) == pytest.approx(0.5)
+    assert curve.at(0.1) == 50.0
     assert curve.attack == "linf"

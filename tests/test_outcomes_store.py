@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,30 +18,51 @@ from hypothesis.extra import numpy as arrays
 
 import outcomes_examples as examples
 from robustatlas.errors import UserError
-from robustatlas.outcomes import AttackSettings, Manifest, Result, RunStore, load_result
-from robustatlas.outcomes.result import OUTCOME_COLUMNS, SAMPLE_COLUMNS
-from robustatlas.outcomes.tables import read_parquet, write_parquet
+from robustatlas.outcomes import AttackRecord, OutcomeTable, Run, merge
+from robustatlas.outcomes.records import parse
+from robustatlas.outcomes.store import OUTCOME_COLUMNS, SAMPLE_COLUMNS
+from robustatlas.outcomes.tables import read_about, read_parquet, write_parquet
+from robustatlas.result import load_result
+
+COMPARED = ("strengths", "minimal_size", "found_class", "margins", "fooled", "forward", "backward")
 
 
-def assert_same(a: Result, b: Result) -> None:
+def assert_same(a: OutcomeTable, b: OutcomeTable) -> None:
     assert a.attacks == b.attacks
     for name in ("index", "labels", "clean_prediction", "clean_margin"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
     for attack in a.attacks:
-        for name in OUTCOME_COLUMNS:
-            if name != "index":
-                np.testing.assert_array_equal(getattr(a.outcome(attack), name), getattr(b.outcome(attack), name))
+        for name in COMPARED:
+            np.testing.assert_array_equal(getattr(a.outcome(attack), name), getattr(b.outcome(attack), name))
+
+
+def part_of(root: Path, table: str, first: int) -> Path:
+    (file,) = root.glob(f"{table}/{first:09d}-*")
+    return file
+
+
+def key(name: str = "linf") -> str:
+    return examples.record(name).key
 
 
 def test_disk_gives_back_what_memory_holds(tmp_path: Path) -> None:
-    memory = examples.fill(RunStore.create_or_resume(None, examples.manifest())).result()
-    examples.fill(RunStore.create_or_resume(tmp_path / "run", examples.manifest()))
+    memory = examples.fill(examples.begin(None)).table()
+    examples.fill(examples.begin(tmp_path / "run"))
     disk = load_result(tmp_path / "run")
     assert_same(memory, disk)
     assert disk.complete
     assert disk.path == tmp_path / "run"
     assert disk.outcome("linf").margins.dtype == np.float32
     assert disk.outcome("linf").fooled.dtype == np.int8
+
+
+@pytest.mark.parametrize("folder", ["lr=0.1/seed=3", "[a-z]*", "it's \"quoted\"", "index=7"])
+def test_a_folder_s_name_says_nothing_about_its_content(tmp_path: Path, folder: str) -> None:
+    whole = examples.fill(examples.begin(None)).table()
+    examples.fill(examples.begin(tmp_path / folder), examples.PARTS[:2])
+    resumed = examples.fill(examples.begin(tmp_path / folder), examples.PARTS[2:])
+    assert_same(resumed.table(), whole)
+    assert_same(load_result(tmp_path / folder), whole)
 
 
 @given(st.data())
@@ -55,8 +77,10 @@ def test_parquet_round_trip(tmp_path: Path, data: st.DataObject) -> None:
         "small": (np.int8, (rows, width)),
     }
     columns = {name: data.draw(arrays.arrays(kind, shape)) for name, (kind, shape) in types.items()}
-    write_parquet(tmp_path / "it's a table.parquet", columns)
+    about = {"it's": 'a "host"', "torch": "2.13"}
+    write_parquet(tmp_path / "it's a table.parquet", columns, about)
     back = read_parquet(tmp_path / "it's a table.parquet")
+    assert read_about(tmp_path / "it's a table.parquet") == about
     assert list(back) == list(columns)
     for name, values in columns.items():
         assert back[name].dtype == values.dtype
@@ -64,27 +88,24 @@ def test_parquet_round_trip(tmp_path: Path, data: st.DataObject) -> None:
 
 
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    whole = examples.fill(RunStore.create_or_resume(None, examples.manifest())).result()
-    first = examples.fill(RunStore.create_or_resume(tmp_path, examples.manifest()), range(1))
-    assert first.done("linf", 0)
-    assert not first.done("linf", 1)
-    second = RunStore.create_or_resume(tmp_path, examples.manifest())
-    assert second.done("linf", 0)
-    assert second.done_samples(0)
-    assert not second.done("linf", 1)
-    examples.fill(second, range(1, 3))
-    assert_same(second.result(), whole)
+    whole = examples.fill(examples.begin(None)).table()
+    first = examples.fill(examples.begin(tmp_path), examples.PARTS[:1])
+    assert first.done(examples.record()).tolist() == [0, 1, 2]
+    second = examples.begin(tmp_path)
+    assert second.done(examples.record()).tolist() == [0, 1, 2]
+    assert_same(examples.fill(second, examples.PARTS[1:]).table(), whole)
 
 
-def test_the_shard_size_of_the_run_stays(tmp_path: Path) -> None:
-    RunStore.create_or_resume(tmp_path, examples.manifest(shard_size=3))
-    assert len(RunStore.create_or_resume(tmp_path, examples.manifest(shard_size=5)).shards) == 3
+def test_parts_may_come_twice_and_in_any_order(tmp_path: Path) -> None:
+    whole = examples.fill(examples.begin(None)).table()
+    run = examples.fill(examples.begin(tmp_path), examples.PARTS[::-1])
+    assert_same(examples.fill(run, examples.PARTS[:2]).table(), whole)
 
 
 def test_an_unfinished_run_says_what_is_missing(tmp_path: Path) -> None:
-    store = RunStore.create_or_resume(tmp_path, examples.manifest())
-    examples.fill(store, range(2), ("linf",))
-    examples.fill(store, range(1), ("linf", "l2"))
+    run = examples.begin(tmp_path)
+    examples.fill(run, examples.PARTS[:2], ("linf",))
+    examples.fill(run, examples.PARTS[:1], ("l2",))
     result = load_result(tmp_path)
     assert not result.complete
     assert dict(result.missing) == {"linf": 1, "l2": 4}
@@ -93,69 +114,133 @@ def test_an_unfinished_run_says_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_an_attack_that_has_not_begun_is_left_out(tmp_path: Path) -> None:
-    examples.fill(RunStore.create_or_resume(tmp_path, examples.manifest()), attacks=("linf",))
+    examples.fill(examples.begin(tmp_path), names=("linf",))
     result = load_result(tmp_path)
     assert result.attacks == ("linf",)
     assert dict(result.missing) == {"l2": 7}
-    with pytest.raises(UserError, match="no finished shard yet of l2"):
+    with pytest.raises(UserError, match="no finished samples of l2 yet"):
         load_result(tmp_path, ["l2"])
+    with pytest.raises(UserError, match="'l7' is not part of this run; it has linf, l2"):
+        load_result(tmp_path, ["l7"])
 
 
-def test_a_run_without_any_shard(tmp_path: Path) -> None:
-    RunStore.create_or_resume(tmp_path, examples.manifest())
-    with pytest.raises(UserError, match="no finished shard yet"):
+def test_a_run_without_any_part(tmp_path: Path) -> None:
+    examples.begin(tmp_path)
+    with pytest.raises(UserError, match="no finished samples yet"):
         load_result(tmp_path)
 
 
-def test_other_settings_are_named(tmp_path: Path) -> None:
-    RunStore.create_or_resume(tmp_path, examples.manifest())
-    attacks = {
-        "linf": AttackSettings(strengths=(0.1, 0.2), parameters={"steps": 10}),
-        "l1": AttackSettings(strengths=(1.0,)),
-    }
-    with pytest.raises(UserError) as error:
-        RunStore.create_or_resume(tmp_path, examples.manifest(seed=1, attacks=attacks))
-    text = str(error.value)
-    assert "seed: 0 in the run, 1 given" in text
-    assert "attacks.linf.strengths: [0.1, 0.2, 0.4] in the run, [0.1, 0.2] given" in text
-    assert "attacks.linf.parameters.steps: nothing in the run, 10 given" in text
-    assert "attacks.l2: {strengths, unit, monotone, parameters} in the run, nothing given" in text
-    assert "attacks.l1: nothing in the run" in text
+def test_attacks_samples_and_strengths_are_added(tmp_path: Path) -> None:
+    run = examples.fill(examples.begin(tmp_path, ("linf",)), names=("linf",))
+    more = examples.record("linf", strengths=(0.15, 0.3))
+    run.add([more], examples.plan([more]))
+    run.write(more, examples.outcomes(range(7), 5, (0.15, 0.3)), examples.samples(range(7)))
+    result, alone = load_result(tmp_path), examples.fill(examples.begin(None, ("linf",)), names=("linf",)).table()
+    assert result.strengths("linf").tolist() == [0.1, 0.15, 0.2, 0.3, 0.4]
+    found = [alone.minimal_size("linf"), examples.outcomes(range(7), 5, (0.15, 0.3))["minimal_size"]]
+    np.testing.assert_array_equal(result.minimal_size("linf"), np.minimum(*found))
+    assert result.outcome("linf").origins == ("every, seed 0",)
+    whole = examples.outcomes(range(7), 5, (0.15, 0.3))
+    np.testing.assert_array_equal(
+        result.outcome("linf").forward, alone.outcome("linf").forward + whole["forward"], "passes add up"
+    )
 
 
-def test_context_is_not_compared(tmp_path: Path) -> None:
-    first = examples.manifest()
-    RunStore.create_or_resume(tmp_path, first)
-    other = first.model_copy(update={"context": first.context.model_copy(update={"batch_size": 3, "threads": 9})})
-    RunStore.create_or_resume(tmp_path, other)
+def test_samples_searched_at_only_some_strengths_are_not_finished(tmp_path: Path) -> None:
+    run = examples.fill(examples.begin(tmp_path, ("linf",)), names=("linf",))
+    more = examples.record("linf", strengths=(0.15,))
+    run.add([more], examples.plan([more], np.arange(2)))
+    run.write(more, examples.outcomes(range(2), 5, (0.15,)), examples.samples(range(2)))
+    assert run.table().index.tolist() == [0, 1]
+    assert run.table(["linf"], strengths={"linf": examples.STRENGTHS}).index.tolist() == list(range(7))
+
+
+def test_other_sets_under_the_same_name_are_refused(tmp_path: Path) -> None:
+    run = examples.begin(tmp_path)
+    other = examples.record(threat={"kind": "HistoricalLinf"})
+    with pytest.raises(UserError, match=r"holds 'linf' with other sets.*threat.kind: Linf in the run, HistoricalLinf"):
+        run.add([other], examples.plan([other]))
+    judged = examples.record(monotone=False)
+    with pytest.raises(UserError, match=r"monotone: True in the run, False given"):
+        run.add([judged], examples.plan([judged]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"weights_sha256": "123456"}, "its weights are others"),
+        ({"code_sha256": "123456"}, "the code that makes it has changed"),
+        ({"probe": ((1.0, 2.0), (3.0, -4.1))}, "its logits on the first images are off by 0.1"),
+        ({"probe": ((1.0, 2.0, 0.0), (3.0, -4.0, 0.0))}, "of another shape"),
+    ],
+)
+def test_another_model_is_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+    examples.begin(tmp_path)
+    with pytest.raises(UserError, match=f"results of another evaluation: .*{said}"):
+        examples.begin(tmp_path, **changes)
+
+
+def test_another_machine_s_rounding_and_another_name_are_the_same_model(tmp_path: Path) -> None:
+    examples.begin(tmp_path)
+    examples.begin(tmp_path, probe=((1.0, 2.0), (3.0, -4.0 + 3e-3)), name="the same")
+
+
+def test_citations_and_units_may_change(tmp_path: Path) -> None:
+    examples.fill(examples.begin(tmp_path))
+    cited = examples.record(source="A better citation, 2026", unit="pixels", note="!")
+    assert cited.key == key()
+    run = Run.open(tmp_path)
+    run.add([cited], examples.plan([cited]))
+    assert len(run.done(cited)) == 7
 
 
 @given(st.dictionaries(st.text(), st.floats() | st.integers() | st.text() | st.none() | st.lists(st.floats())))
-def test_the_manifest_survives_json(parameters: dict[str, object]) -> None:
-    attacks = {"linf": AttackSettings(strengths=(0.1, 1 / 3), parameters=parameters)}
-    manifest = examples.manifest(attacks=attacks)
-    assert manifest.differences(Manifest.from_json(manifest.to_json())) == []
+def test_records_survive_json(procedure: dict[str, object]) -> None:
+    record = examples.record(strengths=(0.1, 1 / 3), procedure=procedure)
+    assert parse(AttackRecord, record.to_json(), "file").key == record.key
 
 
 def test_a_newer_run_is_refused(tmp_path: Path) -> None:
-    RunStore.create_or_resume(tmp_path, examples.manifest())
-    newer = json.loads((tmp_path / "run.json").read_text()) | {"format_version": 2, "colour": "blue"}
+    examples.begin(tmp_path)
+    newer = json.loads((tmp_path / "run.json").read_text()) | {"format_version": 3, "colour": "blue"}
     (tmp_path / "run.json").write_text(json.dumps(newer))
-    for use in (load_result, lambda path: RunStore.create_or_resume(path, examples.manifest())):
-        with pytest.raises(UserError, match=r"newer robustatlas \(run format 2.*update robustatlas"):
+    for use in (load_result, examples.begin):
+        with pytest.raises(UserError, match=r"newer robustatlas \(run format 3.*update robustatlas"):
             use(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", '{"format_version": 1, "settings"', "[1, 2]"])
-def test_a_broken_manifest_is_named(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", '{"format_version": 2, "model"', "[1, 2]"])
+def test_a_broken_identity_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
-    with pytest.raises(UserError, match=r"run\.json is not readable as a run's manifest"):
+    with pytest.raises(UserError, match=r"run\.json is not readable as a run's identity"):
         load_result(tmp_path)
 
 
-def test_a_manifest_that_lacks_settings_is_named(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text('{"format_version": 1}')
-    with pytest.raises(UserError, match="settings: Field required"):
+def test_an_identity_that_lacks_the_model_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"format_version": 2}')
+    with pytest.raises(UserError, match="model: Field required"):
+        load_result(tmp_path)
+
+
+def _edited(root: Path, folder: str, change: Callable[[dict[str, object]], dict[str, object]]) -> None:
+    (file,) = list((root / folder).glob("*.json"))[:1]
+    file.write_text(json.dumps(change(json.loads(file.read_text()))))
+
+
+@pytest.mark.parametrize(
+    ("folder", "change"),
+    [
+        ("plans", {"spans": [[0, 10**15]]}),
+        ("plans", {"spans": "all"}),
+        ("attacks", {"strengths": [0.2, 0.1]}),
+        ("attacks", {"strengths": []}),
+        ("attacks", {"name": "../../etc/passwd"}),
+    ],
+)
+def test_absurd_records_of_strangers_are_refused(tmp_path: Path, folder: str, change: dict[str, object]) -> None:
+    examples.fill(examples.begin(tmp_path))
+    _edited(tmp_path, folder, lambda content: content | change)
+    with pytest.raises(UserError, match=r"\.json is not what it should be"):
         load_result(tmp_path)
 
 
@@ -164,42 +249,46 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
         load_result(tmp_path)
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(UserError, match="not empty and is not a run"):
-        RunStore.create_or_resume(tmp_path, examples.manifest())
+        examples.begin(tmp_path)
 
 
-@pytest.mark.parametrize("damage", ["truncate", "empty", "not parquet", "other rows"])
-@pytest.mark.parametrize("table", ["outcomes/linf", "samples"])
-def test_a_damaged_shard(tmp_path: Path, damage: str, table: str) -> None:
-    whole = examples.fill(RunStore.create_or_resume(tmp_path, examples.manifest())).result()
-    file = tmp_path / table / "shard-00001.parquet"
+@pytest.mark.parametrize("damage", ["truncate", "empty", "not parquet", "other columns"])
+def test_a_damaged_part_counts_as_not_done(tmp_path: Path, damage: str) -> None:
+    whole = examples.fill(examples.begin(tmp_path)).table()
+    file = part_of(tmp_path, f"outcomes/{key()}", 3)
     content = file.read_bytes()
-    if damage == "other rows":
-        file.write_bytes((tmp_path / table / "shard-00002.parquet").read_bytes())
+    if damage == "other columns":
+        file.write_bytes(part_of(tmp_path, "samples", 0).read_bytes())
     else:
         file.write_bytes({"truncate": content[: len(content) // 2], "empty": b"", "not parquet": b"x" * 99}[damage])
-    with pytest.raises(UserError, match=r"shard-00001\.parquet.*[Dd]elete it"):
-        load_result(tmp_path)
-    with pytest.warns(UserWarning, match=r"damaged shard is computed again.*shard-00001\.parquet"):
-        store = RunStore.create_or_resume(tmp_path, examples.manifest())
-    assert (store.done("linf", 1), store.done_samples(1)) == (table == "samples", table != "samples")
-    assert store.done("linf", 0)
-    assert_same(examples.fill(store, range(1, 2)).result(), whole)
+    with pytest.warns(UserWarning, match=rf"damaged part counts as not done: .*{file.name}"):
+        run = examples.begin(tmp_path)
+        assert run.done(examples.record()).tolist() == [0, 1, 2, 6]
+    with pytest.warns(UserWarning, match="damaged part"):
+        assert load_result(tmp_path).missing == {"linf": 3}
+    assert_same(examples.fill(run, examples.PARTS[1:2], ("linf",)).table(), whole)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"Cannot write .*file/run: Not a directory"):
-        RunStore.create_or_resume(tmp_path / "file" / "run", examples.manifest())
+        examples.begin(tmp_path / "file" / "run")
     with pytest.raises(UserError, match="Cannot write /proc/robustatlas"):
-        RunStore.create_or_resume("/proc/robustatlas", examples.manifest())
+        examples.begin("/proc/robustatlas")
 
 
 def test_a_folder_that_becomes_read_only(tmp_path: Path) -> None:
-    store = examples.fill(RunStore.create_or_resume(tmp_path, examples.manifest()), range(1))
-    (tmp_path / "outcomes" / "linf").rename(tmp_path / "moved")
-    (tmp_path / "outcomes" / "linf").write_text("a file where the folder was")
+    run = examples.fill(examples.begin(tmp_path), examples.PARTS[:1])
+    (tmp_path / "outcomes" / key()).rename(tmp_path / "moved")
+    (tmp_path / "outcomes" / key()).write_text("a file where the folder was")
     with pytest.raises(UserError, match=r"Cannot write .*Everything written before is kept"):
-        store.write("linf", 1, examples.outcomes(store.shards[1]))
+        examples.fill(run, examples.PARTS[1:2])
+
+
+def run_python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
@@ -208,13 +297,12 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         import resource, signal, sys
         import outcomes_examples as examples
         from robustatlas.errors import UserError
-        from robustatlas.outcomes import RunStore
 
-        store = examples.fill(RunStore.create_or_resume(sys.argv[1], examples.manifest()), range(1))
+        run = examples.fill(examples.begin(sys.argv[1]), examples.PARTS[:1])
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
         try:
-            store.write("linf", 1, examples.outcomes(store.shards[1]))
+            examples.fill(run, examples.PARTS[1:2])
         except UserError as error:
             print(error)
     """
@@ -222,15 +310,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     assert "Cannot write" in done.stdout, done.stderr
     assert "Everything written before is kept" in done.stdout
     assert not list(tmp_path.rglob("*.tmp"))
-    store = RunStore.create_or_resume(tmp_path, examples.manifest())
-    assert store.done("linf", 0)
-    assert not store.done("linf", 1)
-
-
-def run_python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
-    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    assert examples.begin(tmp_path).done(examples.record()).tolist() == [0, 1, 2]
 
 
 def test_killed_while_writing(tmp_path: Path) -> None:
@@ -239,79 +319,126 @@ def test_killed_while_writing(tmp_path: Path) -> None:
         import os, signal, sys
         from pathlib import Path
         import outcomes_examples as examples
-        from robustatlas.outcomes import RunStore
 
-        store = examples.fill(RunStore.create_or_resume(sys.argv[1], examples.manifest()), range(1))
+        run = examples.fill(examples.begin(sys.argv[1]), examples.PARTS[:1])
         Path.replace = lambda self, target: os.kill(os.getpid(), signal.SIGKILL)
-        store.write("linf", 1, examples.outcomes(store.shards[1]))
+        examples.fill(run, examples.PARTS[1:2])
     """
     assert run_python(script, str(tmp_path)).returncode == -signal.SIGKILL
     leftovers = list(tmp_path.rglob("*.tmp"))
     assert len(leftovers) == 1
-    store = RunStore.create_or_resume(tmp_path, examples.manifest())
-    assert store.done("linf", 0)
-    assert not store.done("linf", 1)
+    run = examples.begin(tmp_path)
+    assert run.done(examples.record()).tolist() == [0, 1, 2]
     assert leftovers[0].exists(), "another process may still be writing it"
     old = time.time() - 3600
     os.utime(leftovers[0], (old, old))
-    RunStore.create_or_resume(tmp_path, examples.manifest())
+    examples.begin(tmp_path)
     assert not leftovers[0].exists()
-    whole = examples.fill(RunStore.create_or_resume(None, examples.manifest())).result()
-    assert_same(examples.fill(store, range(1, 3)).result(), whole)
+    assert_same(examples.fill(run, examples.PARTS[1:]).table(), examples.fill(examples.begin(None)).table())
 
 
-def test_killed_before_the_manifest_was_there(tmp_path: Path) -> None:
+def test_killed_before_the_identity_was_there(tmp_path: Path) -> None:
     (tmp_path / ".run.json.123.tmp").write_text('{"format')
-    RunStore.create_or_resume(tmp_path, examples.manifest())
+    examples.begin(tmp_path)
+
+
+def test_of_two_starters_one_wins_and_the_other_compares(tmp_path: Path) -> None:
+    script = """
+        import sys, time
+        import outcomes_examples as examples
+        time.sleep(max(0, float(sys.argv[3]) - time.time()))
+        try:
+            examples.begin(sys.argv[1], weights_sha256=sys.argv[2])
+            print("began")
+        except Exception as error:
+            print(type(error).__name__, error)
+    """
+    start = str(time.time() + 3)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "run"), digest * 6, start],
+            env=environment, stdout=subprocess.PIPE, text=True,
+        )
+        for digest in "ab"
+    ]  # fmt: skip
+    said = sorted(process.communicate(timeout=60)[0] for process in started)
+    assert said[1].startswith("began")
+    assert said[0].startswith("UserError") and "its weights are others" in said[0]
+
+
+def test_merging_joins_the_files(tmp_path: Path) -> None:
+    whole = examples.fill(examples.begin(None)).table()
+    examples.fill(examples.begin(tmp_path / "a"), examples.PARTS[:2])
+    examples.fill(examples.begin(tmp_path / "b"), examples.PARTS[1:])
+    merged = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both")
+    assert_same(merged.table(), whole)
+    assert merge([tmp_path / "a"], tmp_path / "both").missing() == {}
+    examples.begin(tmp_path / "other", weights_sha256="123456")
+    with pytest.raises(UserError, match="its weights are others"):
+        merge([tmp_path / "other"], tmp_path / "both")
+
+
+def test_the_smallest_of_two_seeds_counts(tmp_path: Path) -> None:
+    found = []
+    for seed in (3, 4):
+        run = Run.begin(tmp_path / str(seed), examples.identity())
+        record = examples.record(procedure={"search": "descent", "seed": seed})
+        run.add([record], examples.plan([record]))
+        columns = examples.outcomes(range(7), seed)
+        run.write(record, columns, examples.samples(range(7)), (np.arange(7), np.full((7, 1, 2, 2), seed / 10)))
+        found.append(columns["minimal_size"])
+    merge([tmp_path / "3", tmp_path / "4"], tmp_path / "both")
+    result = load_result(tmp_path / "both")
+    np.testing.assert_array_equal(result.minimal_size("linf"), np.minimum(*found))
+    assert result.outcome("linf").origins == ("descent, seed 3", "descent, seed 4")
+    index, images = result.adversarial("linf")
+    expected = np.where(found[1] < found[0], 0.4, 0.3)[index]
+    np.testing.assert_allclose(images[:, 0, 0, 0], expected)
 
 
 @pytest.mark.parametrize("where", ["memory", "disk"])
 def test_adversarial_examples(tmp_path: Path, where: str) -> None:
-    manifest = examples.manifest(keep_adversarial=True)
-    store = RunStore.create_or_resume(tmp_path if where == "disk" else None, manifest)
-    for shard, positions in enumerate(store.shards):
-        store.write_samples(shard, examples.samples(positions))
-        found = np.array([i for i in positions if i not in (0, 6)], np.int64)
-        images = np.broadcast_to(found[:, None, None, None] / 10, (len(found), 1, 2, 2))
-        for attack in ("linf", "l2"):
-            store.write(attack, shard, examples.outcomes(positions), (found, images))
-    result = load_result(tmp_path) if where == "disk" else store.result()
-    index, images = result.adversarial("l2")
+    run = examples.begin(tmp_path if where == "disk" else None)
+    for positions in examples.PARTS:
+        kept = np.array([i for i in positions if i not in (0, 6)], np.int64)
+        images = np.broadcast_to(kept[:, None, None, None] / 10, (len(kept), 1, 2, 2)).astype(np.float32)
+        columns = examples.outcomes(positions)
+        columns["minimal_size"] = np.where(np.isinf(columns["minimal_size"]), 0.4, columns["minimal_size"])
+        for name in ("linf", "l2"):
+            run.write(examples.record(name), columns, examples.samples(positions), (kept, images))
+    index, images = run.adversarial("l2", np.arange(7))
     np.testing.assert_array_equal(index, [1, 2, 3, 4, 5])
     assert images.dtype == np.float32
-    assert images.shape == (5, 1, 2, 2)
     np.testing.assert_array_equal(images[:, 0, 0, 0], index.astype(np.float32) / np.float32(10))
+    if where == "disk":
+        file = part_of(tmp_path, f"adversarial/{key('l2')}", 0)
+        file.write_bytes(file.read_bytes()[:100])
+        with pytest.raises(UserError, match=rf"{file.name} cannot be read"):
+            load_result(tmp_path).adversarial("l2")
+        file.unlink()
+        assert Run.open(tmp_path).done(examples.record("l2"), examples=True).tolist() == [3, 4, 5, 6]
+        assert "allow_pickle" not in np.load(part_of(tmp_path, f"adversarial/{key('l2')}", 3))
 
 
-def test_adversarial_examples_lost(tmp_path: Path) -> None:
-    store = RunStore.create_or_resume(tmp_path, examples.manifest(count=3, keep_adversarial=True))
-    with pytest.raises(UserError, match="keeps adversarial examples, but none were given"):
-        store.write("linf", 0, examples.outcomes(range(3)))
-    store.write_samples(0, examples.samples(range(3)))
-    store.write("linf", 0, examples.outcomes(range(3)), (np.array([0]), np.zeros((1, 4))))
-    file = tmp_path / "adversarial" / "linf" / "shard-00000.npz"
-    result = load_result(tmp_path)
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(UserError, match=r"shard-00000\.npz cannot be read"):
-        result.adversarial("linf")
-    file.unlink()
-    assert not RunStore.create_or_resume(tmp_path, store.manifest).done("linf", 0)
+def test_examples_that_were_not_kept() -> None:
+    with pytest.raises(UserError, match="keep_adversarial=True"):
+        examples.fill(examples.begin(None)).adversarial("linf", np.arange(7))
 
 
-def test_columns_that_do_not_fit(tmp_path: Path) -> None:
-    store = RunStore.create_or_resume(None, examples.manifest())
-    columns = examples.outcomes(store.shards[0])
+def test_columns_that_do_not_fit() -> None:
+    run, record = examples.begin(None), examples.record()
+    columns, samples = examples.outcomes(examples.PARTS[0]), examples.samples(examples.PARTS[0])
     with pytest.raises(UserError, match="must have the columns index"):
-        store.write("linf", 0, {"index": columns["index"]})
+        run.write(record, {"index": columns["index"]}, samples)
     with pytest.raises(UserError, match=r"Column forward .* must have shape \(3,\), got \(2,\)"):
-        store.write("linf", 0, columns | {"forward": np.zeros(2, np.int64)})
+        run.write(record, columns | {"forward": np.zeros(2, np.int64)}, samples)
     with pytest.raises(UserError, match=r"Column forward .* must hold int64, got float64"):
-        store.write("linf", 0, columns | {"forward": np.zeros(3)})
-    with pytest.raises(UserError, match="'l7' is not part of this run; it has linf, l2"):
-        store.write("l7", 0, columns)
+        run.write(record, columns | {"forward": np.zeros(3)}, samples)
 
 
 def test_the_columns_on_disk_are_the_documented_ones(tmp_path: Path) -> None:
-    store = examples.fill(RunStore.create_or_resume(tmp_path, examples.manifest()))
-    assert list(read_parquet(store.file("linf", 0))) == list(OUTCOME_COLUMNS)
-    assert list(read_parquet(store.file(None, 0))) == list(SAMPLE_COLUMNS)
+    run = examples.fill(examples.begin(tmp_path))
+    assert list(read_parquet(part_of(tmp_path, f"outcomes/{key()}", 0))) == list(OUTCOME_COLUMNS)
+    assert list(read_parquet(part_of(tmp_path, "samples", 0))) == list(SAMPLE_COLUMNS)
+    assert run.circumstances() == [{"host": "here"}]

@@ -141,21 +141,25 @@ def test_wrong_references_are_refused(tmp_path):
         load_reference(tmp_path / "ranked.json")
 
 
+TABLE = {"clean": 90, "cells": {"linf": {"1": 80}}}
+
+
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"name": 3}, "name of the reference is 3; text is expected"),
-        ({"ranked": "linf"}, "ranked of the reference is 'linf'; a list is expected"),
+        ({"name": 3}, "name of .*mine.json: input should be a valid string; given: 3"),
+        ({"ranked": "linf"}, "ranked of .*: input should be a valid tuple; given: 'linf'"),
         ({"ranked": []}, "ranks no attack"),
-        ({"notes": "one"}, "a list is expected"),
+        ({"notes": "one"}, "notes of .*: input should be a valid tuple; given: 'one'"),
         ({"accuracies": [1]}, "given: list"),
         ({"accuracies": {"clean": 0.9, "cells": {"linf": {"1": 0.8}}}}, "look like fractions"),
-        ({"defenses": 3}, "defenses of the reference is 3"),
-        ({"defenses": ["a"]}, "a defense of a reference is an object"),
-        ({"defenses": [{"title": "a"}]}, "name of a defense of the reference is None"),
-        ({"defenses": [{"name": "a"}]}, "given: NoneType"),
-        ({"defenses": [{"name": "a", "trained_on": "linf"}]}, "trained_on of a is 'linf'; an object is expected"),
-        ({"defenses": [{"name": "a", "trained_on": {"linf": "8/255"}}]}, "a is trained on linf at '8/255'"),
+        ({"defenses": 3}, "defenses of .*: input should be a valid tuple; given: 3"),
+        ({"defenses": ["a"]}, "defenses.0 of .*: input should be a dictionary.*; given: 'a'"),
+        ({"defenses": [{"title": "a"}]}, "defenses.0.name of .* is missing"),
+        ({"defenses": [{"name": "a"}]}, "defenses.0.accuracies of .* is missing"),
+        ({"defenses": [{"name": "a", "accuracies": TABLE, "trained_on": "linf"}]}, "defenses.0.trained_on of .*: .*(mapping|dictionary).*; given: 'linf'"),
+        ({"defenses": [{"name": "a", "accuracies": TABLE, "trained_on": {"linf": "8/255"}}]}, "trained_on.linf of .*; given: '8/255'"),
+        ({"nots": ["a"]}, "nots of .* is not known"),
     ],
 )
 def test_wrong_entries_of_a_reference_file_are_named(entries, message, tmp_path):

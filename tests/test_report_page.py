@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,19 +18,20 @@ from typer.testing import CliRunner
 
 from robustatlas.cli.report import report
 from robustatlas.errors import UserError
-from robustatlas.metrics.accuracies import AccuracyTable
+from robustatlas.facts import facts_of, fitting_reference, standings
 from robustatlas.metrics.competitiveness import competitiveness_ratio
 from robustatlas.metrics.intervals import accuracy_interval
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
-from robustatlas.outcomes import Context, Result
+from robustatlas.outcomes import AccuracyTable, Plan
+from robustatlas.outcomes.records import circumstances
 from robustatlas.references import Reference, load_reference
 from robustatlas.report import words
-from robustatlas.report.facts import gather
 from robustatlas.report.gallery import examples, picture
-from robustatlas.report.page import build_report, usual_reference
-from robustatlas.report.versus import compare
-from robustatlas.report.words import size, strength, summary, trust_together, versus
+from robustatlas.report.page import build_report
+from robustatlas.report.words import summary, trust_together, verdict
+from robustatlas.result import Result
+from robustatlas.wording import size, strength
 
 SMALL = Reference(
     name="small",
@@ -53,20 +56,18 @@ def result(attacks: tuple[str, ...] = ("linf", "l2"), samples: int = 60, seed: i
 
 
 def with_warnings(run: Result, *warnings: str) -> Result:
-    context = run.manifest.context.model_copy(update={"warnings": warnings})
-    return dataclasses.replace(run, manifest=run.manifest.model_copy(update={"context": context}))
+    return dataclasses.replace(run, plans=[Plan(attacks=("a",), spans=((0, 1),), warnings=warnings)])
 
 
 def keeping(run: Result, images: np.ndarray) -> Result:
     """The run, as if it had kept these adversarial examples of all of its samples."""
-    settings = run.manifest.settings.model_copy(update={"keep_adversarial": True})
-    manifest = run.manifest.model_copy(update={"settings": settings})
-    return dataclasses.replace(run, manifest=manifest, _load_adversarial=lambda attack: (run.index, images))
+    kept = SimpleNamespace(adversarial=lambda attack, index: (run.index, images), circumstances=list)
+    return dataclasses.replace(run, _run=kept)
 
 
 def test_accuracies_and_their_intervals() -> None:
     run = result()
-    facts = gather(run, "mine", None, None)
+    facts = facts_of(run)
     assert facts.clean.value == pytest.approx(run.clean_accuracy)
     for attack in facts.attacks:
         assert attack.accuracy is not None
@@ -82,47 +83,48 @@ def test_accuracies_and_their_intervals() -> None:
 
 def test_against_a_reference_on_the_strengths_that_both_have() -> None:
     run = result()
-    facts = gather(run, "mine", SMALL, {"linf": 0.01, "fog": 1.0})
+    facts = facts_of(run, "mine", SMALL, {"linf": 0.01, "fog": 1.0})
     shared = run.accuracies().restrict(strengths={"linf": [0.01, 0.02]})
     against = facts.reference
-    assert against is not None and against.complete and against.stability is not None
+    assert against is not None and against.complete and against.training is not None
     for kind in ("ind-avg", "ind-worst", "exp", "max"):
-        assert against.ratios[kind].value == pytest.approx(competitiveness_ratio(shared, SMALL, kind=kind))
-    assert against.uar.value == pytest.approx(mean_uar(shared, SMALL))
-    assert against.stability == stability_constant(shared, SMALL, {"linf": 0.01})
+        assert against.numbers[f"CR {kind}"].value == pytest.approx(competitiveness_ratio(shared, SMALL, kind=kind))
+    assert against.numbers["mUAR"].value == pytest.approx(mean_uar(shared, SMALL))
+    assert against.training.stability[0.0] == stability_constant(shared, SMALL, {"linf": 0.01})
     assert [attack.shared for attack in facts.attacks] == [2, 1]
 
 
 def test_some_attacks_make_an_incomplete_comparison() -> None:
-    facts = gather(result(("l2", "fog")), "mine", SMALL, None)
+    facts = facts_of(result(("l2", "fog")), "mine", SMALL)
     assert facts.reference is not None
-    assert (facts.reference.cells, facts.reference.ranked, facts.reference.complete) == (1, 3, False)
-    assert facts.reference.stability is None
-    assert facts.attacks[1].ratio is None
-    assert gather(result(("fog",)), "mine", SMALL, None).reference is None
+    held = facts.reference.held
+    assert (held.points, held.ranked_points, facts.reference.complete) == (1, 3, False)
+    assert facts.reference.training is None
+    assert facts.attacks[1].against == {}
+    assert facts_of(result(("fog",)), "mine", SMALL).reference is None
 
 
 def test_a_reference_without_clean_accuracy_gives_uar_only() -> None:
     bare = dataclasses.replace(SMALL, accuracies=dataclasses.replace(SMALL.accuracies, clean=float("nan")))
-    facts = gather(result(), "mine", bare, {"linf": 0.01})
+    facts = facts_of(result(), "mine", bare, {"linf": 0.01})
     assert facts.reference is not None
-    assert facts.reference.ratios == {} and facts.reference.stability is None
-    assert "Mean UAR" in dict(summary(facts, 0, False))["Compared with specialists?"]
+    assert list(facts.reference.numbers) == ["mUAR"] and facts.reference.training is None
+    assert "Mean UAR" in dict(summary(facts))["Compared with specialists?"]
 
 
 def test_a_worst_case_of_zero_still_has_an_interval() -> None:
     sizes = {"linf": np.full(50, 0.005)}
     run = Result.from_arrays(np.zeros(50, int), np.zeros(50, int), sizes, {"linf": [0.01, 0.02]})
-    facts = gather(run, "weak", SMALL, None)
+    facts = facts_of(run, "weak", SMALL)
     assert facts.reference is not None
-    worst = facts.reference.ratios["ind-worst"]
+    worst = facts.reference.numbers["CR ind-worst"]
     assert (worst.value, worst.low) == (0.0, 0.0)
     assert worst.high == pytest.approx(accuracy_interval(0.0, 50).high / 0.8, rel=1e-6)
 
 
 def test_attacks_that_were_not_searched_everywhere_have_no_accuracies() -> None:
     run = result(("linf",), monotone=False, fooled={"linf": np.full((60, 3), -1)})
-    facts = gather(run, "mine", SMALL, None)
+    facts = facts_of(run, "mine", SMALL)
     assert facts.attacks[0].accuracy is None
     assert facts.average is None and facts.reference is None
 
@@ -132,21 +134,22 @@ def test_margin_frontier() -> None:
     run = Result.from_arrays(
         [0, 1], [0, 1], {"linf": [np.inf, 0.02]}, {"linf": [0.01, 0.02, 0.03]}, [0.9, 0.7], margins
     )
-    frontier = gather(run, "mine", None, None).attacks[0].frontier
+    frontier = facts_of(run).attacks[0].frontier
     assert frontier is not None
-    assert frontier.levels.tolist() == [0.0, 0.01, 0.02, 0.03]
+    assert frontier.sizes.tolist() == [0.0, 0.01, 0.02, 0.03]
     assert frontier.mean == pytest.approx([0.8, 0.65, 0.2, 0.1])
     assert frontier.volume.value == pytest.approx((1.4 / 3 + 0.5 / 3) / 2)
-    assert gather(result(), "mine", None, None).attacks[0].frontier is None
+    assert facts_of(result()).attacks[0].frontier is None
 
 
 def test_summary_says_what_the_numbers_say() -> None:
     run = result(samples=200)
-    answers = dict(summary(gather(run, "mine", SMALL, None), 2, True))
+    unfinished = dataclasses.replace(with_warnings(run, "one", "two"), missing={"linf": 3})
+    answers = dict(summary(facts_of(unfinished, "mine", SMALL)))
     assert f"Of 200 images, {run.clean_accuracy:.1f}%" in answers["How robust?"]
     assert "best against" in answers["Against what?"]
     assert "2 warnings" in answers["What to trust?"] and "not finished" in answers["What to trust?"]
-    single = dict(summary(gather(result(("l2",)), "mine", None, None), 0, False))
+    single = dict(summary(facts_of(result(("l2",)))))
     assert "only attack" in single["Against what?"]
     assert "no warning" in single["What to trust?"]
 
@@ -170,7 +173,7 @@ def test_figures_hold_the_curves(tmp_path: Path) -> None:
     data = json.loads(text.split('id="report-data">')[1].split("</script>")[0])
     line = data["curves"][0]["lines"][0]
     unrounded = np.array(line["sizes"]) * 1.0001
-    assert line["error"] == pytest.approx(100 * run.curve("linf").at(unrounded), abs=0.01)
+    assert line["error"] == pytest.approx(run.curve("linf").at(unrounded), abs=0.01)
     assert data["curves"][1]["lines"][1] is None
     histogram = data["sizes"][0]["lines"][0]
     assert sum(histogram["counts"]) + histogram["never"] + histogram["clean"] == 60
@@ -198,29 +201,29 @@ def test_a_lead_needs_more_than_chance() -> None:
     generator = np.random.default_rng(5)
     sizes = generator.uniform(0.05, 1, 400)
     runs, names = by_sizes(weak=0.5 * sizes, strong=sizes, twin=sizes * generator.choice([0.97, 1.03], 400))
-    found = compare(runs, names)
+    found = standings(runs, names)
     assert found is not None and found.together is None
     assert found.attacks[0].leaders == (1, 2)
     assert found.clean.leaders == (0, 1, 2)
-    assert versus(found) == [
+    assert verdict(found) == [
         "Against L∞, strong and twin are ahead of the other and level.",
         "On clean images, no clear difference shows.",
     ]
-    alone = compare(runs[:2], names[:2])
+    alone = standings(runs[:2], names[:2])
     assert alone is not None
-    assert versus(alone)[0] == "Against L∞, strong is the more robust."
+    assert verdict(alone)[0] == "Against L∞, strong is the more robust."
 
 
 def test_a_comparison_takes_what_all_runs_share() -> None:
     first, second = result(samples=60), result(("l2", "fog"), samples=60, model="other")
-    found = compare([first, second], ["mine", "other"])
+    found = standings([first, second], ["mine", "other"])
     assert found is not None
     assert [contest.attack for contest in found.attacks] == ["l2"]
     expected = first.outcome("l2").accuracies().mean()
     assert found.attacks[0].values[0].value == pytest.approx(expected)
-    assert compare([first, result(("fog",))], ["a", "b"]) is None
-    assert compare([first, result(data="other")], ["a", "b"]) is None
-    assert compare([first], ["a"]) is None
+    assert standings([first, result(("fog",))], ["a", "b"]) is None
+    assert standings([first, result(data="other")], ["a", "b"]) is None
+    assert standings([first], ["a"]) is None
 
 
 def test_several_attacks_are_also_taken_together() -> None:
@@ -228,11 +231,11 @@ def test_several_attacks_are_also_taken_together() -> None:
     generator = np.random.default_rng(2)
     sizes = [{attack: generator.exponential(scale, 300) for attack in grid} for scale in (0.3, 0.6, 1.2)]
     runs = [Result.from_arrays(labels, labels, of_run, grid) for of_run in sizes]
-    found = compare(runs, ["a", "b", "c"])
+    found = standings(runs, ["a", "b", "c"])
     assert found is not None and found.together is not None
     cells = [np.concatenate([run.outcome(a).accuracies() for a in grid]).mean() for run in runs]
     assert [interval.value for interval in found.together.values] == pytest.approx(cells)
-    assert versus(found)[:2] == [
+    assert verdict(found)[:2] == [
         f"Over both attacks together, c is the most robust: {words.percent(found.together.values[2])} stay correct.",
         "Against L∞ and L2, c is the most robust.",
     ]
@@ -246,7 +249,7 @@ def test_what_holds_for_all_models_is_said_once(tmp_path: Path) -> None:
     assert "Which model is the more robust?" in text
     warned = build_report([with_warnings(runs[0], "odd"), runs[1]], tmp_path / "warned.html").read_text()
     assert warned.count("The sanity checks gave a warning") == 1
-    facts = [gather(run, "mine", None, None) for run in runs]
+    facts = [facts_of(run) for run in runs]
     assert "called ahead" not in trust_together(facts, None)
 
 
@@ -255,14 +258,15 @@ def test_runs_that_share_nothing_are_not_compared(tmp_path: Path) -> None:
     assert "cannot be held against each other" in text
 
 
+def refuse(attack: str, index: np.ndarray) -> None:
+    raise UserError("none kept")
+
+
 def test_equal_settings_are_written_once(tmp_path: Path) -> None:
-    here = Context.here()
-    runs = [
-        dataclasses.replace(run, manifest=run.manifest.model_copy(update={"context": here}))
-        for run in (result(), result(model="other"))
-    ]
+    place = SimpleNamespace(circumstances=lambda: [circumstances()], adversarial=refuse)
+    runs = [dataclasses.replace(run, _run=place) for run in (result(), result(model="other"))]
     text = build_report(runs, tmp_path / "report.html").read_text()
-    assert text.count('<th scope="row">versions</th>') == 1
+    assert text.count('<th scope="row">computed with</th>') == 1
     assert text.count(f"numpy {np.__version__}") == 1
 
 
@@ -314,14 +318,23 @@ def test_bad_input_is_said_in_a_sentence(tmp_path: Path) -> None:
         build_report([result()], tmp_path)
 
 
+def name_of(reference: Reference | None) -> str:
+    return reference.name if reference else ""
+
+
+def on_grid(**more: Any) -> Result:
+    return Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.01, 0.02]}, **{"data": "cifar10"} | more)
+
+
 def test_usual_reference() -> None:
-    assert usual_reference([result()]) == "multirobustbench-cifar10"
-    assert usual_reference([result(data="CIFAR-10 test")]) == "multirobustbench-cifar10"
-    assert usual_reference([result(), result(data="digits")]) is None
+    assert name_of(fitting_reference([on_grid()])) == "multirobustbench-cifar10"
+    assert name_of(fitting_reference([on_grid(data="CIFAR-10 test")])) == "multirobustbench-cifar10"
+    assert fitting_reference([on_grid(), on_grid(data="digits")]) is None
+    assert fitting_reference([result(("fog",), monotone=False, fooled={"fog": np.full((60, 2), -1)})]) is None
 
 
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robustatlas.outcomes.load_result", lambda path: result())
+    monkeypatch.setattr(sys.modules["robustatlas.cli.report"], "load_result", lambda path: result())
     about = tmp_path / "about.json"
     about.write_text('{"mine": {"trained_on": {"linf": 0.031}}}')
     app = typer.Typer()

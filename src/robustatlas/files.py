@@ -44,6 +44,15 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         _flush(path.parent)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)
+
+
 def publish_once(path: Path, text: str) -> bool:
     """Write ``text`` to ``path``, whole, unless the file exists; whether it was written. Of several writers one wins."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")

@@ -120,9 +120,10 @@ def compare(
 
 def _heading(shared: Shared) -> str:
     points = sum(len(grid) for grid in shared.grid.values())
+    attacks = safe(", ".join(shared.grid))
     text = (
         f"{shared.samples} shared samples of {safe(shared.tables[0].data)}, "
-        f"{counted(len(shared.grid), 'shared attack')} at {counted(points, 'strength')}: {safe(', '.join(shared.grid))}."
+        f"{counted(len(shared.grid), 'shared attack')} at {counted(points, 'strength')}: {attacks}."
     )
     if not shared.left_out:
         return text

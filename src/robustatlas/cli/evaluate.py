@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli._options import parse_strengths
-from robustatlas.cli._tables import accuracy_tables
+from robustatlas.cli._terminal import accuracy_tables
 from robustatlas.errors import UserError
 
 

@@ -94,6 +94,7 @@ def evaluate(
     _check_numbers(seed, batch_size, shard_size)
     classifier = model if isinstance(model, Classifier) else Classifier(model)
     work = samples_of(data, samples)
+    size = min(batch_size or DEFAULT_BATCH, len(work.labels))
     precision = classifier.precision if classifier.dtype == torch.float32 else "float64"
     with (
         undisturbed(),
@@ -104,7 +105,6 @@ def evaluate(
         asked = chosen_attacks(attacks, procedure, strengths, exclude, classifier)
         searches = {attack.name: attack.searched_by(search) for attack in asked}
         warnings = check_model(classifier, work.images, work.labels)
-        pair = _seconds_of_a_pair(classifier, work)
         asked, left_out = those_that_fit(asked, attacks, _probed(classifier, work.images[:1]))
         for attack in asked:
             probe(attack, _probed(classifier, work.images[:4]))
@@ -126,14 +126,14 @@ def evaluate(
             warnings=(*warnings, *left_out),
         )
         store.add([task.record for task in tasks], plan)
-        manner = Manner(seed, batch_size or DEFAULT_BATCH, keep_adversarial, shard_size, pair)
         try:
+            pair = _seconds_of_a_pair(classifier, work)
+            manner = Manner(seed, size, keep_adversarial, shard_size, pair)
             _carry_out_all(classifier, store, tasks, work, manner, display)
         except torch.OutOfMemoryError as error:
             raise UserError(
-                f"{classifier.device} ran out of memory with {min(manner.batch_size, len(work.labels))} samples at "
-                f"work at once; run the same again with a batch size of "
-                f"{max(1, min(manner.batch_size, len(work.labels)) // 2)}. Finished parts of the run are kept."
+                f"{classifier.device} ran out of memory with {size} samples at work at once; run the same again with a "
+                f"batch size of {max(1, size // 2)}. Finished parts of the run are kept."
             ) from error
         grids = {attack.name: attack.strengths for attack in asked}
         result = Result.of_run(store, list(grids), work.index, grids)
@@ -183,7 +183,7 @@ def _identity(model: Classifier, work: Work) -> Identity:
 
 def _seconds_of_a_pair(model: Classifier, work: Work) -> float:
     """Seconds that the forward and backward pass of one sample take."""
-    x = _probed(model, work.images[:32]).requires_grad_()
+    x = _probed(model, work.images[:8]).requires_grad_()
     begun = time.perf_counter()
     model.logits(x).sum().backward()
     return (time.perf_counter() - begun) / len(x)

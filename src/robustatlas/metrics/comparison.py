@@ -184,10 +184,11 @@ def attack_correlation(scores: ArrayLike, method: Literal["pearson", "spearman"]
         )
     if method not in ("pearson", "spearman"):
         raise UserError(f"there is no correlation {method!r}; the methods are pearson, spearman")
-    correlate = stats.pearsonr if method == "pearson" else stats.spearmanr
+    if method == "spearman":
+        values = stats.rankdata(values, axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
-        rows = [[correlate(one, other).statistic for other in values.T] for one in values.T]
+        rows = [[float(stats.pearsonr(one, other).statistic) for other in values.T] for one in values.T]
     return np.asarray(rows, dtype=np.float64)
 
 

@@ -103,7 +103,7 @@ def adversarial_hypervolume(
     rises = ((found > settled[:, :-1]) & (settled[:, :-1] > 0)).any(axis=1)
     per_sample = frontier.mean(axis=1)
     return AdversarialHypervolume(
-        per_sample, frontier, np.clip(clean, 0.0, 1.0), float(percent(rises.sum(), len(rises)))
+        per_sample, frontier, np.clip(clean, 0.0, 1.0), float(percent(np.sum(rises), len(found)))
     )
 
 

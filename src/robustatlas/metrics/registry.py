@@ -141,8 +141,8 @@ _ALL = (
     Metric(
         "interval",
         "In brackets the 95 % confidence interval over the choice of test samples: exact (Clopper-Pearson) for a "
-        "single proportion, such as an accuracy at one strength, percentile bootstrap (1000 resamples) for all other numbers. "
-        "It does not cover a weak attack.",
+        "single proportion, such as an accuracy at one strength, percentile bootstrap (1000 resamples) for all other "
+        "numbers. It does not cover a weak attack.",
     ),
     Metric(
         "difference",

@@ -201,7 +201,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         backward=backward,
         seconds=sum(outcome.seconds for outcome in outcomes),
         rejected=sum(outcome.rejected for outcome in outcomes),
-        origins=tuple(origin for outcome in outcomes for origin in outcome.origins),
+        origins=tuple(sorted({origin for outcome in outcomes for origin in outcome.origins})),
     )
 
 

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAda
 
 from robustatlas.documents import checked
 from robustatlas.errors import UserError
-from robustatlas.files import write_atomically
+from robustatlas.files import write_text
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.points import different_points
 from robustatlas.wording import some
@@ -115,8 +115,7 @@ class Reference:
         """Write the reference as a JSON file that `load_reference` reads."""
         if not (folder := Path(path).parent).is_dir():
             raise UserError(f"cannot write {path}: there is no folder {folder}")
-        text = json.dumps(self.to_dict(), indent=1) + "\n"
-        write_atomically(Path(path), lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+        write_text(Path(path), json.dumps(self.to_dict(), indent=1) + "\n")
 
     @classmethod
     def from_dict(cls, data: Any, what: str = "the reference") -> Reference:

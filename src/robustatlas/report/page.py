@@ -17,7 +17,7 @@ from robustatlas.errors import UserError
 from robustatlas.facts.comparison import distinct_names, standings
 from robustatlas.facts.numbers import CONFIDENCE
 from robustatlas.facts.run import AttackFacts, RunFacts, facts_of
-from robustatlas.files import write_atomically
+from robustatlas.files import write_text
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import AGAINST
 from robustatlas.references import Reference
@@ -103,7 +103,7 @@ def build_report(
         styles=[pages.inline(name) for name in ("base.css", "report.css")],
         scripts=[pages.inline_script(pages.plotly_script()), pages.inline("page.js"), pages.inline("report.js")],
     )
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+    write_text(path, text)
     return path
 
 
@@ -198,9 +198,8 @@ def _head(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
 
 def _end(found: Sequence[AttackFacts | None]) -> float:
     """Right end of an axis of sizes: the largest strength, or the largest size where that is larger."""
-    return max(
-        max([float(item.strengths[-1]), *item.sizes[np.isfinite(item.sizes)].tolist()]) for item in found if item
-    )
+    ends = [(item.strengths[-1], *item.sizes[np.isfinite(item.sizes)]) for item in found if item]
+    return float(max(map(max, ends)))
 
 
 def _curve_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:

@@ -121,11 +121,9 @@ def _where(attacks: Sequence[AttackFacts]) -> str:
 
 
 def _compared(reference: ReferenceFacts) -> str:
-    scope = (
-        f"all {reference.held.ranked_points} ranked cells"
-        if reference.complete
-        else f"{reference.held.points} of the {reference.held.ranked_points} ranked cells, which is incomplete and has no rank"
-    )
+    ranked = f"{reference.held.ranked_points} ranked cells"
+    some = f"{reference.held.points} of the {ranked}, which is incomplete and has no rank"
+    scope = f"all {ranked}" if reference.complete else some
     if "CR ind-avg" not in reference.numbers:
         return f"Mean UAR {percent(reference.numbers['mUAR'])}. Reference: {reference.name}, {scope}."
     return (
