@@ -96,7 +96,7 @@ def check_objective(name: str) -> None:
     Example:
         >>> check_objective("marginn")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        robustatlas.errors.UserError: There is no objective 'marginn'; did you mean 'margin'? There are: cross-entropy...
+        robustatlas.errors.UserError: There is no objective 'marginn'; did you mean 'margin'?...
     """
     if name not in OBJECTIVES:
         close = difflib.get_close_matches(name, OBJECTIVES, n=1, cutoff=0)

@@ -171,7 +171,7 @@ class Perceptual(ThreatModel):
             distance = self.phi(x, x + theta)
 
         def slope() -> Tensor:
-            (gradient,) = torch.autograd.grad(distance.sum(), theta)
+            (gradient,) = torch.autograd.grad(distance, theta, torch.ones_like(distance))
             return gradient
 
         return distance.detach().to(x.dtype), slope
