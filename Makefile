@@ -24,10 +24,11 @@ demo: $(VENV)/.installed  ## Set up from nothing, and evaluate the three built-i
 test: $(VENV)/.tools  ## Set up from nothing, and pass all tests.
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-lint: $(VENV)/.tools  ## Style and types.
+lint: $(VENV)/.tools  ## Style, types, and which room may import which.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 examples: $(VENV)/.tools  ## Run every example.
 	set -e; for example in examples/*.py; do echo "$$example"; $(BIN)/python "$$example"; done

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import sync_playwright
 
-from robustatlas.metrics.accuracies import AccuracyTable
+from robustatlas.outcomes import AccuracyTable
 from robustatlas.references import Defense, Reference, load_reference
 from robustatlas.report.leaderboard import build_leaderboard
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from robustatlas import metrics
-from robustatlas.metrics import AccuracyStatistics, SampleOutcomes, SampleStatistic
+from robustatlas.metrics import AccuracyStatistics, OutcomeTable, SampleStatistic
 from robustatlas.references import load_reference
 
 SAMPLES, REPLICATES = 10_000, 1_000
 
 
-def synthetic(name: str, seed: int) -> SampleOutcomes:
+def synthetic(name: str, seed: int) -> OutcomeTable:
     """Minimal sizes that follow each attack's scale in the reference, for all its 18 adversarial attacks."""
     generator = np.random.default_rng(seed)
     reference = load_reference("multirobustbench-cifar10").accuracies
@@ -32,7 +32,7 @@ def synthetic(name: str, seed: int) -> SampleOutcomes:
         attack: np.where(misclassified, 0.0, generator.exponential(grid[9], SAMPLES))
         for attack, grid in strengths.items()
     }
-    return SampleOutcomes.from_sizes(name, np.zeros(SAMPLES, np.int64), sizes, strengths)
+    return OutcomeTable.from_sizes(name, np.zeros(SAMPLES, np.int64), sizes, strengths)
 
 
 def timed(what: str, call: Callable[[], object]) -> tuple[str, float]:
@@ -43,7 +43,7 @@ def timed(what: str, call: Callable[[], object]) -> tuple[str, float]:
     return what, seconds
 
 
-def every_statistic(outcomes: SampleOutcomes) -> dict[str, SampleStatistic]:
+def every_statistic(outcomes: OutcomeTable) -> dict[str, SampleStatistic]:
     reference = load_reference("multirobustbench-cifar10")
     statistics = AccuracyStatistics(outcomes)
     attacks = reference.ranked
@@ -59,7 +59,7 @@ def main() -> None:
     first, second = synthetic("a", 0), synthetic("b", 1)
     ours, theirs = every_statistic(first), every_statistic(second)
     margins = np.random.default_rng(0).uniform(-1, 1, (SAMPLES, 10))
-    curves = [outcomes.curve("linf") for outcomes in (first, second)]
+    curves = [metrics.RobustnessCurve.of(outcomes.outcome("linf")) for outcomes in (first, second)]
     found = dict(
         [
             timed("accuracy table", first.accuracies),

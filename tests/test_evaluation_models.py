@@ -236,7 +236,7 @@ def test_nothing_to_attack_and_nothing_found(name: str) -> None:
     options: dict[str, Any] = {"strengths": strengths, "keep_adversarial": True}
     wrong = ra.evaluate(net, (images, (clean + 1) % 4), name, **options)
     assert (wrong.minimal_size(name) == 0).all()
-    assert len(wrong.adversarial(name)[0]) == 0
+    assert attack_named(name).repairs or len(wrong.adversarial(name)[0]) == 0
     net[3].weight.mul_(1e-9)
     net[3].bias.copy_(torch.tensor([1.0, 0.0, 0.0, 0.0]))
     never = ra.evaluate(net, (images, torch.zeros(3, dtype=torch.int64)), name, search="every", **options)

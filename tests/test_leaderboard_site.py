@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +100,33 @@ def test_published_defenses_and_about_file(tmp_path: Path, monkeypatch: pytest.M
     assert '"trainedOn":{"linf":0.01}' in text
     assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
     assert published_rows(REFERENCE) == []
+
+
+def test_a_site_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = build_leaderboard([result()], tmp_path, REFERENCE, title="before")
+    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write = Path.write_text
+
+    def until_full(path: Path, text: str, **more: Any) -> int:
+        if path.name == "leaderboard.js":
+            raise OSError(28, "No space left on device")
+        return write(path, text, **more)
+
+    monkeypatch.setattr(Path, "write_text", until_full)
+    with pytest.raises(UserError, match="No space left"):
+        build_leaderboard([result()], tmp_path, REFERENCE, title="after")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+    assert "before" in page.read_text()
+
+
+def test_the_board_takes_the_reference_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for data, code in (("cifar10", 0), ("digits", 1)):
+        monkeypatch.setattr(
+            sys.modules["robustatlas.cli.leaderboard"], "load_result", lambda path, data=data: result(data=data)
+        )
+        done = CliRunner().invoke(app, ["build", "run", "-o", str(tmp_path / data)])
+        assert done.exit_code == code
+        assert code == 0 or "No shipped reference fits" in str(done.exception)
 
 
 def test_the_header_counts_what_is_there(tmp_path: Path) -> None:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from robustatlas.cli import _metrics_section, main
-from robustatlas.cli._metrics_section import parse_strength_of
+import robustatlas
+import run_files
+from robustatlas.cli import main
+from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
+from robustatlas.cli.show import chosen_facts, print_facts
 from robustatlas.errors import UserError
+from robustatlas.facts import fitting_reference
 from robustatlas.metrics import (
     AccuracyTable,
     adversarial_hypervolume,
@@ -27,68 +34,39 @@ from robustatlas.metrics import (
     percent_seen,
     stability_constant,
 )
-from robustatlas.outcomes import (
-    AttackSettings,
-    DataSettings,
-    Manifest,
-    ModelSettings,
-    RunStore,
-    SampleSettings,
-    Settings,
-    load_result,
-)
 from robustatlas.references import Reference, load_reference
+from robustatlas.result import Result, load_result
 
 GRIDS = {"linf": [0.005 * k for k in range(1, 21)], "l2": [0.125 * k for k in range(1, 21)]}
 
 
 def write_run(path: Path, name: str, scale: float, samples: int = 400, seed: int = 0, margins: bool = False) -> Path:
     """A run whose minimal sizes are exponential; the same seed draws the same difficulty for every sample."""
+    return run_files.write(path, made_up(name, scale, samples, seed, margins))
+
+
+def made_up(name: str, scale: float, samples: int = 400, seed: int = 0, margins: bool = False, **more: Any) -> Result:
     generator = np.random.default_rng(seed)
     wrong = generator.uniform(size=samples) < 0.1
-    manifest = Manifest(
-        settings=Settings(
-            model=ModelSettings(name=name),
-            data=DataSettings(name="cifar10"),
-            samples=SampleSettings(count=samples),
-            attacks={attack: AttackSettings(strengths=tuple(grid)) for attack, grid in GRIDS.items()},
-        ),
-        shard_size=samples,
-    )
-    store = RunStore.create_or_resume(path, manifest)
     labels = np.arange(samples) % 10
-    store.write_samples(
-        0,
-        {
-            "index": np.arange(samples),
-            "label": labels,
-            "clean_prediction": np.where(wrong, (labels + 1) % 10, labels),
-            "clean_margin": np.where(wrong, -0.2, 0.9).astype(np.float32),
-        },
-    )
+    sizes, recorded = {}, {}
     for attack, grid in GRIDS.items():
         size = np.where(wrong, 0.0, scale * generator.exponential(grid[7], samples))
         size[size > grid[-1]] = np.inf
-        strength = np.where(size == 0, 0.0, np.append(grid, np.inf)[np.searchsorted(grid, size)])
         levels = np.array(grid)[None, :]
         margin = np.where(size[:, None] == 0, -0.2, 0.9 * (1 - levels / np.maximum(size[:, None], 1e-9)))
-        recorded = np.clip(margin, -1, 0.9) if margins else np.full((samples, len(grid)), np.nan)
-        store.write(
-            attack,
-            0,
-            {
-                "index": np.arange(samples),
-                "minimal_strength": strength,
-                "minimal_size": size,
-                "found_class": np.where(np.isfinite(size), (labels + 1) % 10, -1),
-                "forward": np.full(samples, 10),
-                "backward": np.full(samples, 10),
-                "seconds": np.full(samples, 0.01),
-                "margins": recorded.astype(np.float32),
-                "fooled": (strength[:, None] <= levels).astype(np.int8),
-            },
-        )
-    return path
+        recorded[attack] = np.clip(margin, -1, 0.9) if margins else np.full((samples, len(grid)), np.nan)
+        sizes[attack] = size
+    return Result.from_arrays(
+        labels=labels,
+        clean_prediction=np.where(wrong, (labels + 1) % 10, labels),
+        minimal_size=sizes,
+        strengths=GRIDS,
+        clean_margin=np.where(wrong, -0.2, 0.9),
+        margins=recorded,
+        model=name,
+        **{"data": "cifar10"} | more,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +78,11 @@ def runs(tmp_path_factory) -> list[Path]:
     ]
 
 
-def printed(result, **options) -> str:
-    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-    _metrics_section.print_metrics(result, console, **options)
+def printed(
+    result: Result, explain: bool = False, trained_on: dict[str, float] | None = None, width: int = 80, **options: Any
+) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    print_facts(chosen_facts(result, trained_on=trained_on, **options), console, explain=explain, trained_on=trained_on)
     return console.export_text()
 
 
@@ -295,26 +275,19 @@ def test_attacks_agree_over_three_models(runs, tmp_path, capsys):
 
 def test_references_fit_the_very_data_set(runs):
     result = load_result(runs[0])
-    settings = result.manifest.settings
     for data, fits in (("cifar10", True), ("CIFAR-10 test", True), ("cifar100", False), ("digits", False)):
-        named = settings.model_copy(update={"data": settings.data.model_copy(update={"name": data})})
-        other = replace(result, manifest=result.manifest.model_copy(update={"settings": named}))
-        assert (_metrics_section.fitting_reference(other) is not None) == fits, data
+        assert (fitting_reference([replace(result, data=data)]) is not None) == fits, data
 
 
-def test_runs_of_different_images_are_not_compared(runs, tmp_path):
-    result = load_result(runs[0])
-    manifest = json.loads((runs[0] / "run.json").read_text())
-    folders = []
-    for name, digest in (("a", "0" * 64), ("b", "1" * 64)):
-        shutil.copytree(runs[0], tmp_path / name)
-        manifest["settings"]["data"]["images_sha256"] = digest
-        manifest["settings"]["samples"]["indices_sha256"] = "2" * 64
-        (tmp_path / name / "run.json").write_text(json.dumps(manifest))
-        folders.append(tmp_path / name)
-    assert len(result.index) == 400
+def test_runs_of_different_images_are_not_compared(tmp_path):
+    folders = [
+        run_files.write(tmp_path / name, made_up(name, 1.0), images_sha256=digest * 64)
+        for name, digest in (("a", "0"), ("b", "1"))
+    ]
     with pytest.raises(UserError, match="hold different images"):
         compare(folders)
+    same = run_files.write(tmp_path / "c", made_up("c", 0.7, data="other name"), images_sha256="0" * 64)
+    compare([folders[0], same], reference="none")
 
 
 def test_commands_fit_80_columns_with_many_and_long_names(command, runs, tmp_path):
@@ -333,13 +306,13 @@ def test_commands_fit_80_columns_with_many_and_long_names(command, runs, tmp_pat
     [
         (["show", "{folder}/none"], "none is not a run"),
         (["show", "{run}", "--reference", "cifar"], "there is no reference 'cifar'"),
-        (["show", "{run}", "--reference", "{broken}"], "ranked of the reference is 3; a list is expected"),
+        (["show", "{run}", "--reference", "{broken}"], "broken.json: input should be a valid tuple; given: 3"),
         (["show", "{run}", "--reference", "none", "--trained-on", "linf=1"], "needs a reference"),
         (["show", "{run}", "--trained-on", "lunf=1"], "names 'lunf'"),
         (["show", "{run}", "--trained-on", "linf"], "--trained-on 'linf' is not understood"),
         (["compare", "{run}"], "One run is given"),
         (["compare", "{run}", "{other}", "--union", "fog=1"], "names 'fog'"),
-        (["compare", "{run}", "{other}", "--reference", "{broken}"], "a list is expected"),
+        (["compare", "{run}", "{other}", "--reference", "{broken}"], "input should be a valid tuple; given: 3"),
         (["compare", "{run}", "{other}", "--save-reference", "{folder}/none/mine.json"], "there is no folder"),
         (["distances", "none"], "Unknown data set 'none'"),
         (["distances", "digits", "--output", "{folder}/none/d.npz"], "there is no folder"),
@@ -370,3 +343,73 @@ def test_hypervolume_suite_through_the_command_line(command, tmp_path):
         assert row[1] == f"{volume.mean:.3f}" and row[5] == "10"
     code, text = command("compare", tmp_path / "linf", tmp_path / "l2")
     assert code == 0 and "100 AH linf" in text and "Wilcoxon signed-rank" in text
+
+
+def test_numbers_for_machines(command, runs):
+    code, text = command("show", runs[0], "--json", "--trained-on", "linf=8/255", width=200)
+    found, result = json.loads(text), load_result(runs[0])
+    assert code == 0
+    assert [cell["value"] for cell in found["attacks"]["l2"]["accuracy"]] == result.accuracies().values("l2").tolist()
+    assert found["reference"]["numbers"]["CR ind-avg"]["low"] < found["reference"]["numbers"]["CR ind-avg"]["value"]
+    assert {"seen", "SC"} <= found["reference"].keys()
+    code, text = command("show", runs[0], "--csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert code == 0 and len(rows) == 41
+    assert float(rows[1]["accuracy"]) == result.accuracies().values("linf")[0]
+    assert float(rows[1]["low"]) < float(rows[1]["accuracy"]) < float(rows[1]["high"])
+    assert command("show", runs[0], "--csv", "--json")[0] == 1
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_narrow_terminals(command, runs, width):
+    """Every line fits, no interval is broken, and strengths that are left out are said to be."""
+    code, text = command("show", runs[0], "--trained-on", "linf=8/255", width=width)
+    assert code == 0 and "Some strengths are left out; --all shows all of them." in " ".join(text.split())
+    code, every = command("show", runs[0], "--all", width=width)
+    assert code == 0 and "left out" not in every
+    accuracies = [f"{value:.1f}" for value in load_result(runs[0]).accuracies().values("linf")]
+    assert all(value in every.split() for value in accuracies)
+    code, compared = command("compare", *runs, width=width)
+    assert code == 0
+    for line in (text + compared).splitlines():
+        assert line.count("[") == line.count("]"), line
+    wide = command("show", runs[0], width=200)[1]
+    assert "left out" not in wide
+
+
+def test_names_of_others_do_no_harm(command, tmp_path):
+    hostile = "\x1b[31mred[/] [bold]\x07\u202e"
+    run = run_files.write(tmp_path / "run", made_up(hostile, 1.0, samples=40, data=hostile))
+    other = run_files.write(tmp_path / "other", made_up("plain", 0.5, samples=40, data=hostile))
+    for arguments in (["show", run], ["compare", run, other], ["query", "SELECT model FROM runs", run]):
+        code, text = command(*arguments)
+        assert code == 0
+        assert not any(char in text for char in "\x1b\x07\u202e")
+        assert "[bold]" in text
+    code, text = command("show", tmp_path / "\x1b[31mnone")
+    assert code == 1 and "\x1b" not in text
+
+
+def test_merge_version_and_module(command, runs, tmp_path):
+    more = run_files.write(tmp_path / "more", made_up("strong", 0.5, samples=400), seed=1)
+    code, text = command("merge", runs[0], more, "-o", tmp_path / "both", width=300)
+    assert code == 0 and "robustatlas show" in text
+    sizes = [load_result(path).minimal_size("linf") for path in (runs[0], more)]
+    np.testing.assert_array_equal(load_result(tmp_path / "both").minimal_size("linf"), np.minimum(*sizes))
+    code, text = command("--version")
+    assert code == 0 and text == f"robustatlas {robustatlas.__version__}\n"
+    done = subprocess.run([sys.executable, "-m", "robustatlas", "--version"], capture_output=True, text=True)
+    assert done.stdout == text
+
+
+def test_a_reference_is_written_whole_or_not_at_all(runs, tmp_path, monkeypatch):
+    saved = tmp_path / "mine.json"
+    saved.write_text("before")
+    monkeypatch.setattr("robustatlas.files._flush", full_disk)
+    with pytest.raises(UserError, match="No space left"):
+        compare(runs, reference="none", save_reference=saved)
+    assert saved.read_text() == "before" and [path.name for path in tmp_path.iterdir()] == ["mine.json"]
+
+
+def full_disk(path: Path) -> None:
+    raise OSError(28, "No space left on device")

@@ -164,7 +164,9 @@ def test_shared_samples():
     with pytest.raises(UserError, match="share no samples"):
         metrics.shared_samples([a.select(np.array([1])), b.select(np.array([2]))])
     with pytest.raises(UserError, match="different labels"):
-        metrics.shared_samples([a, OutcomeTable.from_sizes("c", a.labels + 1, {k: a.minimal_size(k) for k in STRENGTHS}, STRENGTHS)])
+        metrics.shared_samples(
+            [a, OutcomeTable.from_sizes("c", a.labels + 1, {k: a.minimal_size(k) for k in STRENGTHS}, STRENGTHS)]
+        )
 
 
 @given(arrays(np.float64, st.integers(1, 40), elements=st.sampled_from([0.0, 1.0, 1.5, 3.0, 9.0, math.inf])))

@@ -34,7 +34,9 @@ def test_linear_closed_form():
     l1, linf = linear_curve("l1"), linear_curve("linf")
     np.testing.assert_allclose(l1.at([0, 0.3, 0.5, 0.75, 1]), np.multiply(100, [1 / 6, 1 / 3, 1 / 2, 5 / 6, 1]))
     np.testing.assert_allclose(linf.at([0.3, 0.5, 0.75]), np.multiply(100, [1 / 2, 5 / 6, 1]))
-    np.testing.assert_allclose(np.sort(linf.minimal_sizes), [0, 0.142857, 0.285714, 0.428571, 0.428571, 0.571429], atol=5e-7)
+    np.testing.assert_allclose(
+        np.sort(linf.minimal_sizes), [0, 0.142857, 0.285714, 0.428571, 0.428571, 0.571429], atol=5e-7
+    )
 
 
 @pytest.mark.parametrize(("norm", "scale"), [("l1", 0.8), ("linf", 1.4)])

@@ -157,8 +157,14 @@ TABLE = {"clean": 90, "cells": {"linf": {"1": 80}}}
         ({"defenses": ["a"]}, "defenses.0 of .*: input should be a dictionary.*; given: 'a'"),
         ({"defenses": [{"title": "a"}]}, "defenses.0.name of .* is missing"),
         ({"defenses": [{"name": "a"}]}, "defenses.0.accuracies of .* is missing"),
-        ({"defenses": [{"name": "a", "accuracies": TABLE, "trained_on": "linf"}]}, "defenses.0.trained_on of .*: .*(mapping|dictionary).*; given: 'linf'"),
-        ({"defenses": [{"name": "a", "accuracies": TABLE, "trained_on": {"linf": "8/255"}}]}, "trained_on.linf of .*; given: '8/255'"),
+        (
+            {"defenses": [{"name": "a", "accuracies": TABLE, "trained_on": "linf"}]},
+            "defenses.0.trained_on of .*: .*(mapping|dictionary).*; given: 'linf'",
+        ),
+        (
+            {"defenses": [{"name": "a", "accuracies": TABLE, "trained_on": {"linf": "8/255"}}]},
+            "trained_on.linf of .*; given: '8/255'",
+        ),
         ({"nots": ["a"]}, "nots of .* is not known"),
     ],
 )

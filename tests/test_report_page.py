@@ -206,7 +206,7 @@ def test_a_lead_needs_more_than_chance() -> None:
     assert found.attacks[0].leaders == (1, 2)
     assert found.clean.leaders == (0, 1, 2)
     assert verdict(found) == [
-        "Against L∞, strong and twin are ahead of the other and level.",
+        "Against L∞, strong and twin are ahead of the other and tied.",
         "On clean images, no clear difference shows.",
     ]
     alone = standings(runs[:2], names[:2])

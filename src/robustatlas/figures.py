@@ -59,25 +59,6 @@ STYLE: dict[Any, Any] = {
 }
 
 
-class Band(Protocol):
-    """A confidence band, as `robustatlas.metrics.Band` is one."""
-
-    def at(self, size: ArrayLike, /) -> tuple[Floats, Floats]:
-        """Lower and upper bound of the robust error, in percent."""
-
-
-class Crossing(Protocol):
-    """Where two curves change order, as `robustatlas.metrics.Crossing` says it."""
-
-    @property
-    def start(self) -> float:
-        """Size at which the lead is lost."""
-
-    @property
-    def significant(self) -> bool:
-        """Whether it is more than chance explains."""
-
-
 class Curve(Protocol):
     """What is drawn of a robustness curve, as `robustatlas.metrics.RobustnessCurve` is one."""
 
@@ -96,10 +77,10 @@ class Curve(Protocol):
     def at(self, size: ArrayLike, /) -> Floats:
         """Robust error in percent."""
 
-    def band(self, confidence: float, /) -> Band:
+    def band(self, confidence: float, /) -> Any:
         """Its simultaneous band."""
 
-    def crossings(self, other: Any, confidence: float, /) -> Sequence[Crossing]:
+    def crossings(self, other: Any, confidence: float, /) -> Sequence[Any]:
         """Where it crosses another curve."""
 
 

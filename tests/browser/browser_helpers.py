@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from robustatlas.outcomes import Context, Result
+from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Plan
+from robustatlas.outcomes.records import circumstances
 from robustatlas.references import Reference
+from robustatlas.result import Result
 
 AXE = Path(__file__).with_name("axe.min.js")
 """axe-core 4.14.1, Mozilla Public License 2.0, https://github.com/dequelabs/axe-core (used by these tests only)."""
@@ -47,15 +50,20 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
         )
         for attack, outcome in plain.outcomes.items()
     }
-    settings = plain.manifest.settings.model_copy(update={"keep_adversarial": True})
-    context = Context.here(warnings=("The gradient is zero for 12% of the images.", f"Named {HOSTILE}."))
+    warnings = ("The gradient is zero for 12% of the images.", f"Named {HOSTILE}.")
     images = generator.random((len(plain.index), 3, 8, 8), dtype=np.float32)
+    kept = SimpleNamespace(
+        adversarial=lambda attack, index: (plain.index, images), circumstances=lambda: [circumstances()]
+    )
     return replace(
         plain,
-        manifest=plain.manifest.model_copy(update={"settings": settings, "context": context}),
+        identity=Identity(model=ModelRecord(name=name), data=DataRecord(name="cifar10"), created="2026-01-02"),
+        plans=[
+            Plan(attacks=attacks, spans=((0, len(plain.index)),), warnings=warnings, command="robustatlas evaluate")
+        ],
         clean_margin=clean,
         outcomes=outcomes,
-        _load_adversarial=lambda attack: (plain.index, images),
+        _run=kept,
     )
 
 

@@ -17,9 +17,9 @@ from browser_helpers import HOSTILE, complete_result, serious_problems, syntheti
 from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
-from robustatlas.outcomes import Result
 from robustatlas.references import Reference
 from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.result import Result
 
 Visit = Callable[..., Any]
 VECTORS = json.loads((Path(__file__).parents[1] / "goldens" / "leaderboard_vectors.json").read_text())
@@ -267,7 +267,7 @@ def test_a_board_of_own_runs_shows_what_is_known(tmp_path: Path, visit: Visit) -
         Result.from_arrays(labels, labels, {"linf": generator.uniform(0, scale, 200)}, strengths, model=name)
         for name, scale in (("weak", 0.2), ("strong", 0.4))
     ]
-    tables = {run.manifest.settings.model.name: run.accuracies() for run in runs}
+    tables = {run.name: run.accuracies() for run in runs}
     reference = Reference.from_models("small", "the best of two", tables)
     page = visit(build_leaderboard(runs, tmp_path, reference))
     wait_for_plots(page)

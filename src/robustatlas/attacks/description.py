@@ -44,7 +44,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Classifier):
         return {"network": plain(value.net), "normalisation": plain(value.normalisation())}
     if isinstance(value, nn.Module):
-        return {"network": str(value), "sha256": sha256_of_tensors(value.state_dict())}
+        return {"network": _hash(str(value)), "sha256": sha256_of_tensors(value.state_dict())}
     if isinstance(getattr(value, "__code__", None), CodeType):
         return _function(value)
     raise UserError(
@@ -61,4 +61,8 @@ def _function(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _code(code: CodeType) -> str:
     constants = [_code(item) if isinstance(item, CodeType) else repr(item) for item in code.co_consts]
-    return hashlib.sha256(repr((code.co_code.hex(), constants, code.co_names)).encode()).hexdigest()[:16]
+    return _hash(repr((code.co_code.hex(), constants, code.co_names)))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
+from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
 from robustatlas.metrics import interclass_distances
 from robustatlas.metrics.interclass import LpNorm
@@ -49,7 +50,7 @@ def distances(
     table = Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        title=f"Distances to another class, {len(images)} samples of {dataset.name}",
+        title=f"Distances to another class, {len(images)} samples of {safe(dataset.name)}",
         title_justify="left",
     )
     for column in ("norm", "smallest", "5 %", "median", "95 %", "largest"):
@@ -81,7 +82,7 @@ def distances(
                 np.savez_compressed(file, allow_pickle=False, **saved)
         except OSError as error:
             raise UserError(f"--output {output} cannot be written: {error.strerror or error}.") from error
-        console.print(f"Distances and nearest samples of every sample: {output}")
+        console.print(f"Distances and nearest samples of every sample: {safe(output)}")
 
 
 def _show_share(bars: Progress, task: TaskID, share: float) -> None:

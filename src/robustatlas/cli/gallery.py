@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from robustatlas.cli._terminal import printable
+
 
 def gallery(
     model: Annotated[str, typer.Argument(help="`path/file.py:function`, `package.module:function` or `builtin:NAME`.")],
@@ -35,4 +37,4 @@ def gallery(
         raise ra.UserError(
             f"{output} cannot be written ({error}); give a .png, .pdf or .svg in a folder that exists."
         ) from error
-    typer.echo(f"Gallery: {output}")
+    typer.echo(f"Gallery: {printable(str(output))}")

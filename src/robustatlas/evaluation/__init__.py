@@ -106,8 +106,7 @@ def evaluate(
         searches = {attack.name: attack.searched_by(search) for attack in asked}
         warnings = check_model(classifier, work.images, work.labels)
         asked, left_out = those_that_fit(asked, attacks, _probed(classifier, work.images[:1]))
-        for attack in asked:
-            probe(attack, _probed(classifier, work.images[:4]))
+        _probe(asked, _probed(classifier, work.images[:4]))
         for warning in [*warnings, *left_out]:
             display.warn(warning)
         store = Run.begin(run, _identity(classifier, work))
@@ -158,6 +157,15 @@ def _carry_out_all(
         display.note(f"Nothing to do: {run.path or 'the run'} has all of it, results of {run.identity.created}.")
 
 
+def _probe(attacks: Sequence[Attack], x: Tensor) -> None:
+    """Refuse sets that would make a model look robust by rejecting what an attack finds."""
+    for attack in attacks:
+        sized = attack.nested and not attack.judges_last
+        found = probe(attack.threat, x, attack.strengths, nested=sized, contains_clean=attack.contains_clean)
+        if found:
+            raise UserError(f"Attack {attack.name!r} cannot be trusted: {found[0]}")
+
+
 def _probed(model: Classifier, images: Tensor) -> Tensor:
     return images.to(model.device, model.dtype)
 
@@ -185,7 +193,7 @@ def _seconds_of_a_pair(model: Classifier, work: Work) -> float:
     """Seconds that the forward and backward pass of one sample take."""
     x = _probed(model, work.images[:8]).requires_grad_()
     begun = time.perf_counter()
-    model.logits(x).sum().backward()
+    torch.autograd.grad(model.logits(x).sum(), x)
     return (time.perf_counter() - begun) / len(x)
 
 

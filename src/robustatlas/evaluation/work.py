@@ -106,24 +106,26 @@ def _columns(record: AttackRecord, attack: Attack, ledger: engine.Ledger, index:
     """The evidence of a finished ledger.
 
     Where runs are judged by their last iterate, or each strength by itself, the size of a sample is the smallest
-    strength that fooled it.
+    strength that fooled it; 0 says that its clean input is misclassified.
     """
     strengths = np.array(record.strengths)
     prediction, labels = ledger.clean_prediction.cpu().numpy(), ledger.labels.cpu().numpy()
-    wrong = (prediction != labels) & (not attack.repairs)
+    mistaken = prediction != labels
+    wrong = mistaken & (not attack.repairs)
     judged, found = ledger.fooled.cpu().numpy(), ledger.found_class.cpu().numpy()
     size = ledger.best_size.double().cpu().numpy()
     if attack.judges_last or not record.monotone:
         reached = judged == 1
         size = np.where(reached.any(1), strengths[reached.argmax(1)], np.inf)
+    at_zero = wrong if record.monotone else mistaken
     judged[wrong] = 1
     seen = ledger.margins[:, : len(strengths)].double().cpu().numpy()
     margins = np.minimum.accumulate(seen, axis=1) if record.monotone else seen
     margins[wrong] = np.minimum(margins[wrong], ledger.clean_margin.double().cpu().numpy()[wrong, None])
     return {
         "index": index,
-        "minimal_size": np.where(wrong, 0.0, size),
-        "found_class": np.where(wrong, prediction, found),
+        "minimal_size": np.where(at_zero, 0.0, size),
+        "found_class": np.where(at_zero, prediction, found),
         "forward": ledger.forward.cpu().numpy(),
         "backward": ledger.backward.cpu().numpy(),
         "rejected": ledger.rejected.cpu().numpy(),

@@ -109,7 +109,7 @@ class Outcome:
     @property
     def judged(self) -> bool:
         """Whether it is known of every sample at which strengths it is broken."""
-        return self.monotone or not bool((self.fooled < 0).any())
+        return self.monotone or not bool(((self.fooled < 0) & (self.minimal_size > 0)[:, None]).any())
 
     def broken(self, at: ArrayLike | None = None) -> Booleans:
         """``[N, K]``: whether each sample is broken at each of K strengths >= 0 (default: the attack's own, K = S).
@@ -131,7 +131,7 @@ class Outcome:
                 "use search 'every'."
             )
         clean_error = self.minimal_size[:, None] == 0
-        judged = np.concatenate([clean_error, self.fooled == 1], axis=1)
+        judged = np.concatenate([clean_error, (self.fooled == 1) | (self.fooled < 0)], axis=1)
         return np.asarray(judged[:, np.searchsorted(self.strengths, sizes, side="right")])
 
     @cached_property

@@ -133,7 +133,9 @@ class OutcomeTable:
         """``[N]``: whether the sample withstands every attack up to the strength named for it, and clean inputs."""
         standing = self.clean
         for attack, strength in strengths.items():
-            standing = standing & ~self.outcome(attack).broken([strength])[:, 0]
+            outcome = self.outcome(attack)
+            up_to = [known for known in outcome.strengths.tolist() if known < strength]
+            standing = standing & ~outcome.broken([*up_to, strength]).any(axis=1)
         return standing
 
     def select(self, positions: Integers) -> Self:

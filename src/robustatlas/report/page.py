@@ -236,7 +236,7 @@ def _size_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, A
 
 def _frontier_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
     lines = [
-        {"levels": _rounded(item.frontier.sizes), "mean": _rounded(item.frontier.mean)}
+        {"sizes": _rounded(item.frontier.sizes), "mean": _rounded(item.frontier.mean)}
         if item and item.frontier
         else None
         for item in found

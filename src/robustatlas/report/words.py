@@ -72,7 +72,7 @@ def _tied(contests: Standings, leaders: Sequence[int]) -> str:
     if not leaders:
         return "no model leads all others"
     names = listed([contests.names[run] for run in leaders])
-    return f"{names} are ahead of the {'other' if len(contests.names) - len(leaders) == 1 else 'others'} and level"
+    return f"{names} are ahead of the {'other' if len(contests.names) - len(leaders) == 1 else 'others'} and tied"
 
 
 def trust_together(facts: Sequence[RunFacts], contests: Standings | None) -> str:

@@ -140,6 +140,10 @@ class ActivationFeatures:
             raise UserError(f"The layers {missing} of {self.model.name} put out no tensor; choose other layers.")
         return [outputs[name] for name in self.layers]
 
+    def described(self) -> dict[str, Any]:
+        """What determines the activations, for the record of a run."""
+        return {"network": self.model, "layers": self.layers}
+
     def __repr__(self) -> str:
         return f"activations of {self.model.name} at {', '.join(self.layers or ('its stages',))}"
 

@@ -11,11 +11,10 @@ from torch.utils import _pytree as pytree
 
 from robustatlas.bundle import Tree
 from robustatlas.noise import Noise
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import ThreatModel
 
 SAMPLES = 3
-TOLERANCE = 1e-5
-"""Of sizes, relative: the tolerance at which an attack's success is verified."""
 
 _SAME = 1e-6
 _STAYS = 1e-3
@@ -142,7 +141,7 @@ def _sizes(threat: ThreatModel, x: Tensor, epsilons: Sequence[float]) -> Iterato
     for epsilon in epsilons:
         start = _start(threat, x, epsilon)
         size = threat.size(x, start)
-        if not bool((size <= epsilon * (1 + TOLERANCE)).all()):
+        if not bool((size <= epsilon * (1 + STRENGTH_TOLERANCE)).all()):
             yield (
                 f".start drew thetas of size {_range(size)} at strength {epsilon:.4g}; expected at most the strength: "
                 "project the start, or scale it by epsilon."
@@ -152,7 +151,7 @@ def _sizes(threat: ThreatModel, x: Tensor, epsilons: Sequence[float]) -> Iterato
     for epsilon in epsilons:
         projected = threat.project(x, start, _full(x, epsilon))
         size = threat.size(x, projected)
-        if not bool((size <= epsilon * (1 + TOLERANCE)).all()):
+        if not bool((size <= epsilon * (1 + STRENGTH_TOLERANCE)).all()):
             yield (
                 f".project to strength {epsilon:.4g} left thetas of size {_range(size)}; expected at most that: "
                 "let size(project(theta, epsilon)) be within epsilon, up to rounding."

@@ -6,7 +6,7 @@
    * @typedef {{sizes: number[], error: number[], low: number[], high: number[]}} Curve
    * @typedef {{label: string, axis: string, end: number, lines: (Curve | null)[]}} CurvePanel
    * @typedef {{label: string, axis: string, edges: number[], lines: ({counts: number[], never: number, clean: number} | null)[]}} SizePanel
-   * @typedef {{label: string, axis: string, lines: ({levels: number[], mean: number[]} | null)[]}} FrontierPanel
+   * @typedef {{label: string, axis: string, lines: ({sizes: number[], mean: number[]} | null)[]}} FrontierPanel
    * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null} | null)[]}} RatioPanel
    * @typedef {{runs: string[], curves: CurvePanel[], sizes: SizePanel[], frontiers: FrontierPanel[], ratios: RatioPanel[]}} Panels
    */
@@ -71,7 +71,7 @@
   function frontierFigure(panel) {
     const style = Page.series();
     const data = panel.lines.flatMap((line, i) => (line ? [{
-      type: "scatter", mode: "lines+markers", x: line.levels, y: line.mean,
+      type: "scatter", mode: "lines+markers", x: line.sizes, y: line.mean,
       line: { color: style[i].colour, dash: style[i].dash, width: 2 }, marker: { symbol: style[i].symbol, size: 6, color: style[i].colour },
       fill: panel.lines.length === 1 ? "tozeroy" : "none", fillcolor: faint(style[i].colour, 0.1),
       hovertemplate: `%{x:.4g}: %{y:.3f}<extra>${names[i]}</extra>`,

@@ -1,0 +1,44 @@
+"""Made-up results as runs on disk, for tests of what reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Plan, Run
+from robustatlas.outcomes.records import spans_of
+from robustatlas.outcomes.store import OUTCOME_COLUMNS
+
+
+def write(
+    path: Path, table: OutcomeTable, threats: dict[str, dict[str, Any]] | None = None, seed: int = 0, **data: Any
+) -> Path:
+    """The run directory of a table; ``threats``: attack -> its recorded set; ``data``: of the data's record."""
+    about = Identity(model=ModelRecord(name=table.name), data=DataRecord(name=table.data, **data), created="2026-01-02")
+    run = Run.begin(path, about)
+    records = {
+        attack: AttackRecord(
+            name=attack,
+            strengths=tuple(outcome.strengths.tolist()),
+            monotone=outcome.monotone,
+            unit=outcome.unit,
+            threat=(threats or {}).get(attack, {}),
+            procedure={"seed": seed},
+        )
+        for attack, outcome in table.outcomes.items()
+    }
+    run.add(records.values(), Plan(attacks=tuple(r.key for r in records.values()), spans=spans_of(table.index)))
+    samples = {
+        "index": table.index,
+        "label": table.labels,
+        "clean_prediction": table.clean_prediction,
+        "clean_margin": table.clean_margin,
+    }
+    for attack, outcome in table.outcomes.items():
+        seconds = np.full(table.samples, outcome.seconds / table.samples)
+        known = {"index": table.index, "seconds": seconds, "rejected": np.zeros(table.samples, np.int64)}
+        columns = {name: known[name] if name in known else getattr(outcome, name) for name in OUTCOME_COLUMNS}
+        run.write(records[attack], columns, samples)
+    return path

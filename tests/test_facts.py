@@ -1,0 +1,123 @@
+"""What is said of results: the reference that fits, what is left out, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import run_files
+from robustatlas.errors import UserError
+from robustatlas.facts import chosen_reference, facts_of, fitting_reference, hold_against, what_is_shared
+from robustatlas.facts.comparison import distinct_names, intervals_of
+from robustatlas.facts.rows import run_row
+from robustatlas.facts.units import unit_of
+from robustatlas.outcomes import AccuracyTable
+from robustatlas.references import Reference, available_references, load_reference
+from robustatlas.result import Result, load_result
+from robustatlas.threats.corruption import CORRUPTIONS
+
+PUBLISHED = load_reference("multirobustbench-cifar10")
+
+
+def made_up(attacks: tuple[str, ...], **more: Any) -> Result:
+    """A run on the reference's strengths; corruptions judge each strength by itself."""
+    strengths = {attack: PUBLISHED.accuracies.strengths(attack) for attack in attacks}
+    sizes = {attack: np.linspace(0.1, 1.5, 20) * grid[-1] for attack, grid in strengths.items()}
+    return Result.from_arrays([0] * 20, [0] * 20, sizes, strengths, **{"data": "cifar10"} | more)
+
+
+def test_every_corruption_of_the_catalogue_is_one_of_the_reference() -> None:
+    ours = {f"corruption-{name.replace('_', '-')}" for name in CORRUPTIONS}
+    theirs = {attack for attack in PUBLISHED.accuracies.attacks if attack.startswith("corruption-")}
+    assert ours == theirs and len(ours) == 19
+    assert {PUBLISHED.source_names[attack] for attack in theirs} == {name.replace("-", "_") for name in CORRUPTIONS}
+    held = hold_against(made_up(tuple(sorted(ours))), PUBLISHED)
+    assert ours - held.shared.keys() == {"corruption-frost", "corruption-snow", "corruption-spatter"}
+    assert all(len(grid) == 5 for grid in held.shared.values())
+
+
+def test_maps_that_differ_from_the_source_s_are_left_out_with_a_sentence() -> None:
+    result = made_up(("linf", "corruption-frost", "corruption-fog"))
+    held = hold_against(result, PUBLISHED)
+    assert list(held.unlike) == ["corruption-frost"]
+    assert any(note.startswith("Left out: corruption-frost; our frost is drawn") for note in held.notes())
+    facts = facts_of(result, reference=PUBLISHED)
+    against = {attack.attack: set(attack.against) for attack in facts.attacks}
+    assert against == {"linf": {"CR", "UAR"}, "corruption-frost": set(), "corruption-fog": {"CR", "UAR"}}
+    row = run_row(result, PUBLISHED)
+    assert row.accuracies.attacks == ("linf", "corruption-fog")
+    assert "corruption-frost" in row.notes
+
+
+@pytest.mark.parametrize(
+    ("kind", "silent"),
+    [("Elastic", False), ("HistoricalElastic", True), ("", False)],
+    ids=["ours", "published", "unknown"],
+)
+def test_our_sets_are_not_silently_compared_with_published_numbers_of_others(
+    kind: str, silent: bool, tmp_path: Path
+) -> None:
+    path = run_files.write(tmp_path / "run", made_up(("linf", "elastic")), {"elastic": {"kind": kind}} if kind else {})
+    result = load_result(path)
+    held = hold_against(result, PUBLISHED, result.records.values())
+    assert held.own_sets == (() if silent else ("elastic",))
+    said = "The reference's numbers of elastic are of the sets as published" in " ".join(held.notes())
+    assert said is not silent
+    assert ("of the sets as published" in run_row(result, PUBLISHED).notes) is not silent
+
+
+@pytest.mark.parametrize("name", available_references())
+def test_what_a_shipped_reference_says_of_its_sets_is_about_its_attacks(name: str) -> None:
+    reference = load_reference(name)
+    assert {*reference.historical, *reference.unlike} <= set(reference.accuracies.attacks)
+    assert not {*reference.historical} & {*reference.unlike}
+
+
+def test_the_reference_that_shares_most_is_the_default() -> None:
+    uar = load_reference("uar-cifar10")
+    calibrated = {"linf": uar.accuracies.strengths("linf")}
+    one = Result.from_arrays([0], [0], {"linf": [0.01]}, calibrated, data="cifar10")
+    found = fitting_reference([one])
+    assert found is not None and found.name == "uar-cifar10"
+    both = fitting_reference([one, made_up(("linf",))])
+    assert both is not None and both.name == "multirobustbench-cifar10"
+    assert chosen_reference("none", [one]) is None
+    assert chosen_reference(None, [made_up(("linf",), data="digits")]) is None
+
+
+def test_no_shared_point_is_said_in_a_sentence() -> None:
+    foreign = Reference("mine", "made up", AccuracyTable(90, {"fog": {1: 50}}), ranked=("fog",))
+    held = hold_against(made_up(("linf",)), foreign)
+    assert held.points == 0 and held.ranked_points == 1
+    with pytest.raises(UserError, match="no attack at the same strength"):
+        held.require()
+    assert facts_of(made_up(("linf",)), reference=foreign).reference is None
+
+
+def test_units_stand_in_the_catalogue_alone() -> None:
+    assert unit_of("linf", "as recorded") == "as recorded"
+    assert "side" in unit_of("patch") and "covered" not in unit_of("patch")
+    assert all(unit_of(attack) for attack in PUBLISHED.accuracies.attacks)
+    assert unit_of("mine") == ""
+
+
+def test_a_comparison_has_the_intervals_of_the_runs() -> None:
+    """Where runs share all they have, the numbers beside each other are those of each alone, interval for interval."""
+    runs = [made_up(("linf", "l2"), model=name) for name in ("a", "b")]
+    shared = what_is_shared(runs, distinct_names(runs))
+    held = hold_against(shared.tables[0], PUBLISHED)
+    alone, found = facts_of(runs[0], reference=PUBLISHED), intervals_of(shared, 0, held, {"linf": 0.05, "l2": 1.25})
+    assert alone.reference is not None
+    assert found["clean accuracy"] == alone.clean
+    assert found["average accuracy"] == alone.average
+    assert found["union accuracy"] == alone.union
+    assert {name: found[name] for name in alone.reference.numbers} == alone.reference.numbers
+    assert found["average linf"] == alone.attacks[0].average
+
+
+def test_equal_names_are_told_apart_in_one_way(tmp_path: Path) -> None:
+    runs = [load_result(run_files.write(tmp_path / name, made_up(("linf",)))) for name in ("a", "b")]
+    assert distinct_names(runs) == ["arrays (a)", "arrays (b)"]
