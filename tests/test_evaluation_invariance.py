@@ -160,7 +160,7 @@ def test_passes_add_up_to_what_the_model_ran() -> None:
     assert (model.forward_passes, model.backward_passes) == (counted["forward"], counted["backward"])
     forward = sum(result.outcome(name).forward.sum() for name in ("linf", "l1"))
     backward = sum(result.outcome(name).backward.sum() for name in ("linf", "l1"))
-    probes = 8 + 8 + 8 + 1  # the checks of the model before the work
+    probes = 8 + 8 + 8 + 8 + 1 + SAMPLES  # the checks of the model before the work
     assert (forward, backward) == (counted["forward"] - probes, counted["backward"] - 8)
 
 

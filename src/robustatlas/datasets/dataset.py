@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,23 @@ from torch import Tensor
 
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
+from robustatlas.outcomes import sha256_of_array
 
 _CHANNELS = (1, 3)
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What two data sets share when they hold the same numbers: the SHA-256 of their images and of their labels."""
+
+    images_sha256: str
+    labels_sha256: str
+
+    @classmethod
+    def of(cls, images: Tensor, labels: Tensor) -> Fingerprint:
+        """Of ``images`` [N, ...] as they are and ``labels`` [N] as int64, wherever and however they lie in memory."""
+        pixels, truth = (tensor.detach().cpu().contiguous().numpy() for tensor in (images, labels.long()))
+        return cls(sha256_of_array(pixels), sha256_of_array(truth))
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +58,11 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """Of the images and labels held here, computed once."""
+        return Fingerprint.of(self.images, self.labels)
 
     @classmethod
     def of(
