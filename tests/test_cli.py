@@ -106,7 +106,7 @@ def test_help_teaches_by_example() -> None:
         (["net.py:make", "--data", "digits", "--device", "tpu9"], "tpu9"),
         (["net.py:make", "--data", "digits", "--precision", "int4"], "int4"),
         (["net.py:make", "--data", "bright.npz"], "[0, 1]"),
-        (["net.py:make", "--data", "digits", "--run", "net.py/sub"], "net.py"),
+        (["builtin:digits-linf", "--data", "digits", "--run", "net.py/sub"], "net.py"),
         (["builtin:nothing", "--data", "digits"], "nothing"),
     ],
 )

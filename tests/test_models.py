@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from robustatlas import Classifier
-from robustatlas.classifier import Identity
+from robustatlas.classifier import ModelIdentity
 from robustatlas.datasets import load_dataset
 from robustatlas.errors import UserError
 from robustatlas.models import architectures, builtin_names, load_model, parse_settings
@@ -252,7 +252,7 @@ def test_identity_follows_code_arguments_and_weights(folder: Path) -> None:
     package = load_model("robustatlas.models.architectures:small_cnn").identity()
     assert package.code_sha256 == hashlib.sha256(Path(architectures.__file__).read_bytes()).hexdigest()
     assert load_model("builtin:digits-l2").identity().code_sha256 is None
-    assert Classifier(lambda x: x).identity() == Identity(None, None, None)
+    assert Classifier(lambda x: x).identity() == ModelIdentity(None, None, None)
 
 
 def saved(folder: Path, content: dict[str, Any]) -> Path:

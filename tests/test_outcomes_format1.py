@@ -19,7 +19,12 @@ from robustatlas.result import load_result
 def old(tmp_path: Path) -> Path:
     """A run as the first release wrote it."""
     root = tmp_path / "old"
-    attack = {"strengths": examples.STRENGTHS, "unit": "pixels", "monotone": True, "parameters": {"threat": {"kind": "L"}}}
+    attack = {
+        "strengths": examples.STRENGTHS,
+        "unit": "pixels",
+        "monotone": True,
+        "parameters": {"threat": {"kind": "L"}},
+    }
     settings = {
         "model": {"name": "net", "sha256": "abcdef"}, "data": {"name": "digits"}, "samples": {"count": 7},
         "attacks": {"linf": attack}, "search": "descent", "procedure": "default", "seed": 4,

@@ -56,7 +56,7 @@ def test_disk_gives_back_what_memory_holds(tmp_path: Path) -> None:
     assert disk.outcome("linf").fooled.dtype == np.int8
 
 
-@pytest.mark.parametrize("folder", ["lr=0.1/seed=3", "[a-z]*", "it's \"quoted\"", "index=7"])
+@pytest.mark.parametrize("folder", ["lr=0.1/seed=3", "[a-z]*", 'it\'s "quoted"', "index=7"])
 def test_a_folder_s_name_says_nothing_about_its_content(tmp_path: Path, folder: str) -> None:
     whole = examples.fill(examples.begin(None)).table()
     examples.fill(examples.begin(tmp_path / folder), examples.PARTS[:2])
@@ -170,7 +170,7 @@ def test_other_sets_under_the_same_name_are_refused(tmp_path: Path) -> None:
     [
         ({"weights_sha256": "123456"}, "its weights are others"),
         ({"code_sha256": "123456"}, "the code that makes it has changed"),
-        ({"probe": ((1.0, 2.0), (3.0, -4.1))}, "its logits on the first images are off by 0.1"),
+        ({"probe": ((1.0, 2.0), (3.0, -4.1))}, "its logits on the probe's images are off by 0.1"),
         ({"probe": ((1.0, 2.0, 0.0), (3.0, -4.0, 0.0))}, "of another shape"),
     ],
 )

@@ -59,7 +59,7 @@ class Ledger:
     prediction (-1: none); ``ranking`` [N, C]: wrong classes by their logits, largest first, and ``nearest`` [N, C] by
     their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]: lowest softmax margin seen
     with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength ended (1 fooled, 0
-    survived, -1 none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates that verification refused.
+    survived, -1 none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates verification refused.
     """
 
     x: Tensor
@@ -200,7 +200,9 @@ def _run_stage(
             ended = finished
         else:
             better = evaluation.fooled & (evaluation.size < lanes.candidate_size * (1 - _GAIN))
-            ended = finished | (better & ~lanes.bounding & (evaluation.size <= lanes.problem.epsilon * (1 + STRENGTH_TOLERANCE)))
+            ended = finished | (
+                better & ~lanes.bounding & (evaluation.size <= lanes.problem.epsilon * (1 + STRENGTH_TOLERANCE))
+            )
         finite = evaluation.logits.isfinite().all()
         any_better, any_ended, all_finite = torch.stack([better.any(), ended.any(), finite]).tolist()
         if not all_finite:

@@ -54,7 +54,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def publish_once(path: Path, text: str) -> bool:
-    """Write ``text`` to ``path``, whole, unless the file exists; whether it was written. Of several writers one wins."""
+    """Write ``text`` to ``path``, whole, unless the file exists; whether it was: of several writers one wins."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
     with one_sentence(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack, Search, Stage
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
+
 @dataclass(frozen=True)
 class Attempt:
     """One run: a stage, and which of its targets or restarts."""

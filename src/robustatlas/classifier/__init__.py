@@ -1,7 +1,7 @@
 """Any classifier as one thing, and what it runs in: its precision, its random numbers, its passes counted."""
 
 from robustatlas.classifier.classifier import Classifier, Precision
-from robustatlas.classifier.identity import Identity, Origin
+from robustatlas.classifier.identity import ModelIdentity, Origin
 from robustatlas.classifier.normalisation import Statistic
 from robustatlas.classifier.passes import Passes
 from robustatlas.classifier.precision import true_float32, undisturbed
@@ -9,7 +9,7 @@ from robustatlas.classifier.randomness import seeded
 
 __all__ = [
     "Classifier",
-    "Identity",
+    "ModelIdentity",
     "Origin",
     "Passes",
     "Precision",

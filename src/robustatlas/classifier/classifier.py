@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from robustatlas.classifier.identity import Identity, Origin, tensors_of
+from robustatlas.classifier.identity import ModelIdentity, Origin, tensors_of
 from robustatlas.classifier.modes import in_eval_mode
 from robustatlas.classifier.normalisation import Given, Statistic, normalised, statistic
 from robustatlas.classifier.passes import Passes, counted, counting, listeners
@@ -141,7 +141,7 @@ class Classifier:
         """
         return counting(self)
 
-    def identity(self) -> Identity:
+    def identity(self) -> ModelIdentity:
         """What makes this model this model: its source, its code and its weights now.
 
         Example:
@@ -152,7 +152,7 @@ class Classifier:
         normalisation = {f"normalisation.{name}": value for name, value in self._normalisation.items()}
         tensors = tensors_of(self.net) | normalisation
         origin = self.origin
-        return Identity(
+        return ModelIdentity(
             source=origin.source if origin is not None else None,
             code_sha256=origin.code_sha256 if origin is not None else None,
             weights_sha256=sha256_of_tensors(tensors) if tensors else None,

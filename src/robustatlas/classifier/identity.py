@@ -25,7 +25,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Identity:
+class ModelIdentity:
     """What two models share when they are the same.
 
     Attributes:

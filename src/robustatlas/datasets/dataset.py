@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,23 @@ from torch import Tensor
 
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
+from robustatlas.outcomes import sha256_of_array
 
 _CHANNELS = (1, 3)
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What two data sets share when they hold the same numbers: the SHA-256 of their images and of their labels."""
+
+    images_sha256: str
+    labels_sha256: str
+
+    @classmethod
+    def of(cls, images: Tensor, labels: Tensor) -> Fingerprint:
+        """Of ``images`` [N, ...] as they are and ``labels`` [N] as int64, wherever and however they lie in memory."""
+        pixels, truth = (tensor.detach().cpu().contiguous().numpy() for tensor in (images, labels.long()))
+        return cls(sha256_of_array(pixels), sha256_of_array(truth))
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +43,7 @@ class Dataset:
         name: For reports and run manifests.
         classes: Names of the classes.
         index: int64 ``[N]``, positions in the whole data set (0, 1, ... unless this is a subset).
+        whole: the fingerprint of the whole data set where this is a subset.
 
     Example:
         >>> data = Dataset.of(np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 1, 0]), "mine")
@@ -39,9 +56,15 @@ class Dataset:
     name: str
     classes: tuple[str, ...]
     index: Tensor
+    whole: Fingerprint | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """Of all images and labels of the data set, also where only a subset is held here; computed once."""
+        return self.whole or Fingerprint.of(self.images, self.labels)
 
     @classmethod
     def of(
@@ -85,7 +108,13 @@ class Dataset:
         if not 1 <= count <= len(self):
             raise UserError(f"Data set {self.name!r} has {len(self)} samples; ask for 1 to {len(self)}, not {count}.")
         chosen = self._stratified(count, seed) if stratified else torch.arange(count)
-        return replace(self, images=self.images[chosen], labels=self.labels[chosen], index=self.index[chosen])
+        return replace(
+            self,
+            images=self.images[chosen],
+            labels=self.labels[chosen],
+            index=self.index[chosen],
+            whole=self.fingerprint,
+        )
 
     def _stratified(self, count: int, seed: int) -> Tensor:
         """Samples dealt evenly from their classes: that of random rank r in a class of n comes up at (r + 1/2) / n."""

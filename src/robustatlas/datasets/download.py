@@ -3,48 +3,60 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import http.client
-import os
 import tarfile
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
+import pooch
+from requests import RequestException
 from rich.console import Console
-from rich.progress import wrap_file
+from rich.progress import Progress, TaskID
 
 from robustatlas.errors import UserError
-from robustatlas.files import write_atomically
+from robustatlas.files import one_sentence, write_atomically
 
 _TIMEOUT_SECONDS = 20.0
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: ``$XDG_CACHE_HOME/robustatlas``, by default ``~/.cache/robustatlas``."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "robustatlas"
+    """Where downloads are kept: the system's folder for caches, ``~/.cache/robustatlas`` on Linux."""
+    return Path(pooch.os_cache("robustatlas"))
 
 
 def download(address: str, path: Path, md5: str) -> None:
     """Fetch ``address`` to ``path``, with a progress bar on standard error; :class:`UserError` where that fails."""
-
-    def write(temporary: Path) -> None:
-        digest = hashlib.md5(usedforsecurity=False)
+    with one_sentence(path), Progress(console=Console(stderr=True), transient=True) as shown:
+        bar = _Bar(shown, shown.add_task(path.name))
+        fetch = pooch.HTTPDownloader(progressbar=bar, timeout=_TIMEOUT_SECONDS)
         try:
-            with urllib.request.urlopen(address, timeout=_TIMEOUT_SECONDS) as response, temporary.open("wb") as file:
-                size = int(response.headers.get("Content-Length", 0))
-                with wrap_file(response, size, description=path.name, console=Console(stderr=True)) as body:
-                    while block := body.read(1 << 20):
-                        digest.update(block)
-                        file.write(block)
-        except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
-            raise UserError(f"{address} cannot be reached: {getattr(error, 'reason', error)}.") from error
-        if digest.hexdigest() != md5:
-            raise UserError(f"{address} has MD5 {digest.hexdigest()}, expected {md5}.")
+            pooch.retrieve(address, f"md5:{md5}", path.name, path.parent, downloader=fetch)
+        except RequestException as error:
+            raise UserError(f"{address} cannot be reached: {_reason(error)}.") from error
+        except ValueError as error:
+            raise UserError(f"{address} is not the file that it was: its MD5 is not {md5}; try again later.") from error
 
-    write_atomically(path, write)
+
+class _Bar:
+    """The progress bar that pooch asks for."""
+
+    def __init__(self, shown: Progress, task: TaskID) -> None:
+        self.shown, self.task, self.total = shown, task, 0
+
+    def update(self, count: int) -> None:
+        self.shown.update(self.task, advance=count, total=self.total or None)
+
+    def reset(self) -> None:
+        self.shown.reset(self.task)
+
+    def close(self) -> None:
+        pass
+
+
+def _reason(error: RequestException) -> str:
+    if error.response is not None:
+        return f"{error.response.status_code} {error.response.reason}"
+    cause = error.args[0] if error.args else error
+    return str(getattr(cause, "reason", cause)).splitlines()[0].rstrip(".")
 
 
 def download_members(address: str, folder: Path, members: Sequence[str], md5: str) -> None:

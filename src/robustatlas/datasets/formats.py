@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...] | 
         raise UserError(f"There is no file {path}.") from error
     except UserError:
         raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path} cannot be read as a NumPy .npz archive without pickled objects: {error}") from error
 
 
@@ -44,7 +45,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         zeros, kind, dimensions = struct.unpack_from(">HBB", content)
         shape = struct.unpack_from(f">{dimensions}I", content, 4)
-    except (OSError, EOFError, struct.error) as error:
+    except (OSError, EOFError, struct.error, zlib.error) as error:
         raise UserError(f"{path} cannot be read as an IDX file: {error}.") from error
     data = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
     if zeros != 0 or kind != _IDX_UBYTE or data.size != np.prod(shape):

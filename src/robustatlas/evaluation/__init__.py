@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Procedure, Search
+from robustatlas.bundle import per_sample
 from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
@@ -28,6 +29,7 @@ from robustatlas.evaluation.plan import (
     those_that_fit,
 )
 from robustatlas.evaluation.work import Manner, carry_out
+from robustatlas.noise import Noise
 from robustatlas.outcomes import Identity, ModelRecord, Plan, Run
 from robustatlas.outcomes.records import command_line, now, spans_of
 from robustatlas.progress import Progress, progress_shown
@@ -171,10 +173,12 @@ def _probed(model: Classifier, images: Tensor) -> Tensor:
 
 
 def _identity(model: Classifier, work: Work) -> Identity:
-    """What the run is about, with the logits of the data's first images and of their negatives."""
-    images = _probed(model, work.first)
+    """What the run is about, with the logits of a few drawn images shaped like the data, from bright to dark."""
+    index = torch.arange(8)
+    drawn = Noise.of(0, index, "probe").uniform(*work.images.shape[1:])
+    images = _probed(model, drawn ** per_sample(2.0 ** (index - 3.5), drawn))
     with torch.no_grad():
-        logits = model.logits(torch.cat([images, 1 - images]), verifying=True)
+        logits = model.logits(images, verifying=True)
     known = model.identity()
     return Identity(
         model=ModelRecord(

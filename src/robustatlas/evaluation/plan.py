@@ -16,10 +16,10 @@ from robustatlas.attacks.definition import Attack, Procedure, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
-from robustatlas.datasets import Dataset
+from robustatlas.datasets import Dataset, Fingerprint
 from robustatlas.engine import NUMERICS
 from robustatlas.errors import UserError
-from robustatlas.outcomes import AttackRecord, DataRecord, Run, sha256_of_array
+from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.outcome import merged_strengths
 from robustatlas.outcomes.strengths import check_strengths, position_of
 from robustatlas.sanity import check_inputs
@@ -34,14 +34,13 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Work:
-    """The samples of an evaluation: ``x`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, and the
-    data set's ``record``; ``first``: its first images, for the probe that tells one model from another."""
+    """The samples of an evaluation: ``images`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, and
+    the data set's ``record``."""
 
     images: Tensor
     labels: Tensor
     index: Integers
     record: DataRecord
-    first: Tensor
 
 
 @dataclass(frozen=True)
@@ -56,24 +55,19 @@ class Task:
 def samples_of(data: Dataset | tuple[Tensor, Tensor], samples: Samples) -> Work:
     """The samples that ``samples`` names of ``data``: the first so many, positions, or a boolean mask."""
     if isinstance(data, Dataset):
-        images, labels, name, index = data.images, data.labels, data.name, data.index
+        images, labels, name, index, known = data.images, data.labels, data.name, data.index, data.fingerprint
     elif isinstance(data, (tuple, list)) and len(data) == 2:
         images, labels, name = torch.as_tensor(data[0]), torch.as_tensor(data[1]), "arrays"
-        index = torch.arange(len(images))
+        index, known = torch.arange(len(images)), None
     else:
         raise UserError(
             f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
         )
     check_inputs(images, labels)
     positions = torch.from_numpy(_positions(samples, len(images)))
-    record = DataRecord(
-        name=name,
-        images_sha256=sha256_of_array(images.contiguous().numpy()),
-        labels_sha256=sha256_of_array(labels.long().numpy()),
-    )
-    return Work(
-        images[positions].contiguous(), labels[positions].long(), index[positions].numpy(), record, images[:4]
-    )
+    fingerprint = known or Fingerprint.of(images, labels)
+    record = DataRecord(name=name, **vars(fingerprint))
+    return Work(images[positions].contiguous(), labels[positions].long(), index[positions].numpy(), record)
 
 
 def _positions(samples: Samples, count: int) -> Integers:
@@ -118,9 +112,7 @@ def chosen_attacks(
         raise UserError(f"Some attack is named twice in {', '.join(names)}; name each once.")
     wanted = _strengths(strengths, names)
     return [
-        replace(
-            attack, strengths=wanted.get(attack.name, attack.strengths), threat=attack.threat.bound_to(model)
-        )
+        replace(attack, strengths=wanted.get(attack.name, attack.strengths), threat=attack.threat.bound_to(model))
         for attack in attacks
     ]
 
@@ -145,9 +137,7 @@ def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
         except (TypeError, ValueError):
             grid = ()
         if not grid or not all(0 < value < np.inf for value in grid) or any(a >= b for a, b in pairwise(grid)):
-            raise UserError(
-                f"The strengths of {name!r} are {_brief(values)}; expected positive, increasing numbers."
-            )
+            raise UserError(f"The strengths of {name!r} are {_brief(values)}; expected positive, increasing numbers.")
         check_strengths(grid, name)
         wanted[name] = grid
     return wanted

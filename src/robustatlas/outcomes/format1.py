@@ -70,7 +70,11 @@ class Format1:
         for name, attack in settings.attacks.items():
             parameters = dict(attack.parameters)
             threat = parameters.pop("threat", {})
-            procedure = {"search": settings.search, "seed": settings.seed, "precision": settings.precision}
+            procedure: dict[str, JsonValue] = {
+                "search": settings.search,
+                "seed": settings.seed,
+                "precision": settings.precision,
+            }
             yield AttackRecord(
                 name=name,
                 strengths=attack.strengths,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from robustatlas.errors import UserError
@@ -25,12 +26,11 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
     """
     if not runs:
         raise UserError("No runs are given; name at least one run directory.")
-    joined: Run | None = None
     for source in map(Path, runs):
         if format1.is_format1(source):
-            run = format1.read(source)
-            joined = Run.begin(into, run.identity)
-            format1.copy(run, joined)
+            old = format1.read(source)
+            joined = Run.begin(into, old.identity)
+            format1.copy(old, joined)
             continue
         run = Run.open(source)
         joined = Run.begin(into, run.identity)
@@ -45,4 +45,8 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
 
 def _copy(file: Path, target: Path) -> None:
     if file.suffix in (".parquet", ".npz") and not target.exists():
-        write_atomically(target, lambda temporary: shutil.copyfile(file, temporary) and None)
+        write_atomically(target, partial(_copied, file))
+
+
+def _copied(file: Path, target: Path) -> None:
+    shutil.copyfile(file, target)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.outcomes.strengths import check_strengths, position_of, snapped
+from robustatlas.outcomes.strengths import check_strengths, position_of, positions_of, snapped
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -90,9 +90,7 @@ class Outcome:
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
-        object.__setattr__(
-            self, "minimal_size", snapped(check_minimal(self.minimal_size, self.attack), self.strengths)
-        )
+        object.__setattr__(self, "minimal_size", snapped(check_minimal(self.minimal_size, self.attack), self.strengths))
         samples, grid = len(self.minimal_size), len(self.strengths)
         for name in ("found_class", "forward", "backward", "margins", "fooled"):
             expected = (samples, grid) if name in ("margins", "fooled") else (samples,)
@@ -158,9 +156,7 @@ class Outcome:
             missing = strengths[found.index(None)]
             raise UserError(f"{self.attack} was not evaluated at strength {missing:g}")
         kept = np.asarray(found, np.int64)
-        return replace(
-            self, strengths=self.strengths[kept], margins=self.margins[:, kept], fooled=self.fooled[:, kept]
-        )
+        return replace(self, strengths=self.strengths[kept], margins=self.margins[:, kept], fooled=self.fooled[:, kept])
 
 
 def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Outcome:
@@ -181,7 +177,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
     size, found = np.full(first.samples, np.inf), np.full(first.samples, -1)
     forward, backward = np.zeros(first.samples, np.int64), np.zeros(first.samples, np.int64)
     for outcome, rows in zip(outcomes, covered, strict=True):
-        columns = [position_of(strength, strengths) for strength in outcome.strengths.tolist()]
+        columns = positions_of(outcome.strengths.tolist(), strengths)
         seen = np.where(rows[:, None] & ~np.isnan(outcome.margins), outcome.margins, np.inf)
         margins[:, columns] = np.minimum(margins[:, columns], seen)
         fooled[:, columns] = np.maximum(fooled[:, columns], np.where(rows[:, None], outcome.fooled, -1))

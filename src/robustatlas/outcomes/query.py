@@ -77,7 +77,7 @@ def _fill(connection: duckdb.DuckDBPyConnection, runs: Mapping[str, tuple[Run, O
     for view, selects in views.items():
         connection.execute(f"CREATE VIEW {view} AS {' UNION ALL BY NAME '.join(selects)}")
     connection.execute(
-        "CREATE MACRO broken(strength) AS TABLE SELECT run, attack, \"index\", "
+        'CREATE MACRO broken(strength) AS TABLE SELECT run, attack, "index", '
         "broken[list_position(strengths, CAST(strength AS DOUBLE))] AS broken FROM outcomes "
         "WHERE list_contains(strengths, CAST(strength AS DOUBLE))"
     )

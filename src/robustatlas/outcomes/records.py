@@ -1,4 +1,4 @@
-"""What a run says of itself in JSON: its identity (``run.json``), its attacks (``attacks/``) and its plans (``plans/``).
+"""What a run says of itself in JSON: its identity (``run.json``), its attacks (``attacks/``), its plans (``plans/``).
 
 All of it is read back through pydantic: a stranger's file can be wrong, but it cannot surprise.
 """
@@ -74,7 +74,7 @@ class ModelRecord(Record):
     """The classifier.
 
     ``name`` and ``source`` say what it is called and where it came from; what must agree when a run goes on are the
-    hashes of weights and code (None where there are none), and the logits of a probe: a few images of the data.
+    hashes of weights and code (None where there are none), and the logits of a probe: a few drawn images.
     """
 
     name: str
@@ -95,7 +95,7 @@ class ModelRecord(Record):
             scale = max(float(np.abs(mine).max()), 1e-6)
             if mine.shape != other.shape or not np.allclose(mine, other, rtol=0, atol=LOGIT_TOLERANCE * scale):
                 gap = "of another shape" if mine.shape != other.shape else f"off by {np.abs(mine - other).max():.2g}"
-                found.append(f"its logits on the first images are {gap}")
+                found.append(f"its logits on the probe's images are {gap}")
         return found
 
 

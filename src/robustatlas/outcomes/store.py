@@ -107,7 +107,9 @@ class _Directory:
 
     def names(self, folder: str) -> list[str]:
         files = [path for path in self._root.glob(f"{folder}/*") if path.suffix in (".parquet", ".npz")]
-        return sorted(path.relative_to(self._root).with_suffix("").as_posix() for path in files if not is_temporary(path))
+        return sorted(
+            path.relative_to(self._root).with_suffix("").as_posix() for path in files if not is_temporary(path)
+        )
 
     def read(self, name: str) -> Arrays:
         path = self._path(name)
@@ -147,7 +149,7 @@ def _text_of(path: Path) -> str:
 def _write_npz(path: Path, arrays: Columns) -> None:
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
-            np.savez(file, **dict(arrays))
+            np.savez(file, index=arrays["index"], images=arrays["images"])
 
     write_atomically(path, write)
 
@@ -302,7 +304,9 @@ class Run:
         if index is None:
             index = common
         elif missing := len(np.setdiff1d(index, common)):
-            raise UserError(f"{self.path or 'The run'} lacks {missing} of the samples asked for; run its evaluation on.")
+            raise UserError(
+                f"{self.path or 'The run'} lacks {missing} of the samples asked for; run its evaluation on."
+            )
         if not len(index):
             place = f"The run in {self.path}" if self.path else "The run"
             asked = f" of {', '.join(attacks)}" if attacks else ""
@@ -333,7 +337,7 @@ class Run:
         return counts
 
     def adversarial(self, attack: str, index: Integers) -> AdversarialExamples:
-        """The smallest adversarial examples kept of the samples ``index``: positions ``[M]`` and inputs ``[M, ...]``."""
+        """The smallest adversarial examples kept of some samples: positions ``[M]`` and inputs ``[M, ...]``."""
         best: dict[int, tuple[float, NDArray[np.float32]]] = {}
         wanted = set(index.tolist())
         kept = False
@@ -373,7 +377,9 @@ class Run:
         """Samples that, by all records of an attack together, were searched at every one of the strengths."""
         held = [(record, self.done(record)) for record in records]
         at_each = [
-            np.unique(np.concatenate([[], *(done for r, done in held if position_of(strength, r.strengths) is not None)]))
+            np.unique(
+                np.concatenate([[], *(done for r, done in held if position_of(strength, r.strengths) is not None)])
+            )
             for strength in strengths
         ]
         return _intersection(at_each)
@@ -483,7 +489,9 @@ def _intersection(sets: Sequence[NDArray[Any]]) -> Integers:
 def _changed(old: Record, new: Record) -> list[str]:
     """Where two attacks' sets differ: 'threat.kind: Elastic in the run, HistoricalElastic given'."""
     parts = ("monotone", "threat")
-    return list(_differences(old.model_dump(mode="json", include=set(parts)), new.model_dump(mode="json", include=set(parts))))
+    return list(
+        _differences(old.model_dump(mode="json", include=set(parts)), new.model_dump(mode="json", include=set(parts)))
+    )
 
 
 def _differences(run: object, given: object, place: str = "") -> Iterable[str]:

@@ -21,6 +21,11 @@ def same_strength(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=STRENGTH_TOLERANCE)
 
 
+def positions_of(strengths: Iterable[float], grid: Sequence[float]) -> NDArray[np.int64]:
+    """Positions [K] of strengths that all stand in a grid."""
+    return np.array([position_of(strength, grid) for strength in strengths], np.int64)
+
+
 def position_of(strength: float, grid: Iterable[float]) -> int | None:
     """Position of a strength in a grid; None where the grid does not have it."""
     return next((k for k, known in enumerate(grid) if same_strength(known, strength)), None)
@@ -37,7 +42,7 @@ def snapped(sizes: ArrayLike, grid: ArrayLike) -> NDArray[np.float64]:
     """
     found, strengths = np.asarray(sizes, np.float64), np.asarray(grid, np.float64)
     above = np.searchsorted(strengths * (1 + STRENGTH_TOLERANCE), found)
-    return np.minimum(found, np.append(strengths, np.inf)[above])
+    return np.asarray(np.minimum(found, np.append(strengths, np.inf)[above]))
 
 
 def check_strengths(strengths: Sequence[float], attack: str) -> None:

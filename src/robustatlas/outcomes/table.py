@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,7 +54,11 @@ class OutcomeTable:
             raise UserError(f"{self.name} has no samples; at least one is expected")
         if len(np.unique(self.index)) != len(self.index):
             raise UserError(f"the samples of {self.name} are not distinct; give each sample once")
-        columns = {"labels": self.labels, "clean predictions": self.clean_prediction, "margins": self.clean_margin}
+        columns: dict[str, NDArray[Any]] = {
+            "labels": self.labels,
+            "clean predictions": self.clean_prediction,
+            "clean margins": self.clean_margin,
+        }
         for what, values in columns.items():
             if values.shape != self.index.shape:
                 raise UserError(

@@ -1,55 +1,31 @@
-"""Checks made once, before the work: would the numbers of this model on these samples mean anything?"""
+"""Would the numbers of this model mean anything?"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from robustatlas.classifier import Classifier
+from robustatlas.classifier import Classifier, seeded
 from robustatlas.errors import UserError
+from robustatlas.sanity.accuracy import accuracy_warnings
 
 _PROBE = 8
 _SAME = 1e-3
 """Largest relative difference between two runs on the same input that rounding explains."""
 
 
-def check_inputs(images: Tensor, labels: Tensor) -> None:
-    """Raise :class:`UserError` unless ``images`` [N, ...] are finite and in [0, 1] and ``labels`` [N] are class
-    numbers."""
-    if len(images) == 0:
-        raise UserError("There are no samples; expected at least one image. Check the data set or --samples.")
-    if images.dim() < 2 or len(images) != len(labels) or labels.dim() != 1:
-        raise UserError(
-            f"Images have shape {tuple(images.shape)} and labels {tuple(labels.shape)}; expected [N, ...] and [N] "
-            f"with the same N."
-        )
-    if not images.is_floating_point():
-        raise UserError(f"Images are {images.dtype}; expected floating point in [0, 1]. Divide 8-bit images by 255.")
-    if not bool(images.isfinite().all()):
-        raise UserError("Images contain NaN or infinite values; expected numbers in [0, 1].")
-    low, high = float(images.min()), float(images.max())
-    if low < 0 or high > 1:
-        hint = (
-            "divide them by 255"
-            if low >= 0 and high > 2
-            else "undo the normalisation and give mean and std to Classifier"
-        )
-        raise UserError(f"Images lie in [{low:.4g}, {high:.4g}]; expected [0, 1]: {hint}.")
-    if labels.is_floating_point() or bool((labels < 0).any()):
-        raise UserError(f"Labels are {labels.dtype} from {labels.min().item()}; expected integers from 0.")
-
-
 def check_model(model: Classifier, images: Tensor, labels: Tensor) -> list[str]:
     """Probe the model with a few samples; return warnings, raise :class:`UserError` where no honest number can come
     out.
 
-    Errors: output not [B, C >= 2], not finite, labels beyond the classes, no gradient.
+    Errors: no samples, output not [B, C >= 2], not finite, labels beyond the classes, no gradient.
     Warnings: outputs look like probabilities; gradients all zero; the forward pass is random; a sample's output
-    depends on the rest of the batch.
+    depends on the rest of the batch; clean accuracy no better than chance.
     """
+    if len(images) == 0:
+        raise UserError("There are no samples; expected at least one image.")
     x = images[:_PROBE].to(model.device, model.dtype)
-    with torch.no_grad():
-        logits = model.logits(x, verifying=True)
+    logits = _drawn(model, x, 0)
     if logits.dim() != 2 or len(logits) != len(x) or logits.shape[1] < 2:
         raise UserError(
             f"The model returns shape {tuple(logits.shape)} for a batch of {len(x)}; expected logits [B, C] with at "
@@ -73,20 +49,33 @@ def check_model(model: Classifier, images: Tensor, labels: Tensor) -> list[str]:
             "hide gradients; return logits instead."
         )
     found += _gradient_warnings(model, x, labels[:_PROBE].to(model.device))
-    with torch.no_grad():
-        again, alone = model.logits(x, verifying=True), model.logits(x[:1], verifying=True)
-    scale = logits.abs().amax().clamp_min(1e-6)
-    if bool((again - logits).abs().amax() > _SAME * scale):
-        found.append(
-            "The model gives different outputs for the same input: it is randomised, so robustness is overestimated "
-            "by attacks that take one gradient sample."
-        )
-    elif bool((alone - logits[:1]).abs().amax() > _SAME * scale):
-        found.append(
+    found += _repetition_warnings(model, x, logits)
+    return found + accuracy_warnings(model, images, labels, classes)
+
+
+def _drawn(model: Classifier, x: Tensor, seed: int) -> Tensor:
+    with torch.no_grad(), seeded(seed, model.device):
+        return model.logits(x, verifying=True)
+
+
+def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[str]:
+    """What else than its input a sample's output depends on; ``logits`` were drawn with seed 0."""
+    same = max(_SAME, 4 * torch.finfo(model.network_dtype).eps) * logits.abs().amax().clamp_min(1e-6)
+    repeated, redrawn, alone = _drawn(model, x, 0), _drawn(model, x, 1), _drawn(model, x[:1], 0)
+    meaning = (
+        "The model gives different outputs for the same input: it is randomised, so attacks that take one sample of "
+        "its gradient overestimate its robustness, and a success is one draw, not the rule."
+    )
+    if bool((repeated - logits).abs().amax() > same):
+        return [f"{meaning} Its noise does not come from torch's seeded generator, so another run gives other numbers."]
+    if bool((redrawn - logits).abs().amax() > same):
+        return [f"{meaning} The same seed repeats it."]
+    if bool((alone - logits[:1]).abs().amax() > same):
+        return [
             "A sample's output depends on the other samples of its batch (batch normalisation in training mode?); "
             "results then depend on the batch size."
-        )
-    return found
+        ]
+    return []
 
 
 def _gradient_warnings(model: Classifier, x: Tensor, labels: Tensor) -> list[str]:

@@ -1,0 +1,33 @@
+"""Would an evaluation of these samples mean anything?"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from robustatlas.errors import UserError
+
+
+def check_inputs(images: Tensor, labels: Tensor) -> None:
+    """Raise :class:`UserError` unless ``images`` [N, ...] are finite and in [0, 1] and ``labels`` [N] are class
+    numbers."""
+    if len(images) == 0:
+        raise UserError("There are no samples; expected at least one image. Check the data set or --samples.")
+    if images.dim() < 2 or len(images) != len(labels) or labels.dim() != 1:
+        raise UserError(
+            f"Images have shape {tuple(images.shape)} and labels {tuple(labels.shape)}; expected [N, ...] and [N] "
+            f"with the same N."
+        )
+    if not images.is_floating_point():
+        raise UserError(f"Images are {images.dtype}; expected floating point in [0, 1]. Divide 8-bit images by 255.")
+    if not bool(images.isfinite().all()):
+        raise UserError("Images contain NaN or infinite values; expected numbers in [0, 1].")
+    low, high = float(images.min()), float(images.max())
+    if low < 0 or high > 1:
+        hint = (
+            "divide them by 255"
+            if low >= 0 and high > 2
+            else "undo the normalisation and give mean and std to Classifier"
+        )
+        raise UserError(f"Images lie in [{low:.4g}, {high:.4g}]; expected [0, 1]: {hint}.")
+    if labels.is_floating_point() or bool((labels < 0).any()):
+        raise UserError(f"Labels are {labels.dtype} from {labels.min().item()}; expected integers from 0.")

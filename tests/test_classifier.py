@@ -1,0 +1,371 @@
+"""Classifier: precision, passes, identity, empty batches; and what it runs in."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustatlas as ra
+from robustatlas.classifier import Classifier, seeded, true_float32, undisturbed
+from robustatlas.models.architectures import digits_cnn
+
+X = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+class Refusing(nn.Module):
+    """A network that works in its own precision only, and remembers what it was given."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.net = digits_cnn().to(dtype)
+        self.seen: list[torch.dtype] = []
+        self.sizes: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.append(x.dtype)
+        self.sizes.append(len(x))
+        logits: Tensor = self.net(x)
+        return logits
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("given", [torch.float32, torch.float64])
+def test_the_network_gets_its_own_precision(dtype: torch.dtype, given: torch.dtype) -> None:
+    net = Refusing(dtype)
+    model = Classifier(net, 0.3, 0.6)
+    x = X.to(given).requires_grad_()
+    for verifying in (False, True):
+        logits = model.logits(x, verifying=verifying)
+        assert logits.dtype == given
+        by_hand = net.net(((X.to(model.dtype) - 0.3) / 0.6).to(dtype))
+        torch.testing.assert_close(logits, by_hand.to(given), rtol=1e-4, atol=1e-5)
+        (gradient,) = torch.autograd.grad(logits.sum(), x)
+        assert gradient.dtype == given and bool(gradient.any())
+    assert set(net.seen) == {dtype}
+    assert model.network_dtype == dtype
+    assert model.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_networks_in_half_precision_are_evaluated(dtype: torch.dtype) -> None:
+    data = ra.load_dataset("digits").take(20)
+    net = ra.load_model("builtin:digits-standard").net
+    assert isinstance(net, nn.Module)
+    strengths = {"linf": [0.05, 0.1, 0.15]}
+    exact = ra.evaluate(net, data, "linf", strengths=strengths)
+    half = ra.evaluate(copy.deepcopy(net).to(dtype), data, "linf", strengths=strengths, keep_adversarial=True)
+    assert abs(exact.accuracies().values("linf") - half.accuracies().values("linf")).max() <= 10
+    index, examples = half.adversarial("linf")
+    judge = copy.deepcopy(net).to(dtype)
+    for row, example in zip(index, examples, strict=True):
+        assert int(judge(torch.as_tensor(example)[None].to(dtype)).argmax()) != int(data.labels[row])
+    with pytest.raises(ra.UserError, match=f"is for networks in float32; .* {dtype}"):
+        Classifier(judge, precision="bfloat16")
+
+
+def test_a_classifier_of_a_classifier() -> None:
+    net = digits_cnn()
+    first = Classifier(net, 0.3, 0.6, precision="bfloat16", name="first")
+    again = Classifier(first)
+    assert (again.net, again.mean, again.std, again.name) == (net, 0.3, 0.6, "first")
+    assert (again.precision, again.device, again.forward_passes) == ("bfloat16", first.device, 0)
+    other = Classifier(first, 0.1, precision="float32", name="other")
+    assert (other.mean, other.std, other.precision, other.name) == (0.1, 0.6, "float32", "other")
+    torch.testing.assert_close(other.logits(X), net((X - 0.1) / 0.6))
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("cuda", "device 'cuda' cannot be used here"),
+        ("cuda:93", "device 'cuda:93' cannot be used here"),
+        ("gpu", "device 'gpu' cannot be used here"),
+        ("meta", "holds no numbers"),
+    ],
+)
+def test_devices_that_are_not_there(device: str, message: str) -> None:
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is one")
+    for make in (
+        lambda: Classifier(digits_cnn(), device=device),
+        lambda: ra.load_model("builtin:digits-l2", device=device),
+    ):
+        with pytest.raises(ra.UserError, match=message) as caught:
+            make()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mean": "abc"}, "mean=abc does not fit"),
+        ({"mean": [[0.1]]}, "does not fit"),
+        ({"mean": []}, "does not fit"),
+        ({"std": [0.1, 0.0]}, "not positive"),
+        ({"std": float("nan")}, "does not fit"),
+        ({"precision": "float8"}, "'float8' is not known"),
+    ],
+)
+def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ra.UserError, match=message):
+        Classifier(digits_cnn(), **options)
+
+
+def test_channels_that_do_not_fit() -> None:
+    with pytest.raises(ra.UserError, match=r"mean/std have 3 channels; the inputs have shape \(6, 1, 8, 8\)"):
+        Classifier(digits_cnn(), [0.1, 0.2, 0.3]).logits(X)
+
+
+def test_errors_of_the_network_are_one_sentence() -> None:
+    with pytest.raises(
+        ra.UserError, match=r"failed on a batch of shape \(6, 1, 8, 8\): RuntimeError: first\."
+    ) as error:
+        Classifier(raising).logits(X)
+    assert "\n" not in str(error.value)
+
+
+def raising(x: Tensor) -> Tensor:
+    raise RuntimeError("first.\nsecond")
+
+
+def test_copies_are_classifiers() -> None:
+    model = Classifier(digits_cnn(), 0.3)
+    expected = model.logits(X)
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(again.logits(X), expected)
+        assert again.identity() == model.identity()
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_empty_batches_never_reach_the_network(known: bool) -> None:
+    net = Refusing(torch.float16)
+    model = Classifier(net, 0.3)
+    if known:
+        model.logits(X)
+    before = model.forward_passes
+    empty = X[:0].clone().requires_grad_()
+    logits = model.logits(empty, verifying=True)
+    assert logits.shape == (0, 10)
+    assert logits.dtype == torch.float32
+    (gradient,) = torch.autograd.grad(logits.sum(), empty)
+    assert gradient.shape == empty.shape
+    assert model.forward_passes - before == (not known)
+    assert 0 not in net.sizes
+
+
+def test_identity_sees_what_changes_the_output() -> None:
+    net = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(64, 10))
+    net.register_buffer("unsaved", torch.zeros(2), persistent=False)
+    before = Classifier(net).identity()
+    assert before == Classifier(copy.deepcopy(net)).identity() == Classifier(net, device="cpu").identity()
+    seen = {before}
+    for change in (
+        lambda: net[0].running_mean.add_(1),
+        lambda: net[2].bias.data.add_(1),
+        lambda: net.get_buffer("unsaved").add_(1),
+        lambda: net.double(),
+    ):
+        change()
+        seen.add(Classifier(net).identity())
+    seen |= {Classifier(net, 0.5).identity(), Classifier(net, None, 0.5).identity()}
+    assert len(seen) == 7
+
+
+def test_passes_are_counted_per_caller() -> None:
+    model = Classifier(digits_cnn())
+    together = threading.Barrier(4)
+
+    def work(number: int) -> tuple[int, int]:
+        together.wait()
+        with model.counting() as passes:
+            for _ in range(20):
+                x = X[: number + 1].clone().requires_grad_()
+                with model.counting() as inner:
+                    model.logits(x).sum().backward()
+                assert (inner.forward, inner.backward) == (number + 1, number + 1)
+        return passes.forward, passes.backward
+
+    with ThreadPoolExecutor(4) as pool:
+        counts = list(pool.map(work, range(4)))
+    assert counts == [(20 * n, 20 * n) for n in (1, 2, 3, 4)]
+    assert (model.forward_passes, model.backward_passes) == (200, 200)
+
+
+def test_passes_of_another_model_and_without_gradients() -> None:
+    one, two = Classifier(digits_cnn()), Classifier(digits_cnn())
+    with one.counting() as passes:
+        two.logits(X)
+        with torch.no_grad():
+            one.logits(X.clone().requires_grad_())
+    assert (passes.forward, passes.backward) == (6, 0)
+    assert (two.forward_passes, two.backward_passes) == (6, 0)
+
+
+def test_a_gradient_is_charged_to_who_went_forward() -> None:
+    model, x = Classifier(digits_cnn()), X.clone().requires_grad_()
+    with model.counting() as passes:
+        logits = model.logits(x)
+    with model.counting() as others:
+        logits.sum().backward()
+    assert (passes.backward, others.backward) == (6, 0)
+
+
+def test_eval_mode_holds_until_the_last_one_leaves() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.Dropout(0.9)).train()
+    net[1].eval()
+    one, two = Classifier(net), Classifier(net)
+    first, second = one.evaluating(), two.evaluating()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not any(module.training for module in net.modules())
+    second.__exit__(None, None, None)
+    assert [module.training for module in net] == [True, False, True]
+    with pytest.raises(ZeroDivisionError), one.evaluating():
+        _ = 1 / 0
+    assert [module.training for module in net] == [True, False, True]
+
+
+SWITCHES: dict[str, Callable[[], Any]] = {
+    "matmul": lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
+    "medium": lambda: torch.set_float32_matmul_precision("medium"),
+    "cudnn": lambda: setattr(torch.backends.cudnn, "allow_tf32", True),
+    "no cudnn": lambda: setattr(torch.backends.cudnn, "allow_tf32", False),
+    "benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", True),
+}
+if hasattr(torch.backends, "fp32_precision"):
+    SWITCHES |= {
+        "all": lambda: setattr(torch.backends, "fp32_precision", "tf32"),
+        "convolutions": lambda: setattr(torch.backends.cudnn.conv, "fp32_precision", "tf32"),
+        "products": lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
+        "mkldnn": lambda: setattr(torch.backends.mkldnn, "fp32_precision", "bf16"),
+    }
+LEVELS = ["cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn", "mkldnn", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn"]
+
+
+def switches() -> dict[str, Any]:
+    """What torch says of its precision, by its older and by its newer switches."""
+    found: dict[str, Any] = {"benchmark": torch.backends.cudnn.benchmark, "grad": torch.is_grad_enabled()}
+    found |= {kind: torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")}
+    found["inference"] = torch.is_inference_mode_enabled()
+    readers: dict[str, Callable[[], Any]] = {
+        "matmul": torch.get_float32_matmul_precision,
+        "cuda": lambda: torch.backends.cuda.matmul.allow_tf32,
+        "cudnn tf32": lambda: torch.backends.cudnn.allow_tf32,
+    }
+    if hasattr(torch.backends, "fp32_precision"):
+        for path in LEVELS:
+            readers[path] = lambda path=path: _level(path).fp32_precision  # type: ignore[misc]
+    for name, read in readers.items():
+        try:
+            found[name] = read()
+        except RuntimeError:
+            found[name] = "contradictory"
+    return found
+
+
+def _level(path: str) -> Any:
+    place: Any = torch.backends
+    for part in path.split("."):
+        place = getattr(place, part)
+    return place
+
+
+@pytest.fixture
+def clean_switches() -> Any:
+    """Whatever a test switches, the next one starts from what it found."""
+    if not hasattr(torch.backends, "fp32_precision"):
+        before = switches()
+        yield
+        torch.set_float32_matmul_precision(before["matmul"])
+        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = before["cudnn tf32"], before["benchmark"]
+        return
+    root, levels = torch.backends.fp32_precision, {path: _level(path).fp32_precision for path in LEVELS}
+    matmul, benchmark = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    yield
+    torch.backends.fp32_precision = root
+    torch.set_float32_matmul_precision(matmul)
+    for path, value in levels.items():
+        _level(path).fp32_precision = value
+    torch.backends.cudnn.benchmark = benchmark
+
+
+@pytest.mark.parametrize("first", SWITCHES)
+@pytest.mark.parametrize("second", SWITCHES)
+def test_reduced_precision_is_off_inside_and_back_afterwards(first: str, second: str, clean_switches: None) -> None:
+    SWITCHES[first]()
+    try:
+        SWITCHES[second]()
+    except RuntimeError:
+        pytest.skip("torch refuses the two together")
+    before = switches()
+    with pytest.raises(ZeroDivisionError), true_float32():
+        inside = switches()
+        with true_float32():
+            assert switches() == inside
+        assert switches() == inside
+        _ = 1 / 0
+    assert not inside["benchmark"]
+    if hasattr(torch.backends, "fp32_precision"):  # what kernels ask
+        assert all(inside[path] in ("ieee", "none") for path in LEVELS)
+    else:
+        assert (inside["cudnn tf32"], inside["matmul"]) == (False, "highest")
+    assert switches() == before
+
+
+def test_threads_inside_keep_the_switches(clean_switches: None) -> None:
+    torch.backends.cudnn.benchmark = True
+    one, two = true_float32(), true_float32()
+    one.__enter__()
+    two.__enter__()
+    one.__exit__(None, None, None)
+    assert not torch.backends.cudnn.benchmark
+    two.__exit__(None, None, None)
+    assert torch.backends.cudnn.benchmark
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_undisturbed_by_the_caller(mode: Callable[[], Any]) -> None:
+    net = digits_cnn()
+    with mode(), torch.autocast("cpu", torch.bfloat16):
+        before = switches()
+        with pytest.raises(ZeroDivisionError), undisturbed():
+            x = X.clone().requires_grad_()
+            logits = net(x)
+            assert logits.dtype == torch.float32
+            assert bool(torch.autograd.grad(logits.sum(), x)[0].any())
+            _ = 1 / 0
+        assert switches() == before
+
+
+def test_verification_is_in_true_float32() -> None:
+    net = digits_cnn()
+    expected = net(X)
+    for precision in ("float32", "bfloat16"):
+        model = Classifier(net, precision=precision)  # type: ignore[arg-type]
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            searched, verified = model.logits(X), model.logits(X, verifying=True)
+            assert not verified.requires_grad
+        assert torch.equal(verified, expected)
+        assert not torch.equal(searched, expected)
+
+
+def test_seeds_are_for_a_while() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    with pytest.raises(ZeroDivisionError), seeded(1):
+        first = torch.rand(3)
+        _ = 1 / 0
+    assert torch.equal(torch.get_rng_state(), before)
+    with seeded(1):
+        assert torch.equal(torch.rand(3), first)
+    with seeded(2):
+        assert not torch.equal(torch.rand(3), first)
