@@ -68,6 +68,13 @@ def check_seams(result: Result, folder: Path) -> None:
     page = build_report([result], folder / "report.html").read_text(encoding="utf-8")
     data = json.loads(page.split('id="report-data">')[1].split("</script>")[0])
     assert load_result(written).accuracies() == table
+    cells = [(attack, strength) for attack in result.attacks for strength in result.strengths(attack).tolist()]
+    sql = " UNION ALL BY NAME ".join(
+        f"SELECT '{attack}' AS attack, CAST({strength!r} AS DOUBLE) AS strength, sum(broken::INT) AS b, count(*) AS n "
+        f"FROM broken({strength!r}) WHERE attack = '{attack}'"
+        for attack, strength in cells
+    )
+    counted = {(attack, strength): (int(broken), n) for attack, strength, broken, n in query(sql, written).rows}
     assert facts["clean accuracy"]["value"] == table.clean == 100 * result.clean.sum() / result.samples
     for position, attack in enumerate(result.attacks):
         outcome, grid = result.outcome(attack), result.strengths(attack)
@@ -79,10 +86,7 @@ def check_seams(result: Result, folder: Path) -> None:
             assert accuracy == 100 * (result.samples - broken) / result.samples
             assert float(curve.robust_accuracy(strength)) == accuracy
             assert float(curve.at(strength)) == 100 * broken / result.samples
-            rows = query(
-                f"SELECT sum(broken::INT), count(*) FROM broken({strength!r}) WHERE attack = '{attack}'", written
-            )
-            assert [tuple(map(int, row)) for row in rows.rows] == [(broken, result.samples)]
+            assert counted[attack, strength] == (broken, result.samples)
             assert points[str((attack, k))].value == wanted[attack, k].value == accuracy
             assert facts["attacks"][attack]["accuracy"][k]["value"] == accuracy
             assert line["error"][line["sizes"].index(strength)] == 100 * broken / result.samples

@@ -1,0 +1,153 @@
+"""What the engine really writes, read through every view: each attack, each valid search, both procedures."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import catalogue
+from robustatlas.attacks.definition import Attack, Procedure, Search, Stage
+from robustatlas.outcomes import query
+from test_seams import check_seams
+
+FEW = {"steps": 4, "inner_steps": 2, "search_steps": 2, "restarts": 1}
+
+
+def brief(attack: Attack) -> Attack:
+    """The attack with few steps and targets, at its second strength and its largest."""
+
+    def fewer(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        shorter = []
+        for stage in stages:
+            known = {field.name: getattr(stage.optimizer, field.name) for field in fields(stage.optimizer)}
+            changes = {name: min(count, known[name]) for name, count in FEW.items() if isinstance(known.get(name), int)}
+            targets = stage.targets if isinstance(stage.targets, str) else min(2, stage.targets)
+            shorter.append(replace(stage, optimizer=replace(stage.optimizer, **changes), targets=targets))
+        return tuple(shorter)
+
+    return replace(
+        attack,
+        strengths=(attack.strengths[1], attack.strengths[-1]),
+        stages=fewer(attack.stages),
+        bound=fewer(attack.bound),
+        descent=None if attack.descent is None else fewer(attack.descent),
+        closing=fewer(attack.closing),
+    )
+
+
+@pytest.fixture(scope="module")
+def network() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Conv2d(3, 6, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(1350, 4)).double()
+
+
+@pytest.fixture(scope="module")
+def images(network: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.rand(5, 3, 32, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    labels = network(x).argmax(1)
+    labels[3] = (labels[3] + 1) % 4  # misclassified clean
+    return x, labels
+
+
+CASES: list[tuple[Procedure, Search | None]] = [
+    ("default", None),
+    ("default", "bisection"),
+    ("default", "every"),
+    ("paper", None),
+    ("paper", "every"),
+]
+
+
+@pytest.mark.parametrize(("procedure", "search"), CASES)
+def test_every_view_of_every_attack_agrees(
+    network: nn.Module, images: Any, procedure: Procedure, search: Search | None, tmp_path: Path
+) -> None:
+    attacks = [
+        brief(attack)
+        for attack in catalogue(procedure).values()
+        if search is None or (search in attack.valid_searches and search != attack.valid_searches[0])
+        if procedure == "default" or attack.stages != catalogue()[attack.name].stages
+    ]
+    assert attacks
+    result = ra.evaluate(
+        network, images, attacks, search=search, procedure=procedure, run=tmp_path / "real", progress=False
+    )
+    check_seams(result, tmp_path)
+    rows = query("SELECT attack, strengths, list(broken) FROM outcomes GROUP BY ALL", tmp_path / "real").rows
+    assert len(rows) == len(attacks)
+    for name, strengths, broken in rows:
+        accuracies = 100 * (5 - np.array(broken).sum(0)) / 5
+        assert dict(zip(strengths, accuracies.tolist(), strict=True)) == dict(result.accuracies().cells[name])
+
+
+def test_sets_that_are_not_nested_are_judged_at_each_strength(network: nn.Module, images: Any) -> None:
+    corruptions = [attack for name, attack in catalogue().items() if name.startswith("corruption-")]
+    own = ra.evaluate(network, images, corruptions, progress=False)
+    every = ra.evaluate(network, images, corruptions, search="every", progress=False)
+    for attack in corruptions:
+        np.testing.assert_array_equal(own.outcome(attack.name).fooled, every.outcome(attack.name).fooled)
+        assert not own.outcome(attack.name).monotone
+    with pytest.raises(ra.UserError, match="'descent' is not valid for 'corruption-gaussian-noise': its sets are not"):
+        ra.evaluate(network, images, ["linf", "corruption-gaussian-noise"], search="descent")
+
+
+def columns(result: ra.Result, attack: str) -> dict[str, np.ndarray]:
+    names = ("strengths", "minimal_size", "found_class", "margins", "fooled", "forward", "backward")
+    return {name: getattr(result.outcome(attack), name) for name in names}
+
+
+def evaluate(network: nn.Module, images: Any, attacks: list[Attack], **options: Any) -> ra.Result:
+    """One sample at a time: then nothing but the settings can change a bit, not even the order of a matrix product."""
+    return ra.evaluate(network, images, attacks, batch_size=1, **options)
+
+
+def test_a_mixed_run_equals_separate_ones_and_a_grown_run_one_made_at_once(
+    network: nn.Module, images: Any, tmp_path: Path
+) -> None:
+    names = ["linf", "elastic", "corruption-fog"]
+    attacks = [brief(catalogue()[name]) for name in names]
+    mixed = evaluate(network, images, attacks, run=tmp_path / "mixed")
+    grown = tmp_path / "grown"
+    evaluate(network, images, attacks[:1], samples=2, run=grown, shard_size=1)
+    evaluate(network, images, attacks[2:], samples=[4, 2], run=grown)
+    evaluate(network, images, attacks, samples=np.array([True, False, True, True, False]), run=grown)
+    files = {path: path.stat().st_mtime_ns for path in grown.glob("outcomes/*/*.parquet")}
+    evaluate(network, images, attacks, run=grown)
+    assert all(path.stat().st_mtime_ns == time for path, time in files.items())
+    for name, attack in zip(names, attacks, strict=True):
+        alone = evaluate(network, images, [attack])
+        for other in (alone, ra.load_result(grown), ra.load_result(tmp_path / "mixed")):
+            for column, values in columns(mixed, name).items():
+                np.testing.assert_array_equal(values, columns(other, name)[column], f"{name} {column}")
+
+
+def test_added_strengths_are_searched_and_old_ones_kept(network: nn.Module, images: Any, tmp_path: Path) -> None:
+    attack = brief(catalogue()["linf"])
+    low, high = attack.strengths
+    first = ra.evaluate(network, images, [attack], run=tmp_path)
+    middle = (low + high) / 2
+    more = ra.evaluate(network, images, [replace(attack, strengths=(low, middle, high))], run=tmp_path)
+    assert more.strengths("linf").tolist() == [low, middle, high]
+    assert (more.minimal_size("linf") <= first.minimal_size("linf")).all()
+    alone = ra.evaluate(network, images, [replace(attack, strengths=(middle,))])
+    found = np.minimum(first.minimal_size("linf"), alone.minimal_size("linf"))
+    np.testing.assert_array_equal(more.minimal_size("linf"), found)
+    again = ra.evaluate(network, images, [replace(attack, strengths=(low, middle, high))], run=tmp_path)
+    np.testing.assert_array_equal(again.outcome("linf").forward, more.outcome("linf").forward, "computed once")
+
+
+def test_strengths_judged_one_by_one_grow_into_the_run_made_at_once(
+    network: nn.Module, images: Any, tmp_path: Path
+) -> None:
+    attack = catalogue()["corruption-contrast"]
+    ra.evaluate(network, images, [replace(attack, strengths=(1.0, 3.0))], run=tmp_path)
+    grown = ra.evaluate(network, images, [attack], run=tmp_path)
+    once = ra.evaluate(network, images, [attack])
+    np.testing.assert_array_equal(grown.outcome(attack.name).fooled, once.outcome(attack.name).fooled)
