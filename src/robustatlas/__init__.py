@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from robustatlas.references import load_reference
     from robustatlas.report.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.threats.base import ThreatModel
+    from robustatlas.training import train
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ __all__ = [
     "metrics",
     "plot_accuracy_matrix",
     "plot_curves",
+    "train",
 ]
 
 _HOME = {
@@ -66,6 +68,7 @@ _HOME = {
     "load_result": "outcomes",
     "plot_accuracy_matrix": "report.figures",
     "plot_curves": "report.figures",
+    "train": "training",
 }
 
 

@@ -1,5 +1,24 @@
-"""Adversarial training: how references and defenses are made."""
+"""Training: recipes against any threat models, one trainer, references, calibration."""
 
-from robustatlas.training.adversarial import Training, adversarial_examples, train
+from robustatlas.training.against import opponents_of
+from robustatlas.training.card import Card, read_card
+from robustatlas.training.crafting import Opponent, adversarial_examples
+from robustatlas.training.display import TrainingDisplay
+from robustatlas.training.recipes import RECIPES, Recipe, recipe_named
+from robustatlas.training.settings import Settings
+from robustatlas.training.trainer import Trained, train
 
-__all__ = ["Training", "adversarial_examples", "train"]
+__all__ = [
+    "RECIPES",
+    "Card",
+    "Opponent",
+    "Recipe",
+    "Settings",
+    "Trained",
+    "TrainingDisplay",
+    "adversarial_examples",
+    "opponents_of",
+    "read_card",
+    "recipe_named",
+    "train",
+]

@@ -82,6 +82,9 @@ class Normalised(nn.Module):
         2.0
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, net: nn.Module, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
         self.net = net
