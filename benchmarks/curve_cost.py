@@ -42,8 +42,8 @@ def subject(count: int) -> tuple[str, ra.Classifier, Tensor, Tensor, dict[str, l
         load_weights(net, weights)
         model, name = ra.Classifier(net.eval()), "mnist small CNN"
     else:
-        loaded, data, last = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits"), {"linf": 0.3, "l2": 1.5}
-        model, name = ra.Classifier(loaded.net), "digits-linf"
+        model, data, last = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits"), {"linf": 0.3, "l2": 1.5}
+        name = "digits-linf"
     strengths = {norm: (np.arange(1, 21) * value / 20).tolist() for norm, value in last.items()}
     return name, model, data.images[:count], data.labels[:count], strengths
 

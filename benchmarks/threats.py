@@ -46,7 +46,7 @@ def subjects(names: list[str]) -> tuple[dict[str, ra.Classifier], Dataset]:
             models[name] = ra.Classifier(net.eval(), mean, std, name=name)
         return models, ra.load_dataset("cifar10")
     digits = ("digits-standard", "digits-linf", "digits-l2")
-    return {n: ra.Classifier(ra.load_model(f"builtin:{n}").net, name=n) for n in digits}, ra.load_dataset("digits")
+    return {n: ra.load_model(f"builtin:{n}", name=n) for n in digits}, ra.load_dataset("digits")
 
 
 def on_sound_set(name: str) -> Attack:

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 
 import robustatlas as ra
-from robustatlas.models import load_model
 from robustatlas.references import Reference
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
@@ -37,7 +36,7 @@ def main(folder: Path) -> None:
     results = {}
     for name in MODELS:
         console.print(f"[bold]builtin:{name}[/bold] against {', '.join(strengths)}, {len(data)} images of {data.name}")
-        model = ra.Classifier(load_model(f"builtin:{name}").net, name=name)
+        model = ra.load_model(f"builtin:{name}", name=name)
         results[name] = ra.evaluate(model, data, list(strengths), strengths=strengths, run=folder / name)
     for attack, grid in strengths.items():
         console.print(robust_accuracies(attack, grid, results))

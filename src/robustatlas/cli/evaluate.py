@@ -84,21 +84,14 @@ def evaluate(
     import robustatlas as ra
 
     names = [name.strip() for name in attacks.split(",") if name.strip()]
-    loaded = ra.load_model(model, weights)
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"--device {chosen} cannot be used here ({str(error).splitlines()[0]}); try --device cpu."
-        ) from error
-    classifier = ra.Classifier(
-        loaded.net, loaded.mean, loaded.std, device=chosen, precision=_precision(precision), name=loaded.name
-    )
+    classifier = ra.load_model(model, weights, device=chosen, precision=_precision(precision))
+    for note in classifier.notes:
+        Console(stderr=True).print(note, highlight=False, soft_wrap=True)
     dataset = ra.load_dataset(data)
     if samples is not None:
         dataset = dataset.take(samples, stratified=stratified, seed=seed)
-    folder = run or Path("runs") / f"{_plain(loaded.name)}-{_plain(dataset.name)}"
+    folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
     console = Console()
     try:
         result = ra.evaluate(

@@ -26,8 +26,7 @@ def gallery(
     import robustatlas as ra
     from robustatlas.report.sheet import plot_gallery
 
-    loaded = ra.load_model(model, weights)
-    classifier = ra.Classifier(loaded.net, loaded.mean, loaded.std, name=loaded.name)
+    classifier = ra.load_model(model, weights)
     names = [name.strip() for name in attacks.split(",") if name.strip()]
     figure = plot_gallery(classifier, ra.load_dataset(data), names, sample, columns)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import resources
-from pathlib import Path
 
 from torch import nn
 
@@ -25,14 +24,11 @@ def builtin_names() -> tuple[str, ...]:
     return tuple(BUILTIN_MODELS)
 
 
-def load_builtin(name: str, weights: str | Path | None = None) -> nn.Module:
-    """A shipped model in eval mode, or its architecture with other ``weights``."""
+def load_builtin(name: str) -> nn.Module:
+    """A shipped model with its weights."""
     if name not in BUILTIN_MODELS:
         raise UserError(f"There is no built-in model {name!r}; there are {', '.join(BUILTIN_MODELS)}.")
     net = BUILTIN_MODELS[name]()
-    if weights is not None:
-        load_weights(net, weights)
-        return net.eval()
     with resources.as_file(resources.files(__package__) / "shipped" / f"{name}.safetensors") as path:
         load_weights(net, path)
-    return net.eval()
+    return net

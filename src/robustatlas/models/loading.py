@@ -1,130 +1,116 @@
-"""Models named on the command line: ``path/file.py:function``, ``package.module:function``, ``builtin:NAME``."""
+"""Models named on the command line, ready to be evaluated."""
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import importlib.util
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from robustatlas.classifier import Classifier, Origin, Precision
+from robustatlas.classifier.normalisation import Given, Statistic, statistic
 from robustatlas.errors import UserError
-from robustatlas.models.builtin import load_builtin
+from robustatlas.models.checkpoints import Fitted
+from robustatlas.models.sources import source_named
 from robustatlas.models.weights import load_weights
 
-
-@dataclass(frozen=True)
-class LoadedModel:
-    """A network that takes images in [0, 1], normalised with ``mean`` and ``std`` where these are given.
-
-    ``name`` is what the model was asked for by.
-    """
-
-    net: nn.Module
-    name: str
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-def load_model(source: str, weights: str | Path | None = None) -> LoadedModel:
-    """The model that ``source`` names, in eval mode.
+def load_model(
+    source: str,
+    weights: str | Path | None = None,
+    *,
+    mean: Given = None,
+    std: Given = None,
+    device: str | torch.device | None = None,
+    precision: Precision | None = None,
+    name: str | None = None,
+    arguments: Mapping[str, Any] = _NONE,
+) -> Classifier:
+    """The model that ``source`` names, ready: on its device, in eval mode, with its weights and its normalisation.
 
     Args:
-        source: ``path/file.py:function``, ``package.module:function`` or ``builtin:NAME``. The function takes no
-            arguments and returns an ``nn.Module``, or ``(nn.Module, mean, std)``, one mean and deviation per channel.
-        weights: A ``.safetensors`` file, or a state dict saved by ``torch.save``, to load into it.
+        source: ``path/file.py:function``, ``package.module:function`` or ``builtin:NAME``. The function returns an
+            ``nn.Module``, ``(nn.Module, mean, std)`` with one mean and deviation per channel, or a
+            :class:`Classifier`.
+        weights: a ``.safetensors`` file, or a state dict saved by ``torch.save``, to load into it.
+        mean, std: the normalisation, in place of the one that the function or the weights bring.
+        device: where to run; default: where the function put it.
+        precision: ``"float32"`` or ``"bfloat16"``, see :class:`Classifier`.
+        name: what reports call it; default: ``source``.
+        arguments: what the function is called with.
+
+    Returns:
+        The classifier; ``.net``, ``.mean``, ``.std`` are its parts, ``.origin`` says where it came from, and ``.notes``
+        what was done to make everything fit.
 
     Raises:
-        UserError: nothing under that name, a function that fails or returns something else, weights that do not fit.
+        UserError: nothing under that name, a function that fails, takes other arguments or returns something else,
+            weights that do not fit, a device that cannot be used.
 
     Example:
         >>> model = load_model("builtin:digits-linf")
-        >>> model.name, sum(p.numel() for p in model.net.parameters())
-        ('builtin:digits-linf', 21706)
+        >>> model.name, model.logits(torch.zeros(2, 1, 8, 8)).shape
+        ('builtin:digits-linf', torch.Size([2, 10]))
     """
-    place, separator, function = source.rpartition(":")
-    if not separator or not place or not function:
-        raise UserError(
-            f"The model {source!r} must be path/file.py:function, package.module:function or builtin:NAME, "
-            "for example builtin:digits-standard."
-        )
-    if place == "builtin":
-        return LoadedModel(load_builtin(function, weights), source)
-    module = _module_of_file(Path(place)) if place.endswith(".py") else _module_of_package(place)
-    net, mean, std = _made(module, function, source)
-    if weights is not None:
-        load_weights(net, weights)
-    return LoadedModel(net.eval(), source, mean, std)
+    found = source_named(source)
+    net, *own = _parts(found.made(arguments), source)
+    fitted = _loaded(net, weights, source) if weights is not None else Fitted({})
+    notes = list(fitted.notes)
+    used_mean = _chosen("mean", source, mean, own[0], fitted.mean, notes)
+    used_std = _chosen("std", source, std, own[1], fitted.std, notes)
+    if isinstance(net, nn.Module):
+        net.eval()
+    origin = Origin(source, found.sha256(arguments), tuple(notes))
+    return Classifier(net, used_mean, used_std, device=device, precision=precision, name=name or source, origin=origin)
 
 
-def _module_of_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise UserError(f"There is no file {path} to take a model from.")
-    spec = importlib.util.spec_from_file_location(f"robustatlas_model_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{path} cannot be imported as a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their own module up
-    sys.path.insert(0, str(path.parent.resolve()))  # so that the file can import its neighbours
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise UserError(f"{path} failed while it was imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
-    return module
-
-
-def _module_of_package(name: str) -> ModuleType:
-    sys.path.insert(0, str(Path.cwd()))  # as python -m does
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise UserError(
-                f"There is no Python module {name!r}; give a module, or a file as path/file.py:function."
-            ) from error
-        raise UserError(f"Module {name!r} needs {error.name!r}, which is not installed.") from error
-    except Exception as error:
-        raise UserError(f"Module {name!r} failed while it was imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
-
-
-def _made(
-    module: ModuleType, function: str, source: str
-) -> tuple[nn.Module, tuple[float, ...] | None, tuple[float, ...] | None]:
-    make = getattr(module, function, None)
-    if not callable(make):
-        known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        close = difflib.get_close_matches(function, known, n=1)
-        raise UserError(
-            f"{source!r} has no function {function!r}"
-            + (f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known) or 'none'}.")
-        )
-    try:
-        made = make()
-    except Exception as error:
-        raise UserError(
-            f"{source!r} failed ({type(error).__name__}: {error}); "
-            "it is called without arguments and must return an nn.Module."
-        ) from error
+def _parts(made: Any, source: str) -> tuple[nn.Module | Classifier, Any, Any]:
+    """The model that a function returned, and its mean and deviation."""
+    if isinstance(made, Classifier):
+        return made, made.mean, made.std
     if isinstance(made, nn.Module):
         return made, None, None
     if isinstance(made, tuple) and len(made) == 3 and isinstance(made[0], nn.Module):
-        return made[0], _channels(made[1], source), _channels(made[2], source)
+        return made
+    returned = type(made).__name__
+    if isinstance(made, tuple):
+        returned += f" of {', '.join(type(part).__name__ for part in made)}"
     raise UserError(
-        f"{source!r} must return an nn.Module or (nn.Module, mean, std), but returned {type(made).__name__}."
+        f"{source!r} must return an nn.Module, (nn.Module, mean, std) or a Classifier, but returned {returned}."
     )
 
 
-def _channels(values: float | Sequence[float], source: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(value) for value in (values if isinstance(values, Sequence) else [values]))
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{source!r} must return mean and std as numbers, one per channel; got {values!r}.") from error
+def _loaded(net: nn.Module | Classifier, weights: str | Path, source: str) -> Fitted:
+    module: nn.Module | Callable[[Tensor], Any] = net.net if isinstance(net, Classifier) else net
+    if not isinstance(module, nn.Module):
+        raise UserError(
+            f"{source!r} returned a Classifier of a plain function, which takes no weights; leave them out."
+        )
+    return load_weights(module, weights)
+
+
+def _chosen(what: str, source: str, given: Given, made: Given, saved: Given, notes: list[str]) -> Statistic | None:
+    """The one normalisation to use, and a note where others were passed over."""
+    candidates = {
+        f"The {what} given": statistic(given, what),
+        f"the {what} of the model's function": statistic(made, f"{source!r} returned {what}"),
+        f"the {what} in the weights": statistic(saved, what),
+    }
+    present = [(whose, value) for whose, value in candidates.items() if value is not None]
+    if not present:
+        return None
+    whose, chosen = present[0]
+    passed = [f"{other} ({value})" for other, value in present[1:] if not _same(chosen, value)]
+    if passed:
+        notes.append(f"{whose[0].upper()}{whose[1:]} ({chosen}) is used, not {' or '.join(passed)}.")
+    return chosen
+
+
+def _same(one: Statistic, other: Statistic) -> bool:
+    first, second = torch.as_tensor(one).flatten(), torch.as_tensor(other).flatten()
+    return len(first) == len(second) and torch.allclose(first, second, atol=1e-6)

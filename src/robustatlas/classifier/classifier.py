@@ -1,0 +1,274 @@
+"""Any classifier as one thing: inputs in [0, 1] to logits, on its device, in eval mode, with its passes counted."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.classifier.identity import Identity, Origin, tensors_of
+from robustatlas.classifier.modes import in_eval_mode
+from robustatlas.classifier.normalisation import Given, Statistic, normalised, statistic
+from robustatlas.classifier.passes import Passes, counted, counting, listeners
+from robustatlas.classifier.precision import true_float32
+from robustatlas.errors import UserError
+from robustatlas.outcomes import sha256_of_tensors
+
+Precision = Literal["float32", "bfloat16"]
+_HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
+"""Half precision, and how far, relative to the largest logit, its logits vary with the rest of the batch."""
+
+
+class Classifier:
+    """A network that maps inputs in [0, 1] to logits.
+
+    Args:
+        net: an ``nn.Module`` or any callable from ``[B, ...]`` in [0, 1] to logits ``[B, C]`` (also a dict or object
+            with ``logits``). Another :class:`Classifier` is taken over, with all that is not given here.
+        mean, std: normalisation applied before ``net``, a number or one per channel (``None``: the network takes
+            [0, 1]).
+        device: where to run; by default where the parameters of ``net`` are. Another device gets a copy; ``net``
+            itself stays.
+        precision: ``"float32"`` (default); ``"bfloat16"`` runs the search under autocast, and what counts is always
+            verified in float32 or the network's own float64. A network whose parameters are float16 or bfloat16
+            computes in that and gets its inputs in it, in search and verification alike.
+        name: what reports call it.
+        origin: where it came from, as :func:`load_model` says it.
+
+    ``net`` is never changed: it runs in eval mode inside :meth:`evaluating`, which restores every module's mode.
+
+    Attributes:
+        net, mean, std, device, precision, name, origin: as above.
+        dtype: of the inputs that a search should hold, float32 or float64. Logits come in the dtype of the inputs.
+        network_dtype: of the network's parameters, in which it computes.
+
+    Raises:
+        UserError: ``net`` is not callable, ``mean`` or ``std`` are no numbers, the device cannot be used, the
+            precision is not known.
+
+    Example:
+        >>> net = torch.nn.Linear(4, 3)
+        >>> model = Classifier(net)
+        >>> model.logits(torch.rand(5, 4)).shape, model.forward_passes
+        (torch.Size([5, 3]), 5)
+    """
+
+    net: Callable[[Tensor], Any]
+    mean: Statistic | None
+    std: Statistic | None
+    device: torch.device
+    precision: Precision
+    dtype: torch.dtype
+    network_dtype: torch.dtype
+    name: str
+    origin: Origin | None
+
+    def __init__(
+        self,
+        net: Callable[[Tensor], Any] | Classifier,
+        mean: Given = None,
+        std: Given = None,
+        *,
+        device: str | torch.device | None = None,
+        precision: Precision | None = None,
+        name: str | None = None,
+        origin: Origin | None = None,
+    ) -> None:
+        if isinstance(net, Classifier):
+            mean = net.mean if mean is None else mean
+            std = net.std if std is None else std
+            device, precision = device or net.device, precision or net.precision
+            name, origin, net = name or net.name, origin or net.origin, net.net
+        if not callable(net):
+            raise UserError(
+                f"The model is a {type(net).__name__}; expected an nn.Module or a function from images to logits."
+            )
+        own = _first_float(net)
+        self.precision = precision or "float32"
+        if self.precision not in ("float32", "bfloat16"):
+            raise UserError(f"precision={precision!r} is not known; expected 'float32' or 'bfloat16'.")
+        if self.precision == "bfloat16" and own is not None and own.dtype in _HALF:
+            raise UserError(
+                f"precision='bfloat16' is for networks in float32; the parameters of this one are {own.dtype} already: "
+                "leave the precision out."
+            )
+        home = own.device if own is not None else torch.device("cpu")
+        self.device = _usable(device) if device is not None else home
+        self.net = net if own is None or self.device == home else _copy_on(self.device, net)
+        self.dtype = torch.float64 if own is not None and own.dtype == torch.float64 else torch.float32
+        self.network_dtype = own.dtype if own is not None else self.dtype
+        self._casts = own is not None
+        self.name = name or str(getattr(net, "__name__", type(net).__name__))
+        self.origin = origin
+        self.mean, self.std = statistic(mean, "mean"), statistic(std, "std")
+        self._normalisation = {
+            what: torch.tensor(value, dtype=self.dtype, device=self.device)
+            for what, value in (("mean", self.mean), ("std", self.std))
+            if value is not None
+        }
+        self._total = Passes()
+        self._classes: int | None = None
+
+    @property
+    def forward_passes(self) -> int:
+        """Samples that ever went forward through the network, whoever sent them; see :meth:`counting`."""
+        return self._total.forward
+
+    @property
+    def backward_passes(self) -> int:
+        """Samples that a gradient ever went back to, whoever asked; see :meth:`counting`."""
+        return self._total.backward
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to make the model fit when it was loaded, one sentence each; to be shown to the user."""
+        return self.origin.notes if self.origin is not None else ()
+
+    def counting(self) -> AbstractContextManager[Passes]:
+        """Count the passes that this caller makes inside; other threads that share the model count their own.
+
+        Example:
+            >>> model = Classifier(torch.nn.Linear(4, 3))
+            >>> with model.counting() as passes:
+            ...     _ = model.logits(torch.rand(5, 4))
+            >>> passes
+            Passes(forward=5, backward=0)
+        """
+        return counting(self)
+
+    def identity(self) -> Identity:
+        """What makes this model this model: its source, its code and its weights now.
+
+        Example:
+            >>> one, two = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+            >>> Classifier(one).identity() == Classifier(one).identity() != Classifier(two).identity()
+            True
+        """
+        normalisation = {f"normalisation.{name}": value for name, value in self._normalisation.items()}
+        tensors = tensors_of(self.net) | normalisation
+        origin = self.origin
+        return Identity(
+            source=origin.source if origin is not None else None,
+            code_sha256=origin.code_sha256 if origin is not None else None,
+            weights_sha256=sha256_of_tensors(tensors) if tensors else None,
+        )
+
+    def normalisation(self) -> dict[str, Tensor]:
+        """``mean`` and ``std`` where they are given, as tensors."""
+        return dict(self._normalisation)
+
+    @property
+    def rounding(self) -> float:
+        """How far, relative to the largest logit, search and verification may differ."""
+        return _HALF[torch.bfloat16] if self.precision == "bfloat16" else _HALF.get(self.network_dtype, 0.0)
+
+    def logits(self, x: Tensor, *, verifying: bool = False) -> Tensor:
+        """Logits ``[B, C]`` of ``x`` ``[B, ...]`` in [0, 1], float32 (float64 where ``x`` is); differentiable; counted.
+
+        ``verifying`` computes in true float32 (no autocast, no TF32), so that no success rests on reduced precision; a
+        network in half precision is judged as it is. An empty batch never reaches the network.
+        """
+        if len(x) == 0:
+            return self._logits_of_nothing(x)
+        x = counted(x, [self._total, *listeners(self)])
+        with self._surroundings(verifying):
+            network_input = normalised(x, self._normalisation)
+            if self._casts:
+                network_input = network_input.to(self.network_dtype)
+            logits = _logits_in(self._run(network_input))
+        if logits.dim() == 2:
+            self._classes = logits.shape[1]
+        return logits.to(x.dtype if x.dtype not in _HALF else torch.float32)
+
+    def _surroundings(self, verifying: bool) -> AbstractContextManager[Any]:
+        if verifying:
+            return true_float32()
+        if self.precision == "bfloat16":
+            return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return nullcontext()
+
+    def _logits_of_nothing(self, x: Tensor) -> Tensor:
+        """``[0, C]``, connected to ``x``; where no batch has shown C yet, a grey sample does."""
+        if self._classes is None:
+            with torch.no_grad():
+                self.logits(torch.full((1, *x.shape[1:]), 0.5, dtype=x.dtype, device=x.device))
+        dtype = x.dtype if x.dtype not in _HALF else torch.float32
+        return x.flatten(1).sum(1, keepdim=True).to(dtype).expand(0, self._classes or 0)
+
+    def _run(self, x: Tensor) -> Any:
+        try:
+            return self.net(x)
+        except (UserError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise UserError(
+                f"The model failed on a batch of shape {tuple(x.shape)}: {type(error).__name__}: {_line(error)}. "
+                "Try it on such a batch by itself; finished shards of the run are kept."
+            ) from error
+
+    @contextmanager
+    def evaluating(self) -> Iterator[Classifier]:
+        """Run the network in eval mode; the mode of each of its modules is restored at the end."""
+        with in_eval_mode(self.net) if isinstance(self.net, nn.Module) else nullcontext():
+            yield self
+
+    def __repr__(self) -> str:
+        return f"Classifier({self.name}, device={self.device}, precision={self.precision})"
+
+
+def _first_float(net: object) -> Tensor | None:
+    """The tensor that tells the device and precision of a network."""
+    if not isinstance(net, nn.Module):
+        return None
+    return next((tensor for tensor in chain(net.parameters(), net.buffers()) if tensor.is_floating_point()), None)
+
+
+def _usable(device: str | torch.device) -> torch.device:
+    try:
+        found = torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"The device {str(device)!r} cannot be used here ({_line(error)}); give 'cpu'"
+            + (", or 'cuda'." if torch.cuda.is_available() else ".")
+        ) from error
+    if found.type == "meta":
+        raise UserError("The device 'meta' holds no numbers; give 'cpu' or 'cuda'.")
+    return found
+
+
+def _copy_on(device: torch.device, net: Callable[..., Any]) -> Callable[..., Any]:
+    try:
+        return copy.deepcopy(net).to(device)  # type: ignore[attr-defined,no-any-return]
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"The model cannot be copied to {device} ({type(error).__name__}: {_line(error)}); move it there yourself "
+            "and leave the device out."
+        ) from error
+
+
+def _logits_in(output: Any) -> Tensor:
+    """The logits in what a network returned: a tensor, ``.logits`` or ``["logits"]`` (Hugging Face), or a first
+    element."""
+    if isinstance(output, Mapping) and "logits" in output:
+        output = output["logits"]
+    elif not isinstance(output, Tensor) and hasattr(output, "logits"):
+        output = output.logits
+    elif isinstance(output, (tuple, list)) and output:
+        output = output[0]
+    if not isinstance(output, Tensor):
+        raise UserError(
+            f"The model returned {type(output).__name__}; expected logits as a tensor [B, C], a dict with 'logits', "
+            "or an object with .logits. Wrap it in a function that returns the logits."
+        )
+    return output
+
+
+def _line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0].rstrip(".")

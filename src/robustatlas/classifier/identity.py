@@ -1,0 +1,47 @@
+"""What makes a model this model: what was asked for, the code that made it, and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model came from.
+
+    Attributes:
+        source: what was asked for, such as ``"builtin:digits-linf"``.
+        code_sha256: of the file that makes it and of the arguments given (None: not known).
+        notes: what was done to make it fit, one sentence each; to be shown to the user.
+    """
+
+    source: str
+    code_sha256: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What two models share when they are the same.
+
+    Attributes:
+        source: what was asked for (None: given as an object).
+        code_sha256: of the file that makes it and of the arguments given (None: given as an object, or built in).
+        weights_sha256: of the named tensors, those of the normalisation among them (None: there are none).
+    """
+
+    source: str | None
+    code_sha256: str | None
+    weights_sha256: str | None
+
+
+def tensors_of(net: Callable[..., Any]) -> dict[str, Tensor]:
+    """The named tensors of ``net``: its state, and the buffers it does not save."""
+    if not isinstance(net, nn.Module):
+        return {}
+    saved = {name: value for name, value in net.state_dict().items() if isinstance(value, Tensor)}
+    return dict(net.named_buffers(remove_duplicate=False)) | saved

@@ -1,0 +1,74 @@
+"""Forward and backward passes, counted for whoever asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_ADDING = threading.Lock()
+
+
+@dataclass
+class Passes:
+    """How many samples went forward and backward through a model."""
+
+    forward: int = 0
+    backward: int = 0
+
+
+_COUNTING: ContextVar[tuple[tuple[object, Passes], ...]] = ContextVar("counting", default=())
+
+
+@contextmanager
+def counting(model: object) -> Iterator[Passes]:
+    """Count the passes that this caller makes through ``model`` inside; other threads and tasks count their own."""
+    passes = Passes()
+    token = _COUNTING.set((*_COUNTING.get(), (model, passes)))
+    try:
+        yield passes
+    finally:
+        _COUNTING.reset(token)
+
+
+def listeners(model: object) -> list[Passes]:
+    """Whoever counts the passes of ``model`` here and now."""
+    return [passes for counted, passes in _COUNTING.get() if counted is model]
+
+
+def counted(x: Tensor, to: Sequence[Passes]) -> Tensor:
+    """``x`` [B, ...] as it is; B forward passes are added to each of ``to``, and B backward ones when a gradient comes.
+
+    Gradients are charged to those who counted the forward pass: autograd may run them in threads of its own.
+    """
+    _add(to, forward=len(x))
+    if x.requires_grad and torch.is_grad_enabled():
+        x = _CountBackward.apply(x, to)  # type: ignore[no-untyped-call]
+    return x
+
+
+def _add(to: Sequence[Passes], forward: int = 0, backward: int = 0) -> None:
+    with _ADDING:
+        for passes in to:
+            passes.forward += forward
+            passes.backward += backward
+
+
+class _CountBackward(torch.autograd.Function):
+    """The identity; counts the samples of each backward pass through it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, to: Sequence[Passes]) -> Tensor:
+        ctx.to = to
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        _add(ctx.to, backward=len(gradient))
+        return gradient, None

@@ -1,0 +1,132 @@
+"""Full float32 for a while, whatever the caller has switched on; restored at the end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+_EXACT = ("ieee", "none")
+_PARENTS = ("", "cudnn", "mkldnn")
+_LEAVES = ("cuda.matmul", "cudnn.conv", "cudnn.rnn", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn")
+_AUTOCASTS = ("cpu", "cuda", "mps", "xpu")
+
+
+@contextmanager
+def true_float32() -> Iterator[None]:
+    """Compute float32 as float32: no TF32, no autocast, no choice of kernels by trial.
+
+    Matrix products and convolutions run in IEEE float32, and cuDNN takes deterministic kernels without trying which is
+    fastest. The switches of precision and cuDNN belong to the process: while several threads are inside, they stay,
+    and the last one to leave restores them. Autocast belongs to the thread.
+
+    Example:
+        >>> with torch.autocast("cpu", torch.bfloat16), true_float32():
+        ...     (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
+        torch.float32
+    """
+    with ExitStack() as stack:
+        for kind in _AUTOCASTS:
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        stack.enter_context(_SWITCHES.held())
+        yield
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """What a whole evaluation runs in: :func:`true_float32`, with gradients, even inside a caller's ``no_grad`` or
+    ``inference_mode``.
+
+    Example:
+        >>> with torch.no_grad(), undisturbed():
+        ...     torch.ones(1, requires_grad=True).mul(2).requires_grad
+        True
+    """
+    with true_float32(), torch.inference_mode(False), torch.enable_grad():
+        yield
+
+
+Undo = Callable[[], None]
+
+
+@dataclass
+class _Switches:
+    """The process's switches of precision, set by the first who asks and restored by the last who leaves."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    holders: int = 0
+    undo: ExitStack = field(default_factory=ExitStack)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self.lock:
+            if self.holders == 0:
+                self._set()
+            self.holders += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.holders -= 1
+                if self.holders == 0:
+                    self.undo.close()
+
+    def _set(self) -> None:
+        with ExitStack() as undo:
+            for name, value in (("benchmark", False), ("deterministic", True)):
+                _switch(undo, "cudnn", name, value)
+            levels = hasattr(torch.backends, "fp32_precision")  # since torch 2.9: they inherit from one another
+            if levels:
+                undo.callback(_restore, {path: _precision_of(path) for path in _LEAVES})
+            _highest(undo)
+            for path in (*_PARENTS, *_LEAVES) if levels else ():
+                _exact(undo, path)
+            self.undo = undo.pop_all()
+
+
+def _place(path: str) -> Any:
+    return attrgetter(path)(torch.backends) if path else torch.backends
+
+
+def _switch(undo: ExitStack, path: str, name: str, value: object) -> None:
+    place = _place(path)
+    before = getattr(place, name)
+    if before != value:
+        setattr(place, name, value)
+        undo.callback(setattr, place, name, before)
+
+
+def _precision_of(path: str) -> str:
+    return str(_place(path).fp32_precision)
+
+
+def _exact(undo: ExitStack, path: str) -> None:
+    if _precision_of(path) not in _EXACT:
+        _switch(undo, path, "fp32_precision", "ieee")
+
+
+def _restore(before: dict[str, str]) -> None:
+    """What the older switches, which set several levels at once, did not bring back."""
+    for path, value in before.items():
+        if _precision_of(path) != value:
+            _place(path).fp32_precision = value
+
+
+def _highest(undo: ExitStack) -> None:
+    """The older switches, each where torch can still read it: it refuses once the newer ones contradict them."""
+    with suppress(RuntimeError):
+        before = torch.get_float32_matmul_precision()
+        if before != "highest":
+            torch.set_float32_matmul_precision("highest")
+            undo.callback(torch.set_float32_matmul_precision, before)
+    with suppress(RuntimeError):
+        _switch(undo, "cudnn", "allow_tf32", False)
+
+
+_SWITCHES = _Switches()
