@@ -9,7 +9,8 @@ from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.threats.color import Hue
 from robustatlas.threats.flow import StAdv
-from robustatlas.threats.recolor import Recolor
+from robustatlas.threats.historical.flow import HistoricalStAdv
+from robustatlas.threats.historical.recolor import HistoricalRecolor
 from threat_properties import images, noise_for
 
 
@@ -24,11 +25,10 @@ def evaluation_of(gradient: Tensor) -> Evaluation:
 
 
 @pytest.mark.parametrize("roughness", [0.0, 0.0025])
-@pytest.mark.parametrize("faithful", [True, False])
-def test_agrees_with_torch_inside_of_the_set(roughness, faithful):
+@pytest.mark.parametrize("threat", [StAdv(), HistoricalStAdv()])
+def test_agrees_with_torch_inside_of_the_set(roughness, threat):
     """The same 15 steps as torch.optim.Adam on the penalised objective, where no projection interferes."""
     x, epsilon = images(dtype=torch.float64), 0.5
-    threat = StAdv(faithful=faithful)
     weights = noise_for(x).normal(12, 12, 3, dtype=x.dtype).movedim(-1, 1)
     problem = problem_of(threat, x, epsilon)
     optimizer = Adam(rate=1e-3, roughness=roughness)
@@ -59,7 +59,7 @@ def test_every_iterate_is_projected():
 
 
 def test_historical_recolouring_begins_at_the_projected_identity():
-    x, threat = images(), Recolor(faithful=True)
+    x, threat = images(), HistoricalRecolor()
     problem = problem_of(threat, x, 0.05)
     state = Adam().init(problem, threat.neutral(x))
     assert torch.equal(state.theta, threat.project(x, threat.neutral(x), problem.epsilon))
@@ -76,9 +76,8 @@ def test_counts_steps_per_sample():
 
 
 def test_roughness_needs_a_smoothness():
-    x = images()
-    with pytest.raises(UserError, match="Hue has no smoothness"):
-        Adam(roughness=0.1).init(problem_of(Hue(), x, 0.1), Hue().neutral(x))
+    with pytest.raises(UserError, match=r"Adam needs a smoothness .* got the threat model Hue"):
+        Adam(roughness=0.1).check(Hue())
 
 
 def test_strength_zero_gives_no_nan():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.color import Brightness, Contrast, Hue, Saturation
+from robustatlas.threats.historical.color import HistoricalBrightness
 from threat_properties import (
     check_finite,
     check_gradient,
@@ -77,7 +78,7 @@ def test_grey_images_need_a_colour_free_attack():
 
 
 def test_historical_brightness_never_darkens():
-    x, threat = images(count=50), Brightness(faithful=True)
+    x, threat = images(count=50), HistoricalBrightness()
     epsilon = torch.full((50,), 0.2)
     start = threat.start(x, epsilon, noise_for(x))
     assert (start >= 0).all() and start.max() > 0.15 and (start <= 0.2).all()

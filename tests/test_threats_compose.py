@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import robustatlas as ra
+from robustatlas.bundle import over
 from robustatlas.errors import UserError
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.color import Brightness, Hue
@@ -47,44 +48,52 @@ def test_parts_are_applied_in_order():
     forth = Compose((Brightness(), Hue()), (0.3, 1.0))
     back = Compose((Hue(), Brightness()), (1.0, 0.3))
     expected = Hue().apply(Brightness().apply(x, torch.full((3, 1), 0.2)), torch.full((3, 1), 0.7))
-    theta = torch.tensor([[0.2, 0.7]]).expand(3, 2)
+    theta = (torch.full((3, 1), 0.2), torch.full((3, 1), 0.7))
     torch.testing.assert_close(forth.apply(x, theta), expected)
-    assert not torch.allclose(back.apply(x, theta.flip(1)), expected)
+    assert not torch.allclose(back.apply(x, theta[::-1]), expected)
 
 
 def test_a_single_part_is_that_part():
     x, epsilon = images(), torch.tensor([0.2, 0.5, 1.0])
     both = Compose((Linf(),), (0.1,))
     theta = moved(both, x, 1.0)
-    alone = Linf().project(x, theta.view_as(x), 0.1 * epsilon)
-    assert torch.equal(both.project(x, theta, epsilon), alone.flatten(1))
-    torch.testing.assert_close(both.size(x, theta), Linf().size(x, theta.view_as(x)) / 0.1)
-    gradient = torch.randn(3, 432)
-    torch.testing.assert_close(both.steepest(gradient), 0.1 * gradient.sign())
+    assert torch.equal(both.project(x, theta, epsilon)[0], Linf().project(x, theta[0], 0.1 * epsilon))
+    torch.testing.assert_close(both.size(x, theta), Linf().size(x, theta[0]) / 0.1)
+    gradient = torch.randn(x.shape)
+    torch.testing.assert_close(both.steepest(x, (gradient,))[0], 0.1 * gradient.sign())
 
 
 def test_strength_is_the_largest_share_of_a_full_strength():
     x = images()
     both = Compose((Brightness(), Hue()), (0.2, 1.0))
-    theta = torch.tensor([[0.1, 0.1], [0.1, 0.9], [0.0, 0.0]])
+    theta = torch.tensor([[0.1, 0.1], [0.1, 0.9], [0.0, 0.0]]).split(1, dim=1)
     torch.testing.assert_close(both.size(x, theta), torch.tensor([0.5, 0.9, 0.0]))
     projected = both.project(x, theta, torch.full((3,), 0.4))
-    torch.testing.assert_close(projected, torch.tensor([[0.08, 0.1], [0.08, 0.4], [0.0, 0.0]]))
+    torch.testing.assert_close(torch.cat(projected, 1), torch.tensor([[0.08, 0.1], [0.08, 0.4], [0.0, 0.0]]))
 
 
 def test_image_shapes_can_alternate():
+    """Also those whose thetas hold equally many numbers: 12 x 12 and 8 x 18 pixels."""
     for x in (images(), images(side=8), images(), images(side=8, width=18)):
+        check_sound(PAPER, x, 1.0)
+        untouched = Compose(PAPER.parts, PAPER.strengths)
         theta = moved(PAPER, x, 1.0)
-        assert PAPER.apply(x, theta).shape == x.shape
-        unseen = Compose(PAPER.parts, PAPER.strengths)
-        assert torch.equal(unseen.apply(x, theta), PAPER.apply(x, theta))
+        assert torch.equal(untouched.apply(x, theta), PAPER.apply(x, theta))
+        slope = over(torch.ones_like, theta)
+        direction = untouched.steepest(x, slope)
+        assert [leaf.shape for leaf in direction] == [leaf.shape for leaf in PAPER.neutral(x)]
 
 
 def test_survives_a_process_border():
     x = images()
     copy = pickle.loads(pickle.dumps(PAPER))
     assert copy == PAPER
-    assert torch.equal(copy.start(x, torch.ones(3), noise_for(x)), PAPER.start(x, torch.ones(3), noise_for(x)))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(
+            copy.start(x, torch.ones(3), noise_for(x)), PAPER.start(x, torch.ones(3), noise_for(x)), strict=True
+        )
+    )
 
 
 def test_every_part_checks_the_images():

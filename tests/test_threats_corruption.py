@@ -77,7 +77,7 @@ def test_severity_is_the_size():
     epsilon = torch.tensor([0.5, 1.0, 3.7, 12.0])
     theta = threat.start(x, epsilon, noise_for(x))
     assert threat.size(x, theta).tolist() == [0, 1, 3, 5]
-    assert torch.equal(threat.project(x, theta, epsilon), theta)
+    assert torch.equal(threat.project(x, theta, epsilon).image.values, theta.image.values)
     weaker = threat.project(x, theta, epsilon - 1.5)
     assert threat.size(x, weaker).tolist() == [0, 0, 0, 5]
     assert torch.equal(threat.apply(x, weaker)[:3], x[:3])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.elastic import Elastic, displace, gaussian_kernel
+from robustatlas.threats.historical.elastic import HistoricalElastic
 from threat_checks import (
     ascend,
     assert_finite_everywhere,
@@ -33,7 +34,7 @@ def test_kernel_matches_the_published_sizes():
 def test_maps_match_the_original_code():
     grid_units = goldens()["elastic_theta_grid_units"]
     x = golden_images()
-    historical = Elastic(faithful=True).apply(x, grid_units * 32 / 2)
+    historical = HistoricalElastic().apply(x, grid_units * 32 / 2)
     torch.testing.assert_close(historical, goldens()["elastic_out_align_false"], rtol=0, atol=1e-5)
     sound = Elastic().apply(x, grid_units * 31 / 2)
     torch.testing.assert_close(sound, goldens()["elastic_out_align_true"], rtol=0, atol=1e-5)
@@ -56,14 +57,13 @@ def test_neutral_is_the_identity(shape: tuple[int, ...]):
 @given(st.floats(1e-3, 20), st.integers(2, 12), st.integers(2, 12))
 @settings(max_examples=20, deadline=None)
 def test_projection_agrees_with_size(epsilon: float, height: int, width: int):
-    for faithful in (False, True):
+    for threat in (Elastic(), HistoricalElastic()):
         radius = torch.tensor([epsilon, epsilon / 2])
-        assert_projection_agrees_with_size(Elastic(faithful), random_images(2, 1, height, width), radius)
+        assert_projection_agrees_with_size(threat, random_images(2, 1, height, width), radius)
 
 
-@pytest.mark.parametrize("faithful", [False, True])
-def test_contract(faithful: bool):
-    threat = Elastic(faithful)
+@pytest.mark.parametrize("threat", [Elastic(), HistoricalElastic()])
+def test_contract(threat: Elastic):
     for channels in (1, 3):
         x = degenerate_images(channels, 16, 16)
         assert_finite_everywhere(threat, x, (0.0, 0.5, 160.0))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.flow import StAdv, neighbour_variation
+from robustatlas.threats.historical.flow import HistoricalStAdv
 from threat_properties import (
     check_finite,
     check_gradient,
@@ -34,7 +35,7 @@ def test_large_and_degenerate_images():
     check_sound(StAdv(), images(side=9, width=14), 0.1)
     check_sound(StAdv(), degenerate_images(), 0.1)
     check_finite(StAdv(), degenerate_images(), 0.1)
-    check_finite(StAdv(faithful=True), degenerate_images(), 0.1)
+    check_finite(HistoricalStAdv(), degenerate_images(), 0.1)
 
 
 def test_gradient():
@@ -42,7 +43,7 @@ def test_gradient():
 
 
 def test_agrees_with_the_original_outputs():
-    x, threat, epsilon = golden_images(), StAdv(faithful=True), torch.full((2,), 0.05)
+    x, threat, epsilon = golden_images(), HistoricalStAdv(), torch.full((2,), 0.05)
     centres = (2 * torch.arange(32.0) + 1) / 32 - 1
     identity = torch.stack(torch.meshgrid(centres, centres, indexing="xy"), -1)
     theta = threat.project(x, golden("stadv_delta_in"), epsilon)

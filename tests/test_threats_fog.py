@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from robustatlas.bundle import Fixed, gradient, over, watched
 from robustatlas.threats.base import UnsupportedInputError
-from robustatlas.threats.fog import Fog, crop, level_count, plasma, plasma_side
+from robustatlas.threats.fog import Fog, FogTheta, crop, level_count, plasma, plasma_side
+from robustatlas.threats.historical.fog import HistoricalFog, HistoricalFogTheta
 from threat_checks import (
     ascend,
     assert_finite_everywhere,
@@ -36,7 +40,7 @@ def test_plasma_matches_the_original_code():
 
 def test_historical_output_is_the_original_one_up_to_the_range_of_the_pattern():
     x = golden_images()
-    output = Fog(faithful=True).apply(x, torch.cat((torch.full((4, 1), 25.0), golden_levels()), dim=1))
+    output = HistoricalFog().apply(x, HistoricalFogTheta(Fixed(torch.full((4,), 25.0)), golden_levels()))
     brightest = x.amax((2, 3), keepdim=True)
 
     def light(image: Tensor) -> Tensor:
@@ -86,25 +90,26 @@ def test_contract():
     for channels in (1, 3):
         x = degenerate_images(channels, 16, 16)
         assert_finite_everywhere(Fog(), x, (0.0, 10.0, 81920.0))
-        assert_finite_everywhere(Fog(faithful=True), x, (0.0, 10.0, 81920.0))
+        assert_finite_everywhere(HistoricalFog(), x, (0.0, 10.0, 81920.0))
         assert_independent_of_batch(Fog(), x, epsilon)
-        assert_independent_of_batch(Fog(faithful=True), x, epsilon)
+        assert_independent_of_batch(HistoricalFog(), x, epsilon)
         assert_step_crosses_the_set(Fog(), x, epsilon)
 
 
 def test_gradient_reaches_the_pattern_from_the_clean_image():
     x = random_images(2, 3, 16, 16)
-    theta = Fog().neutral(x).requires_grad_()
+    theta = watched(Fog().neutral(x))
     weights = noise_for(x).normal(3, 16, 16)
-    (gradient,) = torch.autograd.grad((Fog().apply(x, theta) * weights).sum(), theta)
-    assert (gradient[:, :20] != 0).all()
+    slope = gradient(Fog().apply(x, theta) * weights, theta)
+    assert (slope.amplitude != 0).all() and (slope.corner != 0).all() and (slope.levels[:, :18] != 0).all()
 
 
 def test_gradient():
     x = random_images(1, 1, 7, 7, dtype=torch.float64)
-    theta = Fog().start(x, torch.tensor([20.0], dtype=torch.float64), noise_for(x)) / 3
-    theta[:, 0] = 20
-    assert torch.autograd.gradcheck(lambda t: Fog().apply(x, t), theta.requires_grad_())
+    start = Fog().start(x, torch.tensor([20.0], dtype=torch.float64), noise_for(x))
+    theta = watched(replace(over(lambda leaf: leaf / 3, start), amplitude=start.amplitude))
+    leaves = (theta.amplitude, theta.corner, theta.levels)
+    assert torch.autograd.gradcheck(lambda *parts: Fog().apply(x, FogTheta(*parts)), leaves)
 
 
 def test_ascent_raises_the_objective():
@@ -116,14 +121,13 @@ def test_ascent_raises_the_objective():
 
 
 def test_historical_strength_is_not_optimised():
-    threat, x = Fog(faithful=True), random_images(2, 3, 16, 16)
+    threat, x = HistoricalFog(), random_images(2, 3, 16, 16)
     epsilon = torch.tensor([5.0, 10.0])
     theta = threat.start(x, epsilon, noise_for(x))
-    step = threat.steepest(torch.ones_like(theta))
-    assert (step[:, 0] == 0).all()
-    moved = threat.project(x, threat.move(theta, step, epsilon), epsilon)
+    step = threat.steepest(x, over(torch.ones_like, theta))
+    moved = threat.project(x, threat.move(x, theta, step, epsilon), epsilon)
     assert torch.equal(threat.size(x, moved), epsilon)
-    assert (moved[:, 1:] == 1).all()
+    assert (moved.levels == 1).all()
 
 
 def test_needs_images():

@@ -5,8 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robustatlas.bundle import Fixed, over
 from robustatlas.threats.base import UnsupportedInputError
-from robustatlas.threats.gabor import Gabor, convolve, gabor_kernel, random_kernel, stretched_noise
+from robustatlas.threats.gabor import Gabor, GaborTheta, convolve, gabor_kernel, random_kernel
+from robustatlas.threats.historical.gabor import HistoricalGabor, HistoricalGaborTheta, stretched_noise
 from threat_checks import (
     ascend,
     assert_finite_everywhere,
@@ -32,11 +34,9 @@ def test_noise_matches_the_original_code():
     """The original passes through an FFT and back, which moves values near zero by up to 1e-2."""
     ours = stretched_noise(goldens()["gabor_vars"][:, 0], goldens()["gabor_kernels"][:, 0])
     torch.testing.assert_close(ours[:, None], goldens()["gabor_noise"], rtol=0, atol=1e-2)
-    field = goldens()["gabor_vars"].flatten(1)
-    theta = torch.cat(
-        (torch.full((4, 1), 10.0), field, torch.ones_like(field), goldens()["gabor_kernels"].flatten(1)), dim=1
-    )
-    output = 255 * Gabor(faithful=True).apply(golden_images(), theta)
+    field, kernels = goldens()["gabor_vars"][:, 0], goldens()["gabor_kernels"][:, 0]
+    theta = HistoricalGaborTheta(Fixed(torch.full((4,), 10.0)), field, Fixed(torch.ones_like(field)), Fixed(kernels))
+    output = 255 * HistoricalGabor().apply(golden_images(), theta)
     torch.testing.assert_close(output, goldens()["gabor_out255_eps10"], rtol=0, atol=0.1)
 
 
@@ -50,12 +50,11 @@ def test_random_kernels_cover_the_published_range():
 def test_pattern_never_exceeds_twice_epsilon():
     x = torch.full((8, 1, 30, 30), 0.5)
     threat, epsilon = Gabor(), torch.full((8,), 20.0)
-    theta = threat.start(x, epsilon, noise_for(x))
-    kernel = theta[:, -529:].view(-1, 23, 23)
+    kernel = threat.start(x, epsilon, noise_for(x)).kernel
     # The worst field for the pixel in the middle has the signs of the kernel.
-    theta[:, :900] = 0
-    field = theta[:, :900].view(-1, 30, 30)
-    field[:, 4:27, 4:27] = 20 * kernel.sign()
+    field = torch.zeros(8, 30, 30)
+    field[:, 4:27, 4:27] = 20 * kernel.values.sign()
+    theta = GaborTheta(field, kernel)
     change = 255 * (threat.apply(x, theta) - x)[:, 0]
     torch.testing.assert_close(change[:, 15, 15], 2 * epsilon, rtol=1e-4, atol=0)
     assert (change.abs() <= 40 * 1.0001).all()
@@ -64,10 +63,9 @@ def test_pattern_never_exceeds_twice_epsilon():
 def test_pattern_is_as_strong_as_the_published_one():
     """A square wave between 0 and epsilon has a standard deviation of epsilon / 2."""
     x = torch.full((50, 1, 32, 32), 0.5)
-    theta = Gabor().start(x, torch.full((50,), 10.0), noise_for(x))
-    kernel = theta[:, -529:].view(-1, 23, 23)
+    kernel = Gabor().start(x, torch.full((50,), 10.0), noise_for(x)).kernel
     target = noise_for(x).child(7).normal(32, 32)
-    theta[:, :-529] = 10 * convolve(target, kernel.flip(1, 2)).sign().flatten(1)
+    theta = GaborTheta(10 * convolve(target, kernel.values.flip(1, 2)).sign(), kernel)
     change = 255 * (Gabor().apply(x, theta) - x)
     assert change.square().mean().sqrt() == pytest.approx(5, rel=0.1)
 
@@ -90,17 +88,17 @@ def test_contract():
     for channels in (1, 3):
         x = degenerate_images(channels, 16, 16)
         assert_finite_everywhere(Gabor(), x, (0.0, 10.0, 16000.0))
-        assert_finite_everywhere(Gabor(faithful=True), x, (0.0, 10.0, 16000.0))
+        assert_finite_everywhere(HistoricalGabor(), x, (0.0, 10.0, 16000.0))
         assert_independent_of_batch(Gabor(), x, epsilon)
-        assert_independent_of_batch(Gabor(faithful=True), x, epsilon)
+        assert_independent_of_batch(HistoricalGabor(), x, epsilon)
         assert_step_crosses_the_set(Gabor(), x, epsilon)
 
 
 def test_gradient():
     x = random_images(1, 1, 8, 8, dtype=torch.float64) * 0.5 + 0.25
     theta = Gabor().start(x, torch.tensor([10.0], dtype=torch.float64), noise_for(x))
-    field, kernel = theta[:, :64].clone().requires_grad_(), theta[:, 64:]
-    assert torch.autograd.gradcheck(lambda f: Gabor().apply(x, torch.cat((f, kernel), dim=1)), field)
+    field = theta.field.requires_grad_()
+    assert torch.autograd.gradcheck(lambda f: Gabor().apply(x, GaborTheta(f, theta.kernel)), field)
 
 
 def test_convolution_is_that_of_the_sample():
@@ -117,18 +115,17 @@ def test_ascent_raises_the_objective():
 
 
 def test_historical_mask_removes_the_start():
-    threat, x = Gabor(faithful=True), random_images(2, 3, 32, 32)
+    threat, x = HistoricalGabor(), random_images(2, 3, 32, 32)
     epsilon = torch.tensor([5.0, 10.0])
     theta = threat.start(x, epsilon, noise_for(x))
-    field, mask = theta[:, 1:1025], theta[:, 1025:2049]
-    assert ((mask == 0).sum(1) == 73).all()
-    assert torch.equal(field != 0, mask == 0)
-    step = threat.steepest(torch.ones_like(theta))
-    assert torch.equal(threat.project(x, theta, epsilon), theta)
-    moved = threat.project(x, threat.move(theta, step, torch.tensor([0.5, 3.0])), epsilon)
-    assert torch.equal(moved[0, 1:1025], 0.5 * mask[0])
-    assert torch.equal(moved[1, 1:1025], mask[1])
-    assert torch.equal(moved[:, 1025:], theta[:, 1025:])
+    mask = theta.mask.values
+    assert ((mask == 0).flatten(1).sum(1) == 73).all()
+    assert torch.equal(theta.field != 0, mask == 0)
+    assert torch.equal(threat.project(x, theta, epsilon).field, theta.field)
+    step = threat.steepest(x, over(torch.ones_like, theta))
+    moved = threat.project(x, threat.move(x, theta, step, torch.tensor([0.5, 3.0])), epsilon)
+    assert torch.equal(moved.field, torch.tensor([0.5, 1.0]).view(2, 1, 1) * mask)
+    assert moved.mask is theta.mask and moved.kernel is theta.kernel
     assert torch.equal(threat.size(x, moved), epsilon)
 
 

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from robustatlas.bundle import Fixed
 from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.threats.historical.jpeg import (
+    HistoricalJpeg,
+    HistoricalJpegL1,
+    HistoricalJpegL2,
+    HistoricalJpegLinf,
+    HistoricalJpegTheta,
+)
 from robustatlas.threats.jpeg import Jpeg, JpegL1, JpegL2, JpegLinf, pattern
 from threat_checks import (
     ascend,
@@ -26,6 +34,7 @@ from threat_checks import (
 )
 
 FAMILY = [JpegLinf, JpegL2, JpegL1]
+HISTORICAL = [HistoricalJpegLinf, HistoricalJpegL2, HistoricalJpegL1]
 
 
 def golden_coefficients() -> Tensor:
@@ -41,8 +50,8 @@ def golden_coefficients() -> Tensor:
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
 def test_historical_map_matches_the_original_code(epsilon: float):
-    theta = torch.cat((torch.ones(4, 1), epsilon * golden_coefficients()), dim=1)
-    output = JpegLinf(faithful=True).apply(golden_images(), theta)
+    theta = HistoricalJpegTheta(Fixed(torch.ones(4)), epsilon * golden_coefficients())
+    output = HistoricalJpegLinf().apply(golden_images(), theta)
     torch.testing.assert_close(255 * output, goldens()[f"jpeg_out255_eps{epsilon}"], rtol=0, atol=1.5e-4)
 
 
@@ -76,18 +85,21 @@ def test_neutral_is_the_identity(family: type[Jpeg], shape: tuple[int, ...]):
     assert_neutral_is_identity(family(), random_images(*shape, dtype=torch.float64))
 
 
-@given(st.floats(1e-2, 200), st.sampled_from(FAMILY), st.booleans())
+@given(st.floats(1e-2, 200), st.sampled_from([*FAMILY, HistoricalJpegLinf]))
 @settings(max_examples=30, deadline=None)
-def test_projection_agrees_with_size(epsilon: float, family: type[Jpeg], faithful: bool):
-    if faithful and family is not JpegLinf:
-        # The historical start ignores the bound on single coefficients, hence only the projection is checked.
-        threat, x = family(faithful=True), random_images(2, 3, 16, 16)
-        radius = torch.tensor([epsilon, epsilon / 2])
-        projected = threat.project(x, random_theta(threat, x, radius), radius)
-        assert (threat.size(x, projected) <= radius * (1 + 1e-5)).all()
-        return
+def test_projection_agrees_with_size(epsilon: float, family: type[Jpeg]):
     x = random_images(2, 3, 16, 16, dtype=torch.float64)
-    assert_projection_agrees_with_size(family(faithful), x, torch.tensor([epsilon, epsilon / 2], dtype=torch.float64))
+    assert_projection_agrees_with_size(family(), x, torch.tensor([epsilon, epsilon / 2], dtype=torch.float64))
+
+
+@given(st.floats(1e-2, 200), st.sampled_from([HistoricalJpegL2, HistoricalJpegL1]))
+@settings(max_examples=10, deadline=None)
+def test_historical_projection_agrees_with_size(epsilon: float, family: type[HistoricalJpeg]):
+    """The historical start ignores the bound on single coefficients, hence only the projection is checked."""
+    threat, x = family(), random_images(2, 3, 16, 16)
+    radius = torch.tensor([epsilon, epsilon / 2])
+    projected = threat.project(x, random_theta(threat, x, radius), radius)
+    assert (threat.size(x, projected) <= radius * (1 + 1e-5)).all()
 
 
 @pytest.mark.parametrize("family", FAMILY)
@@ -99,9 +111,13 @@ def test_contract(family: type[Jpeg]):
         assert_independent_of_batch(family(), x, epsilon)
         assert_step_crosses_the_set(family(), x, epsilon)
         assert_projection_agrees_with_size(family(), x, epsilon)
+
+
+@pytest.mark.parametrize("family", HISTORICAL)
+def test_historical_contract(family: type[HistoricalJpeg]):
     x = degenerate_images(3, 16, 16)
-    assert_finite_everywhere(family(faithful=True), x, (0.0, 1.0, 1e4))
-    assert_independent_of_batch(family(faithful=True), x, epsilon)
+    assert_finite_everywhere(family(), x, (0.0, 1.0, 1e4))
+    assert_independent_of_batch(family(), x, torch.tensor([0.1, 0.5, 1.0, 2.0]))
 
 
 @pytest.mark.parametrize("family", FAMILY)
@@ -114,15 +130,12 @@ def test_ascent_raises_the_objective(family: type[Jpeg]):
 
 def test_gradient():
     x = random_images(1, 3, 16, 16, dtype=torch.float64) * 0.2 + 0.4
-    for threat in (JpegLinf(), JpegLinf(faithful=True)):
-        theta = threat.start(x, torch.full((1,), 0.01, dtype=torch.float64), noise_for(x))
-        coefficients = theta[:, -384:].requires_grad_()
-        front = theta[:, :-384]
-        assert torch.autograd.gradcheck(
-            lambda c, threat=threat, front=front: threat.apply(x, torch.cat((front, c), dim=1)),
-            coefficients,
-            fast_mode=True,
-        )
+    epsilon = torch.full((1,), 0.01, dtype=torch.float64)
+    theta = JpegLinf().start(x, epsilon, noise_for(x)).requires_grad_()
+    assert torch.autograd.gradcheck(lambda c: JpegLinf().apply(x, c), theta, fast_mode=True)
+    assert torch.autograd.gradcheck(
+        lambda c: HistoricalJpegLinf().apply(x, HistoricalJpegTheta(Fixed(epsilon), c)), theta, fast_mode=True
+    )
 
 
 def test_l1_oracle_beats_every_point_of_the_set():
@@ -137,26 +150,25 @@ def test_l1_oracle_beats_every_point_of_the_set():
 
 
 def test_historical_l1_oracle_counts_caps_from_the_current_theta():
-    threat, x = JpegL1(faithful=True), random_images(1, 3, 16, 16)
-    theta = threat.neutral(x)
-    theta[0, 1:4] = torch.tensor([1.5, -2.0, 0.0])
-    gradient = torch.zeros_like(theta)
-    gradient[0, 1:4] = torch.tensor([3.0, 2.0, -1.0])
+    threat, x = HistoricalJpegL1(), random_images(1, 3, 16, 16)
+    theta, gradient = threat.neutral(x), threat.neutral(x)
+    theta.coefficients[0, :3] = torch.tensor([1.5, -2.0, 0.0])
+    gradient.coefficients[0, :3] = torch.tensor([3.0, 2.0, -1.0])
     vertex = threat.linear_oracle(x, theta, gradient, torch.tensor([5.0]))
-    assert vertex[0, :4].tolist() == [1.0, 0.5, 4.0, -0.5]
-    assert vertex[0, 4:].abs().sum() == 0
+    assert vertex.gain.values.tolist() == [1.0]
+    assert vertex.coefficients[0, :3].tolist() == [0.5, 4.0, -0.5]
+    assert vertex.coefficients[0, 3:].abs().sum() == 0
 
 
 def test_historical_first_gradient_is_taken_at_epsilon_times_the_start():
-    threat, x = JpegLinf(faithful=True), random_images(1, 3, 16, 16)
+    threat, x = HistoricalJpegLinf(), random_images(1, 3, 16, 16)
     epsilon = torch.tensor([0.25])
     start = threat.start(x, epsilon, noise_for(x))
-    assert start[0, 0] == 0.25
-    moved = threat.project(x, threat.move(start, torch.zeros_like(start), epsilon), epsilon)
-    assert moved[0, 0] == 1
-    assert torch.equal(moved[:, 1:], start[:, 1:])
-    scaled = moved.clone()
-    scaled[:, 1:] *= 0.25
+    assert start.gain.values == 0.25
+    moved = threat.project(x, threat.move(x, start, threat.neutral(x), epsilon), epsilon)
+    assert moved.gain.values == 1
+    assert torch.equal(moved.coefficients, start.coefficients)
+    scaled = HistoricalJpegTheta(moved.gain, 0.25 * moved.coefficients)
     torch.testing.assert_close(threat.apply(x, start), threat.apply(x, scaled))
 
 
@@ -176,5 +188,5 @@ def test_says_which_images_fit():
         JpegL1().check(torch.zeros(1, 2, 8, 8))
     for shape in ((1, 1, 16, 16), (1, 3, 28, 28)):
         with pytest.raises(UnsupportedInputError, match="multiples of 16"):
-            JpegL1(faithful=True).check(torch.zeros(shape))
+            HistoricalJpegL1().check(torch.zeros(shape))
         JpegL1().check(torch.zeros(shape))

@@ -206,14 +206,14 @@ def test_infinite_epsilon_leaves_the_box(name: str) -> None:
 @pytest.mark.parametrize("name", ["linf", "l2", "l1"])
 def test_a_steepest_step_of_epsilon_crosses_the_set_once(name: str) -> None:
     threat, gradient = THREATS[name], torch.randn(SAMPLES, 40, dtype=torch.float64)
-    direction = threat.steepest(gradient)
+    direction = threat.steepest(gradient, gradient)
     torch.testing.assert_close(norm(direction, threat.p), torch.ones(SAMPLES, dtype=torch.float64))
     assert bool(((direction * gradient).flatten(1).sum(1) > 0).all())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_steepest_of_a_zero_gradient_is_zero(name: str) -> None:
-    assert bool((THREATS[name].steepest(torch.zeros(2, 5)) == 0).all())
+    assert bool((THREATS[name].steepest(torch.zeros(2, 5), torch.zeros(2, 5)) == 0).all())
 
 
 def test_l0_keeps_the_largest_changes() -> None:
@@ -233,7 +233,7 @@ def test_dtype_is_kept(name: str, dtype: torch.dtype) -> None:
     for made in (
         threat.project(x, theta, epsilon),
         threat.start(x, epsilon, noise),
-        threat.steepest(theta),
+        threat.steepest(x, theta),
         threat.hyperplane(x, torch.zeros_like(x), theta, epsilon),
         threat.size(x, theta),
         threat.apply(x, theta),

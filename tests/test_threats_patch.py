@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robustatlas.bundle import over
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.patch import Patch
 from threat_properties import (
@@ -58,18 +59,17 @@ def test_places_differ_between_samples_and_stay():
     x, patch = images(count=60, side=16), Patch()
     epsilon = torch.full((60,), 0.25)
     theta = patch.start(x, epsilon, noise_for(x))
-    corners = {tuple(c) for c in (12 * theta[:, -3:-1]).floor().int().tolist()}
+    corners = {tuple(c) for c in (12 * theta.place.values).floor().int().tolist()}
     assert len(corners) > 30
-    step = patch.move(theta, patch.steepest(torch.cat([torch.ones(60, 768), torch.zeros(60, 3)], 1)), epsilon)
-    assert torch.equal(patch.project(x, step, epsilon)[:, -3:], theta[:, -3:])
+    step = patch.move(x, theta, patch.steepest(x, over(torch.ones_like, theta)), epsilon)
+    assert torch.equal(patch.project(x, step, epsilon).place.values, theta.place.values)
 
 
 def test_a_step_of_the_strength_is_the_whole_range_of_a_pixel():
     x, patch = torch.zeros(1, 1, 8, 8), Patch()
     epsilon = torch.tensor([0.25])
     theta = patch.project(x, patch.neutral(x), epsilon)
-    direction = torch.cat([torch.ones(1, 64), torch.zeros(1, 3)], 1)
-    theta = patch.project(x, patch.move(theta, direction, epsilon), epsilon)
+    theta = patch.project(x, patch.move(x, theta, over(torch.ones_like, theta), epsilon), epsilon)
     assert patch.apply(x, theta).sum() == 4
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.threats.historical.recolor import HistoricalRecolor
 from robustatlas.threats.recolor import Recolor, interpolate, lattice_identity, luv_to_rgb, rgb_to_luv
 from threat_properties import (
     check_finite,
@@ -26,7 +27,7 @@ def test_is_a_sound_set(dtype):
         check_sound(Recolor(), x, 0.1)
         check_independent(Recolor(), x, 0.1)
         check_finite(Recolor(), x, 0.1)
-        check_finite(Recolor(faithful=True), x, 0.1)
+        check_finite(HistoricalRecolor(), x, 0.1)
     check_sound(Recolor(), images(count=1, side=64, width=40), 0.1)
 
 
@@ -35,7 +36,7 @@ def test_gradient():
 
 
 def test_agrees_with_the_original_outputs():
-    x, epsilon, threat = golden_images(), torch.full((2,), 0.05), Recolor(faithful=True)
+    x, epsilon, threat = golden_images(), torch.full((2,), 0.05), HistoricalRecolor()
     torch.testing.assert_close(rgb_to_luv(x), golden("luv_of_x"), rtol=0, atol=1e-5)
     torch.testing.assert_close(luv_to_rgb(golden("luv_in")), golden("rgb_of_luv_in"), rtol=0, atol=1e-5)
     theta = threat.project(x[:1], golden("recolor_delta_in_first1"), epsilon[:1])
@@ -48,7 +49,7 @@ def test_agrees_with_the_original_outputs():
 
 
 def test_historical_projection_stays_within_epsilon():
-    x, epsilon, threat = degenerate_images(), torch.full((6,), 0.05), Recolor(faithful=True)
+    x, epsilon, threat = degenerate_images(), torch.full((6,), 0.05), HistoricalRecolor()
     theta = threat.project(x, moved(threat, x, 0.5), epsilon)
     assert (threat.size(x, theta) <= 0.05).all()
 

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from robustatlas.bundle import Fixed, over
 from robustatlas.threats.base import UnsupportedInputError
-from robustatlas.threats.snow import Snow, random_kernels, snow_layer, streak
+from robustatlas.threats.historical.snow import HistoricalSnow, HistoricalSnowTheta
+from robustatlas.threats.snow import Snow, SnowTheta, random_kernels, snow_layer, streak
 from threat_checks import (
     ascend,
     assert_finite_everywhere,
@@ -19,13 +23,14 @@ from threat_checks import (
     golden_images,
     goldens,
     noise_for,
+    normal_like,
     random_images,
 )
 
 
-def golden_theta(strength: float) -> Tensor:
+def golden_theta(strength: float) -> HistoricalSnowTheta:
     kernels = goldens()["snow_kernels_npseed0"].expand(4, -1, -1, -1)
-    return Snow()._assemble(goldens()["snow_I"], kernels, torch.full((4,), strength))
+    return HistoricalSnowTheta(goldens()["snow_I"], Fixed(kernels), Fixed(torch.full((4,), strength)))
 
 
 @pytest.mark.parametrize("end", [(8, 12, 1), (12, 9, 3), (10, 10, 5)])
@@ -40,7 +45,7 @@ def test_maps_match_the_original_code():
     layer = snow_layer(goldens()["snow_I"] ** 4, kernels, 32, 32)
     torch.testing.assert_close(layer, goldens()["snow_map"], rtol=0, atol=1e-5)
     for strength, name in ((0.1, "snow_out_eps0.1"), (0.0, "snow_out_eps0")):
-        output = Snow(faithful=True).apply(golden_images(), golden_theta(strength))
+        output = HistoricalSnow().apply(golden_images(), golden_theta(strength))
         torch.testing.assert_close(output, goldens()[name], rtol=0, atol=1e-5)
 
 
@@ -49,12 +54,11 @@ def test_default_reaches_the_published_images():
     epsilon = torch.full((4,), 0.1)
     flakes = goldens()["snow_I"]
     flakes = flakes * (0.2 / flakes.mean((2, 3), keepdim=True).clamp_min(0.2))
-    kernels = goldens()["snow_kernels_npseed0"].expand(4, -1, -1, -1)
-    published = Snow()._assemble(flakes, kernels, epsilon)
-    ours = Snow()._assemble(0.1 * flakes**4, kernels, torch.full((4,), 1 / 16))
+    published = replace(golden_theta(0.1), flakes=flakes)
+    ours = SnowTheta(0.1 * flakes**4, published.kernels, torch.full((4,), 1 / 16))
     x = golden_images()
     assert (Snow().size(x, ours) <= epsilon).all()
-    torch.testing.assert_close(Snow().apply(x, ours), Snow(faithful=True).apply(x, published), rtol=0, atol=1e-6)
+    torch.testing.assert_close(Snow().apply(x, ours), HistoricalSnow().apply(x, published), rtol=0, atol=1e-6)
 
 
 def test_original_kernels_belong_to_the_random_family():
@@ -92,31 +96,30 @@ def test_contract():
         assert_independent_of_batch(Snow(), x, epsilon)
         assert_step_crosses_the_set(Snow(), x, epsilon)
     assert_finite_everywhere(Snow(), degenerate_images(1, 8, 8), (0.0, 0.1, 80.0))
-    assert_finite_everywhere(Snow(faithful=True), degenerate_images(3, 32, 32), (0.0, 0.1, 80.0))
-    assert_independent_of_batch(Snow(faithful=True), degenerate_images(3, 32, 32), epsilon)
+    assert_finite_everywhere(HistoricalSnow(), degenerate_images(3, 32, 32), (0.0, 0.1, 80.0))
+    assert_independent_of_batch(HistoricalSnow(), degenerate_images(3, 32, 32), epsilon)
 
 
 def test_gradient():
     x = random_images(1, 1, 8, 8, dtype=torch.float64) * 0.3
     theta = Snow().start(x, torch.tensor([0.05], dtype=torch.float64), noise_for(x))
-    flakes, kernels, amount = Snow()._parts(theta)
 
-    def output(f: Tensor, a: Tensor) -> Tensor:
-        return Snow().apply(x, Snow()._assemble(f, kernels, a))
+    def output(flakes: Tensor, paleness: Tensor) -> Tensor:
+        return Snow().apply(x, SnowTheta(flakes, theta.kernels, paleness))
 
-    inputs = (flakes.clone().requires_grad_(), amount.clone().requires_grad_())
+    inputs = (theta.flakes.requires_grad_(), theta.paleness.requires_grad_())
     assert torch.autograd.gradcheck(output, inputs, fast_mode=True)
 
 
 def test_steps_leave_the_streaks_alone():
-    for threat in (Snow(), Snow(faithful=True)):
+    for threat in (Snow(), HistoricalSnow()):
         x = random_images(2, 3, 32, 32)
         epsilon = torch.tensor([0.1, 0.5])
         theta = threat.start(x, epsilon, noise_for(x))
-        step = threat.steepest(torch.randn(theta.shape, generator=torch.Generator().manual_seed(0)))
-        moved = threat.project(x, threat.move(theta, step, epsilon), epsilon)
-        assert torch.equal(threat._parts(moved)[1], threat._parts(theta)[1])
-        assert not torch.equal(moved, theta)
+        step = threat.steepest(x, normal_like(theta, noise_for(x).child(9)))
+        moved = threat.project(x, threat.move(x, theta, step, epsilon), epsilon)
+        assert torch.equal(moved.kernels.values, theta.kernels.values)
+        assert not torch.equal(moved.flakes, theta.flakes)
 
 
 def test_ascent_puts_snow_where_it_pays():
@@ -126,22 +129,19 @@ def test_ascent_puts_snow_where_it_pays():
 
 
 def test_historical_step_starts_from_the_clipped_values_and_is_not_clipped():
-    threat, x = Snow(faithful=True), random_images(1, 3, 32, 32)
+    threat, x = HistoricalSnow(), random_images(1, 3, 32, 32)
     epsilon = torch.tensor([0.1])
     theta = threat.start(x, epsilon, noise_for(x))
-    flakes, kernels, strength = threat._parts(theta)
-    outside = threat._assemble(torch.full_like(flakes, -0.5), kernels, strength)
-    up = threat._assemble(torch.ones_like(flakes), torch.zeros_like(kernels), torch.zeros_like(strength))
-    moved = threat.project(x, threat.move(outside, up, torch.tensor([0.3])), epsilon)
-    torch.testing.assert_close(threat._parts(moved)[0], torch.full_like(flakes, 0.3))
-    full = threat._assemble(torch.full_like(flakes, 3.0), kernels, strength)
-    moved = threat.project(x, threat.move(full, up, torch.tensor([1.5])), epsilon)
-    torch.testing.assert_close(threat._parts(moved)[0], torch.full_like(flakes, 1.7))
+    up = over(torch.ones_like, theta)
+    for flakes, length, expected in ((-0.5, 0.3, 0.3), (3.0, 1.5, 1.7)):
+        outside = over(lambda leaf, value=flakes: torch.full_like(leaf, value), theta)
+        moved = threat.project(x, threat.move(x, outside, up, torch.tensor([length])), epsilon)
+        torch.testing.assert_close(moved.flakes, torch.full_like(theta.flakes, expected))
 
 
 def test_says_which_images_fit():
     with pytest.raises(UnsupportedInputError, match=r"grey or RGB .*\(1, 2, 8, 8\)"):
         Snow().check(torch.zeros(1, 2, 8, 8))
     with pytest.raises(UnsupportedInputError, match="multiples of 32"):
-        Snow(faithful=True).check(torch.zeros(1, 3, 28, 28))
+        HistoricalSnow().check(torch.zeros(1, 3, 28, 28))
     Snow().check(torch.zeros(1, 1, 28, 28))

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
+from robustatlas.bundle import Tree, free, gradient, over, watched
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
@@ -32,11 +34,21 @@ def noise_for(x: Tensor, first: int = 0) -> Noise:
     return Noise.of(seed=0, indices=torch.arange(first, first + len(x)), purpose="test")
 
 
-def random_theta(threat: ThreatModel, x: Tensor, epsilon: Tensor, spread: float = 3.0) -> Tensor:
+def normal_like(theta: Tree, noise: Noise) -> Tree:
+    return over(lambda leaf: noise.normal(*leaf.shape[1:], dtype=leaf.dtype), theta)
+
+
+def assert_close(actual: Tree, expected: Tree, rtol: float, atol: float) -> None:
+    """Two equally built trees agree (fixed numbers exactly enough too)."""
+    for a, b in zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected), strict=True):
+        torch.testing.assert_close(a, b, rtol=rtol, atol=atol)
+
+
+def random_theta(threat: ThreatModel, x: Tensor, epsilon: Tensor, spread: float = 3.0) -> Tree:
     """A point that usually lies outside the set of size ``epsilon``: a start moved by a random step."""
     theta = threat.start(x, epsilon, noise_for(x))
-    step = threat.steepest(noise_for(x).child(1).normal(*theta.shape[1:], dtype=x.dtype))
-    return threat.move(theta, step, spread * epsilon)
+    step = threat.steepest(x, normal_like(theta, noise_for(x).child(1)))
+    return threat.move(x, theta, step, spread * epsilon)
 
 
 def degenerate_images(channels: int, height: int, width: int) -> Tensor:
@@ -46,8 +58,7 @@ def degenerate_images(channels: int, height: int, width: int) -> Tensor:
 
 def assert_neutral_is_identity(threat: ThreatModel, x: Tensor) -> None:
     neutral = threat.neutral(x)
-    assert neutral.dtype == x.dtype
-    assert len(neutral) == len(x)
+    assert all(leaf.dtype == x.dtype and len(leaf) == len(x) for leaf in pytree.tree_leaves(neutral))
     assert torch.equal(threat.apply(x, neutral), x)
     assert torch.equal(threat.size(x, neutral), torch.zeros(len(x), dtype=x.dtype))
     nothing = torch.zeros(len(x), dtype=x.dtype)
@@ -59,44 +70,39 @@ def assert_projection_agrees_with_size(
 ) -> None:
     theta = random_theta(threat, x, epsilon)
     projected = threat.project(x, theta, epsilon)
-    assert projected.dtype == x.dtype
+    assert all(leaf.dtype == x.dtype for leaf in pytree.tree_leaves(projected))
     assert (threat.size(x, projected) <= epsilon * (1 + tolerance)).all()
-    again = threat.project(x, projected, epsilon)
-    torch.testing.assert_close(again, projected, rtol=tolerance, atol=tolerance * float(epsilon.max()))
+    again, atol = threat.project(x, projected, epsilon), tolerance * float(epsilon.max())
+    assert_close(again, projected, tolerance, atol)
     # A point stays in every larger set (nested), and leaves where epsilon falls below its size.
-    torch.testing.assert_close(
-        threat.project(x, projected, 2 * epsilon), projected, rtol=tolerance, atol=tolerance * float(epsilon.max())
-    )
+    assert_close(free(threat.project(x, projected, 2 * epsilon)), free(projected), tolerance, atol)
     size = threat.size(x, projected)
     assert (threat.size(x, threat.project(x, projected, size / 2)) <= size / 2 * (1 + tolerance)).all()
     start = threat.start(x, epsilon, noise_for(x))
     assert (threat.size(x, start) <= epsilon * (1 + tolerance)).all()
-    torch.testing.assert_close(
-        threat.project(x, start, epsilon), start, rtol=tolerance, atol=tolerance * float(epsilon.max())
-    )
+    assert_close(threat.project(x, start, epsilon), start, tolerance, atol)
 
 
 def assert_independent_of_batch(threat: ThreatModel, x: Tensor, epsilon: Tensor) -> None:
     """Every method gives a sample the same result alone and in company (float64: no sign hangs on rounding)."""
     x, epsilon = x.double(), epsilon.double()
 
-    def results(index: slice) -> list[Tensor]:
+    def results(index: slice) -> list[Tree]:
         images, radius, noise = x[index], epsilon[index], noise_for(x)
         noise = Noise(noise.keys[index])
         start = threat.start(images, radius, noise)
-        leaf = start.clone().requires_grad_()
+        leaf = watched(start)
         output = threat.apply(images, leaf)
         weights = random_images(*output.shape[1:], dtype=x.dtype) - 0.5
-        (gradient,) = torch.autograd.grad((output * weights).sum(), leaf)
-        step = threat.steepest(gradient)
-        moved = threat.move(start, step, radius / 2)
+        step = threat.steepest(images, gradient(output * weights, leaf))
+        moved = threat.move(images, start, step, radius / 2)
         projected = threat.project(images, moved, radius)
         return [start, output.detach(), projected, threat.apply(images, projected), threat.size(images, projected)]
 
     together = results(slice(None))
     for number in range(len(x)):
         alone = results(slice(number, number + 1))
-        for a, b in zip(alone, together, strict=True):
+        for a, b in zip(pytree.tree_leaves(alone), pytree.tree_leaves(together), strict=True):
             torch.testing.assert_close(a, b[number : number + 1], rtol=1e-4, atol=1e-5)
 
 
@@ -107,17 +113,17 @@ def assert_finite_everywhere(threat: ThreatModel, x: Tensor, epsilons: tuple[flo
         epsilon = torch.full((len(x),), value, dtype=x.dtype)
         theta = threat.start(x, epsilon, noise_for(x))
         for number in range(3):
-            leaf = theta.clone().requires_grad_()
+            leaf = watched(theta)
             output = threat.apply(x, leaf)
             assert output.shape == x.shape
             assert output.dtype == x.dtype
             assert (output >= 0).all()
             assert (output <= 1).all()
             weights = noise_for(x).child(number).normal(*x.shape[1:], dtype=x.dtype)
-            (gradient,) = torch.autograd.grad((output * weights).sum(), leaf)
-            assert torch.isfinite(gradient).all()
-            theta = threat.project(x, threat.move(theta, threat.steepest(gradient), epsilon / 2), epsilon)
-            assert torch.isfinite(theta).all()
+            slope = gradient(output * weights, leaf)
+            assert all(torch.isfinite(part).all() for part in free(slope))
+            theta = threat.project(x, threat.move(x, theta, threat.steepest(x, slope), epsilon / 2), epsilon)
+            assert all(torch.isfinite(part).all() for part in pytree.tree_leaves(theta))
             assert not threat.size(x, theta).isnan().any()
     assert threat.apply(x, threat.neutral(x)).isfinite().all()
 
@@ -125,8 +131,8 @@ def assert_finite_everywhere(threat: ThreatModel, x: Tensor, epsilons: tuple[flo
 def assert_step_crosses_the_set(threat: ThreatModel, x: Tensor, epsilon: Tensor, tolerance: float = 1e-4) -> None:
     """A step of length epsilon from the centre ends on the border."""
     theta = threat.neutral(x)
-    gradient = noise_for(x).normal(*theta.shape[1:], dtype=x.dtype)
-    end = threat.project(x, threat.move(theta, threat.steepest(gradient), epsilon), epsilon)
+    direction = threat.steepest(x, normal_like(theta, noise_for(x)))
+    end = threat.project(x, threat.move(x, theta, direction, epsilon), epsilon)
     torch.testing.assert_close(threat.size(x, end), epsilon, rtol=tolerance, atol=0)
 
 
@@ -135,9 +141,9 @@ def ascend(threat: ThreatModel, x: Tensor, target: Tensor, epsilon: Tensor, step
     theta = threat.start(x, epsilon, noise_for(x))
     gains = []
     for _ in range(steps + 1):
-        leaf = theta.clone().requires_grad_()
+        leaf = watched(theta)
         gain = ((threat.apply(x, leaf) - x) * target).flatten(1).sum(1)
         gains.append(gain.detach())
-        (gradient,) = torch.autograd.grad(gain.sum(), leaf)
-        theta = threat.project(x, threat.move(theta, threat.steepest(gradient), epsilon / 4), epsilon)
+        direction = threat.steepest(x, gradient(gain, leaf))
+        theta = threat.project(x, threat.move(x, theta, direction, epsilon / 4), epsilon)
     return torch.stack(gains)

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
+from robustatlas.bundle import Tree, dot, free, gradient, over, watched
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
@@ -46,20 +48,23 @@ def degenerate_images(channels: int = 3, side: int = 8, dtype: torch.dtype = tor
     return x
 
 
-def moved(threat: ThreatModel, x: Tensor, strength: float, seed: int = 1) -> Tensor:
+def normal_like(theta: Tree, noise: Noise) -> Tree:
+    return over(lambda leaf: noise.normal(*leaf.shape[1:], dtype=leaf.dtype), theta)
+
+
+def moved(threat: ThreatModel, x: Tensor, strength: float, seed: int = 1) -> Tree:
     """A theta far beyond the border of the set."""
     epsilon = x.new_full((len(x),), strength)
     theta = threat.start(x, epsilon, noise_for(x, seed))
-    direction = threat.steepest(noise_for(x, seed + 1).normal(*theta.shape[1:], dtype=x.dtype))
-    return threat.move(theta, direction, 1.5 * epsilon)
+    direction = threat.steepest(x, normal_like(theta, noise_for(x, seed + 1)))
+    return threat.move(x, theta, direction, 1.5 * epsilon)
 
 
 def check_sound(threat: ThreatModel, x: Tensor, strength: float) -> None:
     """The promises of a sound set at strengths from 0 to ``strength``."""
     threat.check(x)
     neutral = threat.neutral(x)
-    assert neutral.dtype == x.dtype
-    assert neutral.shape[0] == len(x)
+    assert all(leaf.dtype == x.dtype and len(leaf) == len(x) for leaf in pytree.tree_leaves(neutral))
     assert torch.equal(threat.apply(x, neutral), x), "the neutral theta changes the image"
     assert torch.equal(threat.size(x, neutral), x.new_zeros(len(x)))
 
@@ -87,17 +92,17 @@ def check_independent(threat: ThreatModel, x: Tensor, strength: float) -> None:
     """One sample alone gives what it gives in a batch."""
     epsilon = strength * torch.linspace(0.3, 1, len(x), dtype=x.dtype)
 
-    def attack(x: Tensor, epsilon: Tensor, noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
-        theta = threat.start(x, epsilon, noise).requires_grad_()
-        (gradient,) = torch.autograd.grad((threat.apply(x, theta) * x.flip(-1)).sum(), theta)
-        theta = threat.move(theta.detach(), threat.steepest(gradient), epsilon)
+    def attack(x: Tensor, epsilon: Tensor, noise: Noise) -> tuple[Tree, Tensor, Tensor]:
+        theta = watched(threat.start(x, epsilon, noise))
+        slope = gradient(threat.apply(x, theta) * x.flip(-1), theta)
+        theta = threat.move(x, watched(theta), threat.steepest(x, slope), epsilon)
         theta = threat.project(x, theta, epsilon)
         return theta, threat.apply(x, theta), threat.size(x, theta)
 
     together = attack(x, epsilon, noise_for(x))
     index = torch.tensor([len(x) - 1])
     alone = attack(x[index], epsilon[index], noise_for(x).take(index))
-    for a, b in zip(together, alone, strict=True):
+    for a, b in zip(pytree.tree_leaves(together), pytree.tree_leaves(alone), strict=True):
         torch.testing.assert_close(a[index], b, rtol=1e-5, atol=1e-6)
 
 
@@ -111,26 +116,27 @@ def check_finite(threat: ThreatModel, x: Tensor, strength: float) -> None:
             threat.project(x, moved(threat, x, max(epsilon, strength)), size),
         ):
             image = x.clone().requires_grad_()
-            theta = theta.detach().requires_grad_()
+            theta = watched(theta)
             result = threat.apply(image, theta)
             weights = noise_for(x, 5).normal(*x.shape[1:], dtype=x.dtype)
-            gradients = torch.autograd.grad((result * weights).sum(), (image, theta))
-            assert torch.isfinite(result).all()
-            assert all(torch.isfinite(gradient).all() for gradient in gradients)
-            assert torch.isfinite(threat.steepest(gradients[1])).all()
+            of_image, slope = gradient(result * weights, (image, theta))
+            direction = threat.steepest(x, slope)
+            assert all(torch.isfinite(leaf).all() for leaf in free((result, of_image, slope, direction)))
 
 
 def check_gradient(threat: ThreatModel, x: Tensor, strength: float) -> None:
     """The gradient inside of the set against finite differences, in float64, along one random direction."""
     x = x.double()
-    theta = (0.8 * threat.start(x, x.new_full((len(x),), strength), noise_for(x))).requires_grad_()
+    start = threat.start(x, x.new_full((len(x),), strength), noise_for(x))
+    theta = watched(over(lambda leaf: 0.8 * leaf, start))
     weights = noise_for(x, 3).normal(*x.shape[1:], dtype=x.dtype)
-    direction = noise_for(x, 4).normal(*theta.shape[1:], dtype=x.dtype)
-    (gradient,) = torch.autograd.grad((threat.apply(x, theta) * weights).sum(), theta)
+    direction = normal_like(theta, noise_for(x, 4))
+    slope = gradient(threat.apply(x, theta) * weights, theta)
 
     def value(step: float) -> Tensor:
-        return (threat.apply(x, theta.detach() + step * direction) * weights).flatten(1).sum(1)
+        shifted = over(lambda leaf, along: leaf.detach() + step * along, theta, direction)
+        return (threat.apply(x, shifted) * weights).flatten(1).sum(1)
 
     step = 1e-7 * strength
     expected = (value(step) - value(-step)) / (2 * step)
-    torch.testing.assert_close((gradient * direction).flatten(1).sum(1), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(dot(slope, direction), expected, rtol=1e-4, atol=1e-5)

@@ -1,40 +1,139 @@
-"""Dataclasses of tensors that share their leading dimension B, so that samples can be dropped from and added to all
-of them at once."""
+"""Trees of tensors that share their leading dimension B, so that samples can be dropped from and added to all of them
+at once.
+
+A tree is a tensor ``[B, ...]`` or any nesting of tuples, lists, dicts and :class:`Bundle` s of them. What is neither a
+tensor nor such a container (settings) belongs to all samples alike.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from functools import reduce
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
-B = TypeVar("B", bound="Bundle")
+Tree: TypeAlias = Any
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """Base of such dataclasses; fields that are neither tensors nor bundles (settings) belong to all samples alike."""
+    """Base of frozen dataclasses that are trees: their fields are the children."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        pytree.register_pytree_node(cls, _children, lambda children, _: cls(*children))
 
 
-def _map(function: Callable[..., Tensor], first: B, *others: B) -> B:
-    changes: dict[str, Any] = {}
-    for field in fields(first):
-        value = getattr(first, field.name)
-        rest = [getattr(other, field.name) for other in others]
-        if isinstance(value, Tensor):
-            changes[field.name] = function(value, *rest)
-        elif isinstance(value, Bundle):
-            changes[field.name] = _map(function, value, *rest)
-    return replace(first, **changes)
+def _children(bundle: Any) -> tuple[list[Any], None]:
+    return [getattr(bundle, field.name) for field in fields(bundle)], None
 
 
-def take(bundle: B, index: Tensor) -> B:
-    """The rows ``index`` (int64) of every tensor of a bundle."""
-    return _map(lambda tensor: tensor.index_select(0, index), bundle)
+@dataclass(frozen=True)
+class Fixed(Bundle):
+    """Numbers ``[B, ...]`` of a theta that are drawn or set, never optimised: they get no gradient, and arithmetic
+    (:func:`over`, :func:`dot`) leaves them alone."""
+
+    values: Tensor
 
 
-def join(first: B, second: B) -> B:
-    """The rows of two bundles, one after the other."""
-    return _map(lambda a, b: torch.cat([a, b]), first, second)
+def per_sample(values: Tensor, like: Tensor) -> Tensor:
+    """``values`` [B] shaped to broadcast against ``like`` [B, ...]."""
+    return values.view(-1, *(1,) * (like.dim() - 1))
+
+
+def flat(tensor: Tensor) -> Tensor:
+    """``[B, ...]`` as ``[B, D]``; also where D is 1 and has no dimension, or B is 0."""
+    return tensor.reshape(len(tensor), math.prod(tensor.shape[1:]))
+
+
+def _each(function: Callable[..., Any], first: T, *others: T) -> T:
+    """``function`` of the corresponding tensors of equally built trees, :class:`Fixed` ones too."""
+
+    def apply(leaf: Any, *rest: Any) -> Any:
+        return function(leaf, *rest) if isinstance(leaf, Tensor) else leaf
+
+    result: T = function(first, *others) if isinstance(first, Tensor) else pytree.tree_map(apply, first, *others)
+    return result
+
+
+def take(tree: T, index: Tensor) -> T:
+    """The rows ``index`` (int64) of every tensor."""
+    return _each(lambda tensor: tensor.index_select(0, index), tree)
+
+
+def join(first: T, second: T) -> T:
+    """The rows of two trees, one after the other."""
+    return _each(lambda a, b: torch.cat([a, b]), first, second)
+
+
+def select(mask: Tensor, yes: T, no: T) -> T:
+    """``torch.where`` with a mask [B]."""
+    return _each(lambda a, b: torch.where(per_sample(mask, a), a, b), yes, no)
+
+
+def copy(tree: T) -> T:
+    """The same numbers in memory of their own."""
+    return _each(lambda tensor: tensor.clone(memory_format=torch.contiguous_format), tree)
+
+
+def put(tree: T, index: Tensor, rows: T) -> None:
+    """Overwrite the rows ``index`` of ``tree`` in place."""
+    _each(lambda tensor, new: tensor.index_copy_(0, index, new), tree, rows)
+
+
+def _is_fixed(node: Any) -> bool:
+    return isinstance(node, Fixed)
+
+
+def over(function: Callable[..., Tensor], first: T, *others: T) -> T:
+    """``function`` of the corresponding tensors of equally built trees; :class:`Fixed` ones stay those of ``first``."""
+
+    def apply(leaf: Any, *rest: Any) -> Any:
+        return leaf if isinstance(leaf, Fixed) else function(leaf, *rest)
+
+    if isinstance(first, Tensor):
+        return cast(T, function(first, *others))
+    mapped: T = pytree.tree_map(apply, first, *others, is_leaf=_is_fixed)
+    return mapped
+
+
+def free(tree: Tree) -> list[Tensor]:
+    """The tensors that are not :class:`Fixed`."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    return [leaf for leaf in pytree.tree_leaves(tree, is_leaf=_is_fixed) if isinstance(leaf, Tensor)]
+
+
+def dot(first: T, second: T) -> Tensor:
+    """``[B]``: the inner product of two equally built trees."""
+    return reduce(torch.add, [flat(a * b).sum(1) for a, b in zip(free(first), free(second), strict=True)])
+
+
+def norm(tree: Tree) -> Tensor:
+    """``[B]``: the Euclidean length."""
+    lengths: list[Tensor] = [flat(leaf).norm(dim=1) for leaf in free(tree)]
+    return reduce(torch.hypot, lengths)
+
+
+def largest(tree: Tree) -> Tensor:
+    """``[B]``: the largest absolute number."""
+    sizes: list[Tensor] = [torch.linalg.vector_norm(flat(leaf), torch.inf, dim=1) for leaf in free(tree)]
+    return reduce(torch.maximum, sizes)
+
+
+def watched(tree: T) -> T:
+    """The same tree as fresh leaves of automatic differentiation."""
+    return over(lambda tensor: tensor.detach().requires_grad_(), tree)
+
+
+def gradient(value: Tensor, tree: T, *, retain_graph: bool = False) -> T:
+    """The gradient of the sum of ``value`` [B] with respect to a :func:`watched` tree, built like it."""
+    leaves = free(tree)
+    slopes = iter(torch.autograd.grad(value.sum(), leaves, retain_graph=retain_graph) if leaves else ())
+    return over(lambda _: next(slopes), tree)

@@ -14,14 +14,27 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.bundle import Bundle, join, take
+from robustatlas.bundle import (
+    Bundle,
+    Tree,
+    copy,
+    dot,
+    gradient,
+    join,
+    largest,
+    over,
+    per_sample,
+    put,
+    select,
+    take,
+    watched,
+)
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import OBJECTIVES, margin_of
-from robustatlas.optimizers.base import Evaluation, Problem, State, select
+from robustatlas.optimizers.base import Evaluation, Problem, State
 from robustatlas.search import TOLERANCE, Schedule
-from robustatlas.threats.base import per_sample
 
 _ROUNDING = 16 * torch.finfo(torch.float64).eps
 """Gradients smaller than this share of a sample's largest are zero. Float32 has no such floor: entries near its
@@ -54,7 +67,7 @@ class Ledger:
     ranking: Tensor
     nearest: Tensor
     best_size: Tensor
-    best_theta: Tensor
+    best_theta: Tree
     found_class: Tensor
     margins: Tensor
     fooled: Tensor
@@ -76,7 +89,7 @@ class Lanes(Bundle):
     bounding: Tensor
     problem: Problem
     state: State
-    candidate: Tensor
+    candidate: Tree
     candidate_size: Tensor
 
 
@@ -87,7 +100,6 @@ def open_ledger(
     with torch.no_grad():
         logits = torch.cat([model.logits(part, verifying=True) for part in torch.split(x, lanes)])
     n, s = len(x), len(strengths)
-    theta = attack.threat.neutral(x)
     clean_margin = margin_of(logits.softmax(1), labels)
     ranking = logits.scatter(1, labels[:, None], -torch.inf).argsort(dim=1, descending=True, stable=True)
     return Ledger(
@@ -100,7 +112,7 @@ def open_ledger(
         ranking=ranking,
         nearest=ranking,
         best_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
-        best_theta=theta,
+        best_theta=copy(attack.threat.neutral(x)),
         found_class=torch.full((n,), -1, device=x.device),
         margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
         fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
@@ -109,27 +121,26 @@ def open_ledger(
     )
 
 
-def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tensor) -> Evaluation:
+def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree) -> Evaluation:
     """One forward, and where the optimizer wants it one backward pass, at ``theta``."""
-    gradient = stage.optimizer.needs_gradient
-    theta = theta.detach().requires_grad_(gradient)
-    with torch.set_grad_enabled(gradient):
-        logits = model.logits(problem.threat.apply(problem.x, theta))
+    uphill = stage.optimizer.needs_gradient
+    leaf = watched(theta) if uphill else theta
+    with torch.set_grad_enabled(uphill):
+        logits = model.logits(problem.threat.apply(problem.x, leaf))
         targets = problem.targets if stage.targets else None
         value = OBJECTIVES[stage.objective](logits, problem.labels, targets)
-    slope = _sound(torch.autograd.grad(value.sum(), theta)[0]) if gradient else torch.zeros_like(theta)
-    theta, logits = theta.detach(), logits.detach().to(problem.x.dtype)
+    slope = _sound(gradient(value, leaf)) if uphill else over(torch.zeros_like, theta)
+    logits = logits.detach().to(problem.x.dtype)
     fooled = logits.argmax(1) != problem.labels
     if model.rounding:
         fooled &= margin_of(logits, problem.labels) < -model.rounding * logits.abs().amax(1)
     return Evaluation(logits, value.detach(), slope, fooled, problem.threat.size(problem.x, theta))
 
 
-def _sound(gradient: Tensor) -> Tensor:
-    """``gradient`` without what rounding left of zeros: its sign would be a direction, and depend on the batch."""
-    size = gradient.abs()
-    floor = _ROUNDING * size.flatten(1).amax(1)
-    return gradient.masked_fill(size <= per_sample(floor, size), 0)
+def _sound(slope: Tree) -> Tree:
+    """``slope`` without what rounding left of zeros: its sign would be a direction, and depend on the batch."""
+    floor = _ROUNDING * largest(slope)
+    return over(lambda leaf: leaf.masked_fill(leaf.abs() <= per_sample(floor, leaf), 0), slope)
 
 
 def run(
@@ -222,7 +233,7 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
         theta = _start(ledger, stage, problem, rows, schedule.warm[rows])
         state = stage.optimizer.init(problem, theta)
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
-    return Lanes(rows, level, bounding, problem, state, ledger.best_theta[rows], known)
+    return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known)
 
 
 def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> Tensor:
@@ -231,14 +242,14 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
     ranking = ledger.ranking[rows]
     count = min(_NEAREST, ranking.shape[1] - 1)
     x, labels = ledger.x[rows], ledger.labels[rows]
-    theta = attack.threat.neutral(x).requires_grad_()
+    theta = watched(attack.threat.neutral(x))
     distances = []
     with _counted(model, ledger, rows):
         logits = model.logits(attack.threat.apply(x, theta))
         for k in range(count):
             gap = (logits.gather(1, labels[:, None]) - logits.gather(1, ranking[:, k, None])).squeeze(1)
-            (gradient,) = torch.autograd.grad(gap.sum(), theta, retain_graph=k < count - 1)
-            slope = (gradient * attack.threat.steepest(gradient)).flatten(1).sum(1)
+            uphill = gradient(gap, theta, retain_graph=k < count - 1)
+            slope = dot(uphill, attack.threat.steepest(x, uphill))
             distances.append(gap.detach() / slope.clamp_min(1e-12))
     order = torch.stack(distances, 1).argsort(dim=1, stable=True)
     return torch.cat([ranking[:, :count].gather(1, order), ranking[:, count:]], 1)
@@ -254,7 +265,7 @@ def _targets(ledger: Ledger, stage: Stage, rows: Tensor, numbers: Tensor) -> Ten
     return ranking[rows].gather(1, numbers[:, None]).squeeze(1)
 
 
-def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: Tensor) -> Tensor:
+def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: Tensor) -> Tree:
     threat, x = problem.threat, problem.x
     if stage.start == "neutral":
         return threat.neutral(x)
@@ -263,7 +274,7 @@ def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: T
     theta = threat.start(x, problem.epsilon * stage.optimizer.start_radius, problem.noise)
     if stage.start == "best":
         warm = warm & ledger.best_size[rows].isfinite()
-        theta = select(warm, threat.project(x, ledger.best_theta[rows], problem.epsilon), theta)
+        theta = select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta)
     return theta
 
 
@@ -312,7 +323,7 @@ def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, l
         smaller = good & (new.candidate_size < ledger.best_size[new.rows])
         rows = new.rows[smaller]
         ledger.best_size[rows] = new.candidate_size[smaller]
-        ledger.best_theta[rows] = new.candidate[smaller]
+        put(ledger.best_theta, rows, take(new.candidate, smaller.nonzero().squeeze(1)))
         ledger.found_class[rows] = prediction[smaller]
     if not last:
         fooled = ledger.best_size[over.rows] <= over.problem.epsilon * (1 + TOLERANCE)

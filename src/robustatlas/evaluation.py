@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack, Procedure, describe
 from robustatlas.attacks.suites import Search, attacks_of, search_of
+from robustatlas.bundle import take
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
@@ -238,7 +239,7 @@ def _examples(
     attack: Attack, ledger: engine.Ledger, positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     rows = ledger.best_size.isfinite().nonzero().squeeze(1)
-    images = attack.threat.apply(ledger.x[rows], ledger.best_theta[rows]) if len(rows) else ledger.x[:0]
+    images = attack.threat.apply(ledger.x[rows], take(ledger.best_theta, rows)) if len(rows) else ledger.x[:0]
     return positions[rows.cpu().numpy()], images.float().cpu().numpy()
 
 

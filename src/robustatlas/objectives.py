@@ -15,13 +15,17 @@ probability-margin  the margin on softmax probabilities: the confidence of the a
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Objective = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+from robustatlas.errors import UserError
+
+Objective = Literal["cross-entropy", "margin", "dlr", "probability-margin"]
 
 _TINY = 1e-12
 
@@ -75,9 +79,27 @@ def dlr(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
     return difference / (top[:, 0] - low + _TINY)
 
 
-OBJECTIVES: dict[str, Objective] = {
+OBJECTIVES: dict[Objective, Callable[[Tensor, Tensor, Tensor | None], Tensor]] = {
     "cross-entropy": cross_entropy,
     "margin": margin,
     "dlr": dlr,
     "probability-margin": probability_margin,
 }
+
+MARGINS = frozenset(OBJECTIVES) - {"cross-entropy"}
+"""The objectives that are zero at the decision boundary."""
+
+
+def check_objective(name: str) -> None:
+    """Raise a :class:`UserError` that names the nearest objective where ``name`` is none.
+
+    Example:
+        >>> check_objective("marginn")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        robustatlas.errors.UserError: There is no objective 'marginn'; did you mean 'margin'?...
+    """
+    if name not in OBJECTIVES:
+        close = difflib.get_close_matches(name, OBJECTIVES, n=1, cutoff=0)
+        raise UserError(
+            f"There is no objective {name!r}; did you mean {close[0]!r}? There are: {', '.join(OBJECTIVES)}."
+        )

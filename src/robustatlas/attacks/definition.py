@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from robustatlas.errors import UserError
+from robustatlas.objectives import MARGINS, Objective, check_objective
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.threats.base import ThreatModel
 
@@ -22,6 +24,11 @@ def grid(last: float, count: int = 20) -> tuple[float, ...]:
     return tuple(round(last * k / count, 10) for k in range(1, count + 1))
 
 
+Start = Literal["random", "neutral", "best"]
+Judge = Literal["best", "last"]
+Order = Literal["logits", "distance"]
+
+
 @dataclass(frozen=True)
 class Stage:
     """One optimizer with its objective, run once or several times.
@@ -34,12 +41,36 @@ class Stage:
     """
 
     optimizer: Optimizer[Any]
-    objective: str
+    objective: Objective
     targets: int | Literal["random"] = 0
     restarts: int = 1
-    start: Literal["random", "neutral", "best"] = "random"
-    judge: Literal["best", "last"] = "best"
-    order: Literal["logits", "distance"] = "logits"
+    start: Start = "random"
+    judge: Judge = "best"
+    order: Order = "logits"
+
+    def __post_init__(self) -> None:
+        check_objective(self.objective)
+        optimizer = type(self.optimizer).__name__
+        if self.optimizer.needs_margin and self.objective not in MARGINS:
+            raise UserError(
+                f"{optimizer} needs an objective that is zero at the decision boundary, and got {self.objective!r}; "
+                "use 'margin'."
+            )
+        if self.optimizer.steps < self.optimizer.fewest_steps:
+            raise UserError(
+                f"{optimizer} got steps={self.optimizer.steps}; expected at least {self.optimizer.fewest_steps}."
+            )
+        if not (self.targets == "random" or (isinstance(self.targets, int) and self.targets >= 0)):
+            raise UserError(f"A stage got targets={self.targets!r}; expected a number of classes, 0 or 'random'.")
+        if self.restarts < 1 or (self.targets and self.restarts > 1):
+            raise UserError(
+                f"A stage got restarts={self.restarts} with targets={self.targets!r}; expected at least one restart, "
+                "and more than one only where targets=0."
+            )
+        for name, known in (("start", Start), ("judge", Judge), ("order", Order)):
+            if getattr(self, name) not in get_args(known):
+                expected = ", ".join(map(repr, get_args(known)))
+                raise UserError(f"A stage got {name}={getattr(self, name)!r}; expected one of {expected}.")
 
     def runs(self, classes: int) -> int:
         """How often the stage runs with this number of classes."""
@@ -72,6 +103,10 @@ class Attack:
     contains_clean: bool = True
     repairs: bool = False
     unbounded: bool = False
+
+    def __post_init__(self) -> None:
+        for stage in (*self.stages, *self.bound, *(self.descent or ()), *self.closing):
+            stage.optimizer.check(self.threat)
 
     @property
     def judges_last(self) -> bool:

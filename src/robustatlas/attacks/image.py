@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from robustatlas.attacks.definition import Attack, Procedure, Stage, grid
+from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.base import Optimizer
@@ -26,6 +27,16 @@ from robustatlas.threats.elastic import Elastic
 from robustatlas.threats.flow import StAdv
 from robustatlas.threats.fog import Fog
 from robustatlas.threats.gabor import Gabor
+from robustatlas.threats.historical.color import HistoricalBrightness
+from robustatlas.threats.historical.elastic import HistoricalElastic
+from robustatlas.threats.historical.flow import HistoricalStAdv
+from robustatlas.threats.historical.fog import HistoricalFog
+from robustatlas.threats.historical.gabor import HistoricalGabor
+from robustatlas.threats.historical.jpeg import HistoricalJpegL1, HistoricalJpegL2, HistoricalJpegLinf
+from robustatlas.threats.historical.perceptual import HistoricalPerceptual
+from robustatlas.threats.historical.recolor import HistoricalRecolor
+from robustatlas.threats.historical.snow import HistoricalSnow
+from robustatlas.threats.historical.warp import HistoricalAffine, HistoricalPerspective
 from robustatlas.threats.jpeg import JpegL1, JpegL2, JpegLinf
 from robustatlas.threats.patch import Patch
 from robustatlas.threats.perceptual import Perceptual
@@ -67,7 +78,7 @@ class Entry:
     source: str
     optimizer: Optimizer  # type: ignore[type-arg]
     note: str
-    objective: str = "cross-entropy"
+    objective: Objective = "cross-entropy"
     historical_nested: bool = True
     draws: int = 1
     one_number: bool = False
@@ -104,7 +115,7 @@ ENTRIES = (
     Entry(
         "elastic",
         Elastic(),
-        Elastic(faithful=True),
+        HistoricalElastic(),
         grid(1.0),
         "pixels of displacement before smoothing",
         UAR,
@@ -115,7 +126,7 @@ ENTRIES = (
     Entry(
         "jpeg-linf",
         JpegLinf(),
-        JpegLinf(faithful=True),
+        HistoricalJpegLinf(),
         grid(0.2),
         "quantised DCT coefficients (half of it is applied)",
         UAR,
@@ -126,7 +137,7 @@ ENTRIES = (
     Entry(
         "jpeg-l2",
         JpegL2(),
-        JpegL2(faithful=True),
+        HistoricalJpegL2(),
         (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
         "l2 norm of quantised DCT coefficients",
         UAR,
@@ -136,7 +147,7 @@ ENTRIES = (
     Entry(
         "jpeg-l1",
         JpegL1(),
-        JpegL1(faithful=True),
+        HistoricalJpegL1(),
         grid(20.0),
         "l1 norm of quantised DCT coefficients",
         UAR,
@@ -147,7 +158,7 @@ ENTRIES = (
     Entry(
         "stadv",
         StAdv(),
-        StAdv(faithful=True),
+        HistoricalStAdv(),
         grid(0.1),
         "displacement, half the image side is 1",
         "Xiao et al. 2018, as run by MultiRobustBench",
@@ -159,7 +170,7 @@ ENTRIES = (
     Entry(
         "recolor",
         Recolor(),
-        Recolor(faithful=True),
+        HistoricalRecolor(),
         grid(0.1),
         "change of CIE LUV coordinates scaled to [0, 1]",
         "Laidlaw and Feizi 2019, as run by MultiRobustBench",
@@ -172,7 +183,7 @@ ENTRIES = (
     Entry(
         "fog",
         Fog(),
-        Fog(faithful=True),
+        HistoricalFog(),
         grid(50.0),
         "pixel values of 255",
         UAR,
@@ -185,7 +196,7 @@ ENTRIES = (
     Entry(
         "snow",
         Snow(),
-        Snow(faithful=True),
+        HistoricalSnow(),
         grid(0.1),
         "pixel values of 1",
         UAR,
@@ -197,7 +208,7 @@ ENTRIES = (
     Entry(
         "gabor",
         Gabor(),
-        Gabor(faithful=True),
+        HistoricalGabor(),
         grid(10.0),
         "pixel values of 255",
         UAR,
@@ -211,7 +222,7 @@ ENTRIES = (
     Entry(
         "affine",
         Affine(),
-        Affine(faithful=True),
+        HistoricalAffine(),
         grid(0.1),
         "change of a matrix entry",
         MRB,
@@ -221,7 +232,7 @@ ENTRIES = (
     Entry(
         "perspective",
         Perspective(),
-        Perspective(faithful=True),
+        HistoricalPerspective(),
         grid(0.002),
         "change of a matrix entry",
         MRB,
@@ -253,7 +264,7 @@ ENTRIES = (
     Entry(
         "brightness",
         Brightness(),
-        Brightness(faithful=True),
+        HistoricalBrightness(),
         grid(0.3),
         "added to all pixels",
         MRB,
@@ -283,7 +294,7 @@ def lpips(procedure: Procedure) -> Attack:
     steps = 40 if paper else 20
     return Attack(
         name="lpips",
-        threat=Perceptual(faithful=paper),
+        threat=HistoricalPerceptual() if paper else Perceptual(),
         strengths=grid(0.5),
         stages=(
             Stage(PPGD(steps=steps, rate=2 / steps), "margin", judge=judge),

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from robustatlas.errors import UserError
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
-from robustatlas.threats.base import per_sample
+from robustatlas.bundle import Tree, gradient, over, per_sample, watched
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
 
 
 @runtime_checkable
 class Smooth(Protocol):
     """A threat model that can say how rough a theta is."""
 
-    def smoothness(self, theta: Tensor) -> Tensor:
+    def smoothness(self, theta: Tree) -> Tensor:
         """``[B]``: 0 for the smoothest; differentiable."""
 
 
 @dataclass(frozen=True)
 class AdamState(State):
-    """``first`` and ``second``: running means of the gradient and of its square, shaped like ``theta``."""
+    """``first`` and ``second``: running means of the gradient and of its square, built like ``theta``."""
 
-    first: Tensor
-    second: Tensor
+    first: Tree
+    second: Tree
 
 
 @dataclass(frozen=True)
@@ -43,33 +43,37 @@ class Adam(Optimizer[AdamState]):
     roughness: float = 0.0
     decay: tuple[float, float] = (0.9, 0.999)
 
-    def init(self, problem: Problem, theta: Tensor) -> AdamState:
-        if self.roughness and not isinstance(problem.threat, Smooth):
-            raise UserError(
-                f"Adam got roughness={self.roughness}, but {type(problem.threat).__name__} has no smoothness; "
-                "use roughness=0, or a threat model such as StAdv or Recolor."
-            )
+    def check(self, threat: ThreatModel) -> None:
+        super().check(threat)
+        if self.roughness and not isinstance(threat, Smooth):
+            raise unsearchable(self, threat, "a smoothness (StAdv, Recolor) where roughness > 0", "roughness=0")
+
+    def init(self, problem: Problem, theta: Tree) -> AdamState:
         theta = problem.threat.project(problem.x, theta, problem.epsilon)
-        return AdamState(theta, counter(theta), torch.zeros_like(theta), torch.zeros_like(theta))
+        nothing = over(torch.zeros_like, theta)
+        return AdamState(theta, counter(problem.epsilon), nothing, nothing)
 
     def step(self, problem: Problem, state: AdamState, evaluation: Evaluation) -> AdamState:
-        gradient = evaluation.gradient
+        slope = evaluation.gradient
         if self.roughness:
-            weight = per_sample(self.roughness / problem.epsilon.clamp_min(1e-12), gradient)
-            gradient = gradient - weight * self._roughness_gradient(problem, state.theta)
+            weight = self.roughness / problem.epsilon.clamp_min(1e-12)
+            roughness = _roughness_gradient(problem, state.theta)
+            slope = over(lambda up, rough: up - per_sample(weight, up) * rough, slope, roughness)
         keep_first, keep_second = self.decay
-        first = keep_first * state.first + (1 - keep_first) * gradient
-        second = keep_second * state.second + (1 - keep_second) * gradient.square()
-        count = per_sample(state.step + 1, gradient).to(gradient.dtype)
-        mean, spread = first / (1 - keep_first**count), second / (1 - keep_second**count)
-        length = per_sample(self.rate * problem.epsilon, gradient)
-        theta = state.theta + length * mean / (spread.sqrt() + 1e-8)
+        first = over(lambda mean, now: keep_first * mean + (1 - keep_first) * now, state.first, slope)
+        second = over(lambda mean, now: keep_second * mean + (1 - keep_second) * now.square(), state.second, slope)
+
+        def moved(theta: Tensor, first: Tensor, second: Tensor) -> Tensor:
+            count = per_sample(state.step + 1, theta).to(theta.dtype)
+            mean, spread = first / (1 - keep_first**count), second / (1 - keep_second**count)
+            length = per_sample(self.rate * problem.epsilon, theta)
+            return theta + length * mean / (spread.sqrt() + 1e-8)
+
+        theta = over(moved, state.theta, first, second)
         return AdamState(problem.threat.project(problem.x, theta, problem.epsilon), state.step + 1, first, second)
 
-    @staticmethod
-    def _roughness_gradient(problem: Problem, theta: Tensor) -> Tensor:
-        assert isinstance(problem.threat, Smooth)
-        with torch.enable_grad():
-            theta = theta.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad(problem.threat.smoothness(theta).sum(), theta)
-        return gradient
+
+def _roughness_gradient(problem: Problem, theta: Tree) -> Tree:
+    with torch.enable_grad():
+        theta = watched(theta)
+        return gradient(cast(Smooth, problem.threat).smoothness(theta), theta)

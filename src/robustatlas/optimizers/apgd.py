@@ -9,7 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
+from robustatlas.bundle import Tree, over, select
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
 
 
 def checkpoints(steps: int) -> tuple[int, ...]:
@@ -43,10 +44,10 @@ class APGDState(State):
     """The iterate and the one before, the best point with its objective and gradient, the step and what its next
     review needs."""
 
-    previous: Tensor
-    best: Tensor
+    previous: Tree
+    best: Tree
     best_objective: Tensor
-    best_gradient: Tensor
+    best_gradient: Tree
     last_objective: Tensor
     length: Tensor
     rises: Tensor
@@ -69,24 +70,24 @@ class APGD(Optimizer[APGDState]):
     rho: float = 0.75
     momentum: float = 0.25
 
-    def init(self, problem: Problem, theta: Tensor) -> APGDState:
+    def init(self, problem: Problem, theta: Tree) -> APGDState:
         low = torch.full_like(problem.epsilon, -torch.inf)
         return APGDState(
             theta=theta,
-            step=counter(theta),
+            step=counter(low),
             previous=theta,
             best=theta,
             best_objective=low,
-            best_gradient=torch.zeros_like(theta),
+            best_gradient=over(torch.zeros_like, theta),
             last_objective=torch.zeros_like(low),
             length=self.rate * problem.epsilon,
-            rises=counter(theta),
+            rises=counter(low),
             reviewed_objective=low,
             halved=torch.ones_like(low, dtype=torch.bool),
         )
 
     def step(self, problem: Problem, state: APGDState, evaluation: Evaluation) -> APGDState:
-        threat, value = problem.threat, evaluation.objective
+        threat, x, value = problem.threat, problem.x, evaluation.objective
         first = state.step == 0
         better = value > state.best_objective
         best = select(better, state.theta, state.best)
@@ -105,10 +106,9 @@ class APGD(Optimizer[APGDState]):
         gradient = select(halve, best_gradient, evaluation.gradient)
         length = torch.where(halve, state.length / 2, state.length)
 
-        ahead = threat.project(problem.x, threat.move(here, threat.steepest(gradient), length), problem.epsilon)
-        keep = 1 - self.momentum
-        mixed = here + keep * (ahead - here) + self.momentum * (here - state.previous)
-        theta = select(first, ahead, threat.project(problem.x, mixed, problem.epsilon))
+        ahead = threat.project(x, threat.move(x, here, threat.steepest(x, gradient), length), problem.epsilon)
+        mixed = over(self._mix, ahead, here, state.previous)
+        theta = select(first, ahead, threat.project(x, mixed, problem.epsilon))
         return APGDState(
             theta=theta,
             step=state.step + 1,
@@ -122,3 +122,6 @@ class APGD(Optimizer[APGDState]):
             reviewed_objective=torch.where(review, best_objective, reviewed_objective),
             halved=torch.where(review, halve, state.halved),
         )
+
+    def _mix(self, ahead: Tensor, here: Tensor, before: Tensor) -> Tensor:
+        return here + (1 - self.momentum) * (ahead - here) + self.momentum * (here - before)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
-from robustatlas.threats.base import per_sample
+from robustatlas.bundle import per_sample, select
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.lp import L1
 
 LARGE_RADIUS = ((3.0, 0.3), (2.0, 0.3), (1.0, 0.4))
 """AutoAttack's schedule: radius as a multiple of epsilon, share of the steps."""
@@ -46,6 +48,10 @@ class APGDL1(Optimizer[APGDL1State]):
     steps: int = 100
     schedule: tuple[tuple[float, float], ...] = LARGE_RADIUS
     density: float = 0.2
+
+    def check(self, threat: ThreatModel) -> None:
+        if not isinstance(threat, L1):
+            raise unsearchable(self, threat, "the l1 ball", "APGD")
 
     @property
     def start_radius(self) -> float:
@@ -122,7 +128,7 @@ class APGDL1(Optimizer[APGDL1State]):
         entered = self._enter(
             problem, best, (state.stage + over.long()).clamp_max(len(self.schedule) - 1), state.step + 1
         )
-        return APGDL1State(**{name: select(over, getattr(entered, name), value) for name, value in vars(moved).items()})
+        return select(over, entered, moved)
 
     def finished(self, state: APGDL1State) -> Tensor:
         last = state.stage == len(self.schedule) - 1

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Bundle
+from robustatlas.bundle import Bundle, Tree
+from robustatlas.errors import UserError
 from robustatlas.noise import Noise
-from robustatlas.threats.base import ThreatModel, per_sample
+from robustatlas.threats.base import ThreatModel
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ class Problem(Bundle):
 class Evaluation(Bundle):
     """What the classifier said at ``state.theta``.
 
-    ``logits`` [B, C]; ``objective`` [B]; ``gradient`` of the objective with respect to theta (zeros where the
-    optimizer needs none); ``fooled`` [B] bool: misclassified, whatever the size; ``size`` [B]: smallest epsilon whose
-    set contains theta.
+    ``logits`` [B, C]; ``objective`` [B]; ``gradient`` of the objective with respect to theta, built like it (zeros
+    where the optimizer needs none); ``fooled`` [B] bool: misclassified, whatever the size; ``size`` [B]: smallest
+    epsilon whose set contains theta.
     """
 
     logits: Tensor
     objective: Tensor
-    gradient: Tensor
+    gradient: Tree
     fooled: Tensor
     size: Tensor
 
@@ -57,7 +58,7 @@ class State(Bundle):
     """Where an optimizer stands: ``theta`` is evaluated next; ``step`` [B] counts the evaluations handed to
     ``step``."""
 
-    theta: Tensor
+    theta: Tree
     step: Tensor
 
 
@@ -69,8 +70,16 @@ class Optimizer(ABC, Generic[S]):
 
     steps: int
     needs_gradient: ClassVar[bool] = True
+    needs_margin: ClassVar[bool] = False
+    """The objective must be zero at the decision boundary."""
     minimum_size: ClassVar[bool] = False
     """Looks for the smallest adversarial example from the clean point, rather than for any at a given epsilon."""
+    fewest_steps: ClassVar[int] = 1
+
+    def check(self, threat: ThreatModel) -> None:
+        """Raise a :class:`UserError` where this optimizer cannot search ``threat``."""
+        if self.needs_gradient and not threat.optimised:
+            raise unsearchable(self, threat, "something to optimise", "Once")
 
     @property
     def start_radius(self) -> float:
@@ -78,7 +87,7 @@ class Optimizer(ABC, Generic[S]):
         return 1.0
 
     @abstractmethod
-    def init(self, problem: Problem, theta: Tensor) -> S:
+    def init(self, problem: Problem, theta: Tree) -> S:
         """The state that begins at ``theta``."""
 
     @abstractmethod
@@ -91,11 +100,14 @@ class Optimizer(ABC, Generic[S]):
         return state.step > self.steps
 
 
-def counter(theta: Tensor) -> Tensor:
-    """A step counter [B] at 0."""
-    return torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
+def unsearchable(optimizer: Optimizer[Any], threat: ThreatModel, needs: str, instead: str) -> UserError:
+    """The error of an optimizer that needs what ``threat`` has not."""
+    return UserError(
+        f"{type(optimizer).__name__} needs {needs}, and got the threat model {type(threat).__name__}; use {instead} "
+        "for this one."
+    )
 
 
-def select(mask: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    """``torch.where`` with a mask [B]."""
-    return torch.where(per_sample(mask, yes), yes, no)
+def counter(like: Tensor) -> Tensor:
+    """A step counter [B] at 0, on the device of ``like`` [B, ...]."""
+    return torch.zeros(len(like), dtype=torch.int64, device=like.device)

@@ -9,8 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
-from robustatlas.threats.base import per_sample
+from robustatlas.bundle import per_sample, select
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
 
 _BETA_1, _BETA_2, _ADAM_EPSILON = 0.9, 0.999, 1e-8
 _INSIDE = 1 - 1e-6
@@ -48,9 +49,9 @@ class CarliniWagnerState(State):
 
 @dataclass(frozen=True)
 class CarliniWagner(Optimizer[CarliniWagnerState]):
-    """Minimises ||delta||_2^2 + weight * max(margin + confidence, 0) over w; the objective must be a margin
-    (untargeted or targeted)."""
+    """Minimises ||delta||_2^2 + weight * max(margin + confidence, 0) over w."""
 
+    needs_margin: ClassVar[bool] = True
     minimum_size: ClassVar[bool] = True
 
     inner_steps: int = 100
@@ -63,6 +64,10 @@ class CarliniWagner(Optimizer[CarliniWagnerState]):
     def steps(self) -> int:  # type: ignore[override]
         """Moves in all rounds."""
         return self.inner_steps * self.rounds
+
+    def check(self, threat: ThreatModel) -> None:
+        if not threat.additive:
+            raise unsearchable(self, threat, "a set of changes of the image itself (such as L2)", "FMN")
 
     def init(self, problem: Problem, theta: Tensor) -> CarliniWagnerState:
         zero, nothing = torch.zeros_like(theta), torch.zeros_like(problem.epsilon)

@@ -9,9 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
+from robustatlas.bundle import per_sample, select
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.optimizers.carlini_wagner import Weight
-from robustatlas.threats.base import per_sample
+from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import to_box
 
 
@@ -35,8 +36,9 @@ class EADState(State):
 
 @dataclass(frozen=True)
 class EAD(Optimizer[EADState]):
-    """Minimises weight * max(margin, 0) + ||delta||_2^2 + beta ||delta||_1 by FISTA; the objective must be a margin."""
+    """Minimises weight * max(margin, 0) + ||delta||_2^2 + beta ||delta||_1 by FISTA."""
 
+    needs_margin: ClassVar[bool] = True
     minimum_size: ClassVar[bool] = True
 
     inner_steps: int = 100
@@ -49,6 +51,10 @@ class EAD(Optimizer[EADState]):
     def steps(self) -> int:  # type: ignore[override]
         """Evaluations in all rounds: each move takes two."""
         return 2 * self.inner_steps * self.rounds
+
+    def check(self, threat: ThreatModel) -> None:
+        if not threat.additive:
+            raise unsearchable(self, threat, "a set of changes of the image itself (such as L1)", "FMN")
 
     def init(self, problem: Problem, theta: Tensor) -> EADState:
         nothing = torch.zeros_like(problem.epsilon)

@@ -4,17 +4,19 @@ forth."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, cast
+from typing import ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
-from robustatlas.threats.base import per_sample
+from robustatlas.bundle import per_sample, select
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
 
 _LAST_OVERSHOOT = 5e-4
 
 
+@runtime_checkable
 class HasHyperplane(Protocol):
     """A threat model that can project on a hyperplane (see :meth:`robustatlas.threats.lp.Lp.hyperplane`)."""
 
@@ -32,7 +34,7 @@ class FABState(State):
 
 @dataclass(frozen=True)
 class FAB(Optimizer[FABState]):
-    """Minimum-size attack; the objective must be the (targeted) margin z_t - z_y.
+    """Minimum-size attack on sets that can project on a hyperplane.
 
     From theta and from the clean point the nearest points on the linearised boundary are mixed (bias ``alpha_max``
     towards the clean one, overshoot ``eta``); a misclassified theta is first drawn back by ``beta``. ``exact``
@@ -40,6 +42,7 @@ class FAB(Optimizer[FABState]):
     one pass less, and the last move goes from the clean point to the boundary with hardly any overshoot.
     """
 
+    needs_margin: ClassVar[bool] = True
     minimum_size: ClassVar[bool] = True
 
     steps: int = 100
@@ -47,6 +50,10 @@ class FAB(Optimizer[FABState]):
     eta: float = 1.05
     beta: float = 0.9
     exact: bool = False
+
+    def check(self, threat: ThreatModel) -> None:
+        if not isinstance(threat, HasHyperplane):
+            raise unsearchable(self, threat, "a set that can project on a hyperplane (the lp balls)", "FMN")
 
     def init(self, problem: Problem, theta: Tensor) -> FABState:
         return FABState(theta, counter(theta), torch.ones(len(theta), dtype=torch.bool, device=theta.device))

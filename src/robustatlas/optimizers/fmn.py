@@ -9,8 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
-from robustatlas.threats.base import per_sample
+from robustatlas.bundle import Tree, dot, per_sample
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.lp import Lp
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,12 @@ class FMN(Optimizer[FMNState]):
     """Minimum-size attack: the allowed size shrinks where theta is adversarial and grows where it is not.
 
     Until a first success the size grows, at least to the linearised boundary and ``shrink`` beyond it. Steps are
-    ``rate`` x that size, both falling with a cosine; the problem's epsilon only caps the size. The objective must be a
-    margin (zero at the boundary). ``dense`` steps along the gradient itself instead of the set's steepest direction,
-    which for l1 moves few coordinates until the box stops them.
+    ``rate`` x that size, both falling with a cosine; the problem's epsilon only caps the size. ``dense`` steps along
+    the gradient itself instead of the set's steepest direction, which for l1 moves few coordinates until the box stops
+    them.
     """
 
+    needs_margin: ClassVar[bool] = True
     minimum_size: ClassVar[bool] = True
 
     steps: int = 30
@@ -40,9 +43,14 @@ class FMN(Optimizer[FMNState]):
     rate_end: float = 0.01
     dense: bool = False
 
-    def init(self, problem: Problem, theta: Tensor) -> FMNState:
+    def check(self, threat: ThreatModel) -> None:
+        super().check(threat)
+        if self.dense and not isinstance(threat, Lp):
+            raise unsearchable(self, threat, "an lp ball where it is dense", "dense=False")
+
+    def init(self, problem: Problem, theta: Tree) -> FMNState:
         never = torch.full_like(problem.epsilon, torch.inf)
-        return FMNState(theta, counter(theta), never, never)
+        return FMNState(theta, counter(never), never, never)
 
     def step(self, problem: Problem, state: FMNState, evaluation: Evaluation) -> FMNState:
         threat, x = problem.threat, problem.x
@@ -53,8 +61,8 @@ class FMN(Optimizer[FMNState]):
             length = threat.size(x, evaluation.gradient).clamp_min(1e-12)
             direction = evaluation.gradient / per_sample(length, evaluation.gradient)
         else:
-            direction = threat.steepest(evaluation.gradient)
-        slope = (evaluation.gradient * direction).flatten(1).sum(1).clamp_min(1e-12)
+            direction = threat.steepest(x, evaluation.gradient)
+        slope = dot(evaluation.gradient, direction).clamp_min(1e-12)
 
         best = torch.where(evaluation.fooled, torch.minimum(state.best, evaluation.size), state.best)
         # A little beyond the linearised boundary: where it is straight, or the box takes part of the move, theta would
@@ -64,5 +72,5 @@ class FMN(Optimizer[FMNState]):
         grown = torch.where(best.isfinite(), state.radius, least) * (1 + shrink)
         radius = torch.where(evaluation.fooled, torch.minimum(state.radius * (1 - shrink), best), grown)
         radius = torch.minimum(radius, problem.epsilon)
-        theta = threat.project(x, threat.move(state.theta, direction, rate * radius), radius)
+        theta = threat.project(x, threat.move(x, state.theta, direction, rate * radius), radius)
         return FMNState(theta, state.step + 1, radius, best)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from torch import Tensor
 
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
-from robustatlas.threats.base import per_sample
+from robustatlas.bundle import Tree, over, per_sample
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
 
 
+@runtime_checkable
 class HasLinearOracle(Protocol):
     """A threat model that knows the point of its set that maximises a linear function."""
 
-    def linear_oracle(self, x: Tensor, theta: Tensor, gradient: Tensor, epsilon: Tensor) -> Tensor: ...
+    def linear_oracle(self, x: Tensor, theta: Tree, gradient: Tree, epsilon: Tensor) -> Tree: ...
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,16 @@ class FrankWolfe(Optimizer[State]):
 
     steps: int = 200
 
-    def init(self, problem: Problem, theta: Tensor) -> State:
-        return State(theta, counter(theta))
+    def check(self, threat: ThreatModel) -> None:
+        if not isinstance(threat, HasLinearOracle):
+            raise unsearchable(self, threat, "a set with a linear oracle (L1, JpegL1)", "PGD or APGD")
+
+    def init(self, problem: Problem, theta: Tree) -> State:
+        return State(theta, counter(problem.epsilon))
 
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
         oracle = cast(HasLinearOracle, problem.threat)
         vertex = oracle.linear_oracle(problem.x, state.theta, evaluation.gradient, problem.epsilon)
-        share = per_sample(1 / (state.step + 1).to(vertex.dtype), vertex)
-        return State(state.theta + share * (vertex - state.theta), state.step + 1)
+        share = 1 / (state.step + 1).to(problem.epsilon.dtype)
+        theta = over(lambda end, at: at + per_sample(share, end) * (end - at), vertex, state.theta)
+        return State(theta, state.step + 1)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
-from robustatlas.optimizers.ppgd import capped_gradient, perceptual_threat
-from robustatlas.threats.base import per_sample
+from robustatlas.bundle import per_sample, select
+from robustatlas.optimizers.base import Evaluation, Problem, State, counter
+from robustatlas.optimizers.ppgd import PerceptualOptimizer, capped_gradient
 from robustatlas.threats.lp import to_box
+from robustatlas.threats.perceptual import Perceptual
 
 
 def _descend(problem: Problem, theta: Tensor, gradient: Tensor, weight: Tensor, length: Tensor, slack: float) -> Tensor:
@@ -20,7 +22,7 @@ def _descend(problem: Problem, theta: Tensor, gradient: Tensor, weight: Tensor, 
     ``slack`` keeps the division finite where the features hardly move; the slope is measured over a step of .1.
     """
     width = 0.1
-    threat, x = perceptual_threat(problem.threat, "LPA"), problem.x
+    threat, x = cast(Perceptual, problem.threat), problem.x
     with torch.enable_grad():
         theta = theta.detach().requires_grad_()
         here = threat.phi.embed(x + theta)
@@ -44,12 +46,14 @@ class LPAState(State):
 
 
 @dataclass(frozen=True)
-class LPA(Optimizer[LPAState]):
+class LPA(PerceptualOptimizer[LPAState]):
     """Maximise margin - weight x max(distance - epsilon, 0), raising the weight tenfold where a round ends outside.
 
     ``rounds`` rounds of ``steps`` steps each; within a round the length of a step falls from epsilon to epsilon / 10. A
     sample stops when it is fooled inside of the set; the result of a sample is projected.
     """
+
+    needs_margin: ClassVar[bool] = True
 
     steps: int = 40
     rounds: int = 5
@@ -57,7 +61,6 @@ class LPA(Optimizer[LPAState]):
     first_weight: float = 0.01
 
     def init(self, problem: Problem, theta: Tensor) -> LPAState:
-        perceptual_threat(problem.threat, "LPA")
         no = torch.zeros_like(problem.labels, dtype=torch.bool)
         return LPAState(theta, counter(theta), torch.full_like(problem.epsilon, self.first_weight), no, no)
 
@@ -81,7 +84,7 @@ class LPA(Optimizer[LPAState]):
 
 
 @dataclass(frozen=True)
-class FastLPA(Optimizer[State]):
+class FastLPA(PerceptualOptimizer[State]):
     """One round in which the length of a step falls to a tenth and the weight of the distance rises from 1 to 10.
 
     Nothing is projected, so the result is normally outside of the set: for perceptual adversarial training, not for
@@ -91,7 +94,6 @@ class FastLPA(Optimizer[State]):
     steps: int = 10
 
     def init(self, problem: Problem, theta: Tensor) -> State:
-        perceptual_threat(problem.threat, "FastLPA")
         return State(theta, counter(theta))
 
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
 
+from robustatlas.bundle import Tree, norm, over
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
 
 
@@ -16,7 +16,7 @@ from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, c
 class PGDState(State):
     """``previous``: the point before ``theta``."""
 
-    previous: Tensor
+    previous: Tree
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,20 @@ class PGD(Optimizer[PGDState]):
     length: float | None = None
     scaled: bool = False
 
-    def init(self, problem: Problem, theta: Tensor) -> PGDState:
-        return PGDState(theta, counter(theta), theta)
+    def init(self, problem: Problem, theta: Tree) -> PGDState:
+        return PGDState(theta, counter(problem.epsilon), theta)
 
     def step(self, problem: Problem, state: PGDState, evaluation: Evaluation) -> PGDState:
-        threat = problem.threat
+        threat, x = problem.threat, problem.x
         length = self.rate * problem.epsilon if self.length is None else torch.full_like(problem.epsilon, self.length)
         if self.scaled:
             size = evaluation.size
-            length = torch.where(size > 0, length * state.theta.flatten(1).norm(dim=1) / size, length)
+            length = torch.where(size > 0, length * norm(state.theta) / size, length)
         if self.schedule == "cosine":
             length = length * 0.5 * (1 + torch.cos(math.pi * state.step.to(length.dtype) / self.steps))
-        theta = threat.move(state.theta, threat.steepest(evaluation.gradient), length)
+        theta = threat.move(x, state.theta, threat.steepest(x, evaluation.gradient), length)
         if self.momentum:
-            theta = theta + self.momentum * (state.theta - state.previous)
-        return PGDState(threat.project(problem.x, theta, problem.epsilon), state.step + 1, state.theta)
+            theta = over(
+                lambda ahead, here, before: ahead + self.momentum * (here - before), theta, state.theta, state.previous
+            )
+        return PGDState(threat.project(x, theta, problem.epsilon), state.step + 1, state.theta)

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from robustatlas.errors import UserError
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
-from robustatlas.threats.base import ThreatModel, per_sample
+from robustatlas.bundle import per_sample, select
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, S, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import to_box
 from robustatlas.threats.perceptual import Perceptual
 
 _SMALL = 1e-4  # gradients with a smaller norm are taken for zero
 
 
-def perceptual_threat(threat: ThreatModel, optimizer: str) -> Perceptual:
-    """``threat``, or a clear error where it measures no perceptual distance."""
-    if not isinstance(threat, Perceptual):
-        raise UserError(
-            f"{optimizer} steps along a perceptual distance and got the threat model {type(threat).__name__}; "
-            "use it with Perceptual (lpips), or use PGD or APGD."
-        )
-    return threat
+class PerceptualOptimizer(Optimizer[S]):
+    """Steps along a perceptual distance."""
+
+    def check(self, threat: ThreatModel) -> None:
+        if not isinstance(threat, Perceptual):
+            raise unsearchable(self, threat, "a perceptual distance (Perceptual)", "PGD or APGD")
 
 
 def capped_gradient(evaluation: Evaluation, confidence: float) -> Tensor:
     """The gradient of min(confidence, objective): zero for samples that are fooled by that much already."""
-    return select(evaluation.objective < confidence, evaluation.gradient, torch.zeros_like(evaluation.gradient))
+    gradient: Tensor = evaluation.gradient
+    return select(evaluation.objective < confidence, gradient, torch.zeros_like(gradient))
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
@@ -37,15 +37,17 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PPGD(Optimizer[State]):
+class PPGD(PerceptualOptimizer[State]):
     """Steps in the direction that raises the objective most for its change of the features phi, then projection.
 
     With J the Jacobian of phi, the direction solves (J^T J) s = gradient, by ``conjugate`` iterations of conjugate
     gradients with J v from finite differences of width ``width``; its length is such that phi moves by ``rate`` x
     epsilon. Each step costs up to ``conjugate`` + 3 passes through the features, besides those of the projection.
 
-    The objective is the margin of logits, as far as ``confidence``.
+    The objective counts as far as ``confidence``.
     """
+
+    needs_margin: ClassVar[bool] = True
 
     steps: int = 40
     rate: float = 2 / 40
@@ -54,15 +56,14 @@ class PPGD(Optimizer[State]):
     confidence: float = 1.0
 
     def init(self, problem: Problem, theta: Tensor) -> State:
-        perceptual_threat(problem.threat, "PPGD")
         return State(theta, counter(theta))
 
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
-        threat = perceptual_threat(problem.threat, "PPGD")
+        threat = cast(Perceptual, problem.threat)
         x, gradient = problem.x, capped_gradient(evaluation, self.confidence)
         embed = threat.phi.embed
         with torch.enable_grad():
-            point = (x + state.theta).detach().requires_grad_()
+            point: Tensor = (x + state.theta).detach().requires_grad_()
             here = embed(point)
 
         def change(direction: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ class PPGD(Optimizer[State]):
                 return (embed(point + self.width * direction) - here) / self.width
 
         def normal_matrix(direction: Tensor) -> Tensor:
-            (product,) = torch.autograd.grad(here, point, change(direction), retain_graph=True)
+            product: Tensor = torch.autograd.grad(here, point, change(direction), retain_graph=True)[0]
             return product
 
         direction = self._solve(normal_matrix, gradient)

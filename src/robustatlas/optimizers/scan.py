@@ -8,8 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.errors import UserError
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
+from robustatlas.bundle import Tree
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.box import OneNumber
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,15 @@ class Scan(Optimizer[ScanState]):
 
     needs_gradient: ClassVar[bool] = False
     minimum_size: ClassVar[bool] = True
+    fewest_steps: ClassVar[int] = 2
 
     steps: int = 80
 
+    def check(self, threat: ThreatModel) -> None:
+        if not isinstance(threat, OneNumber):
+            raise unsearchable(self, threat, "a set of one number per sample (OneNumber: Hue, Contrast, ...)", "PGD")
+
     def init(self, problem: Problem, theta: Tensor) -> ScanState:
-        if theta[0].numel() != 1:
-            raise UserError(f"Scan needs a threat model with one number per sample; this one has {theta[0].numel()}.")
         return ScanState(theta, counter(theta), torch.zeros_like(problem.epsilon, dtype=torch.bool))
 
     def step(self, problem: Problem, state: ScanState, evaluation: Evaluation) -> ScanState:
@@ -52,11 +57,12 @@ class Once(Optimizer[State]):
     """The start alone: for threat models that leave nothing to optimise, such as common corruptions."""
 
     needs_gradient: ClassVar[bool] = False
+    fewest_steps: ClassVar[int] = 0
 
     steps: int = 0
 
-    def init(self, problem: Problem, theta: Tensor) -> State:
-        return State(theta, counter(theta))
+    def init(self, problem: Problem, theta: Tree) -> State:
+        return State(theta, counter(problem.epsilon))
 
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
         return State(state.theta, state.step + 1)

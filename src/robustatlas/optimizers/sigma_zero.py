@@ -9,8 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
-from robustatlas.threats.base import per_sample
+from robustatlas.bundle import per_sample, select
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import norm, to_box
 
 _TINY = 1e-12
@@ -26,9 +27,10 @@ class SigmaZeroState(State):
 @dataclass(frozen=True)
 class SigmaZero(Optimizer[SigmaZeroState]):
     """Descends max(margin, 0) + mean(delta^2 / (delta^2 + sigma)) with gradients scaled by their largest entry; the
-    threshold rises while theta is adversarial and falls while it is not. The objective must be a margin.
+    threshold rises while theta is adversarial and falls while it is not.
     """
 
+    needs_margin: ClassVar[bool] = True
     minimum_size: ClassVar[bool] = True
 
     steps: int = 100
@@ -36,6 +38,10 @@ class SigmaZero(Optimizer[SigmaZeroState]):
     sigma: float = 1e-3
     threshold: float = 0.3
     threshold_rate: float = 0.01
+
+    def check(self, threat: ThreatModel) -> None:
+        if not threat.additive:
+            raise unsearchable(self, threat, "a set of changes of the image itself (such as L0)", "FMN")
 
     def init(self, problem: Problem, theta: Tensor) -> SigmaZeroState:
         return SigmaZeroState(theta, counter(theta), torch.full_like(problem.epsilon, self.threshold))

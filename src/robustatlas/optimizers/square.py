@@ -13,10 +13,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from robustatlas.bundle import per_sample, select
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, select
-from robustatlas.threats.base import per_sample
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Linf, Lp, norm, project_l1_ball
 
 _SHARES = ((10, 1), (50, 2), (200, 4), (500, 8), (1000, 16), (2000, 32), (4000, 64), (6000, 128), (8000, 256))
@@ -34,18 +35,20 @@ class SquareState(State):
 
 @dataclass(frozen=True)
 class Square(Optimizer[SquareState]):
-    """Random search; the objective must be the untargeted margin. ``share``: area of the first squares."""
+    """Random search. ``share``: area of the first squares. The source raises the untargeted margin."""
 
     needs_gradient: ClassVar[bool] = False
 
     steps: int = 5000
     share: float = 0.8
 
+    def check(self, threat: ThreatModel) -> None:
+        if not isinstance(threat, Lp) or threat.p == 0:
+            raise unsearchable(self, threat, "one of the balls Linf, L2 and L1", "PGD")
+
     def init(self, problem: Problem, theta: Tensor) -> SquareState:
         if theta.dim() != 4:
             raise UserError(f"The square attack needs images [N, C, H, W]; the inputs have shape {tuple(theta.shape)}.")
-        if not isinstance(problem.threat, Lp) or problem.threat.p == 0:
-            raise UserError("The square attack is defined for linf, l2 and l1.")
         start = self._stripes(problem) if isinstance(problem.threat, Linf) else self._tiles(problem)
         low = torch.full_like(problem.epsilon, -torch.inf)
         return SquareState(start, counter(theta), start, low)
@@ -67,9 +70,7 @@ class Square(Optimizer[SquareState]):
     def _stripes(self, problem: Problem) -> Tensor:
         _, channels, _, width = problem.x.shape
         sign = problem.noise.sign(channels, 1, width, dtype=problem.x.dtype)
-        return problem.threat.project(
-            problem.x, per_sample(problem.epsilon, problem.x) * sign.expand_as(problem.x), problem.epsilon
-        )
+        return self._projected(problem, per_sample(problem.epsilon, problem.x) * sign.expand_as(problem.x))
 
     def _window_linf(self, problem: Problem, best: Tensor, step: Tensor, noise: Noise) -> Tensor:
         _, channels, height, width = best.shape
@@ -77,7 +78,12 @@ class Square(Optimizer[SquareState]):
         window = _window(noise.child(0), side, side, height, width)
         sign = noise.child(1).sign(channels, 1, 1, dtype=best.dtype)
         change = 2 * per_sample(problem.epsilon, best) * sign * window[:, None]
-        return problem.threat.project(problem.x, best + change, problem.epsilon)
+        return self._projected(problem, best + change)
+
+    @staticmethod
+    def _projected(problem: Problem, delta: Tensor) -> Tensor:
+        projected: Tensor = problem.threat.project(problem.x, delta, problem.epsilon)
+        return projected
 
     def _tiles(self, problem: Problem) -> Tensor:
         x, noise = problem.x, problem.noise

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
+from robustatlas.bundle import Tree, over, per_sample
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 
@@ -18,20 +19,20 @@ class UnsupportedInputError(UserError):
     """The images do not fit the threat model (for instance grey images for a colour attack)."""
 
 
-def per_sample(values: Tensor, like: Tensor) -> Tensor:
-    """``values`` [B] shaped to broadcast against ``like`` [B, ...]."""
-    return values.view(-1, *(1,) * (like.dim() - 1))
-
-
 class ThreatModel(ABC):
     """A family of sets around an input, in terms of a parameter theta.
 
-    Shapes: ``x`` is ``[B, ...]`` in [0, 1]; ``theta`` is one tensor ``[B, ...]`` like ``x`` in dtype and device; it
-    holds all that belongs to a sample (numbers drawn once and never optimised too: :meth:`steepest` is zero there);
-    ``epsilon`` is ``[B]``, one strength per sample. Every method treats samples independently of the rest of the batch.
-    Implementations are immutable (frozen dataclasses), hold settings only, and none of these methods but
-    :meth:`apply` needs a gradient.
+    Shapes: ``x`` is ``[B, ...]`` in [0, 1]; ``theta`` is a tensor ``[B, ...]`` like ``x`` in dtype and device, or a
+    tree of such tensors (see :mod:`robustatlas.bundle`), and holds all that belongs to a sample; what is drawn once
+    and never optimised is :class:`~robustatlas.bundle.Fixed` in it. ``epsilon`` is ``[B]``, one strength per sample.
+    Every method treats samples independently of the rest of the batch. Implementations are immutable (frozen
+    dataclasses), hold settings only, and none of these methods but :meth:`apply` needs a gradient.
     """
+
+    additive: ClassVar[bool] = False
+    """theta is the change of the input itself, a tensor shaped like it: ``apply`` is x + theta in [0, 1]."""
+    optimised: ClassVar[bool] = True
+    """Something of theta is not :class:`~robustatlas.bundle.Fixed`."""
 
     def check(self, x: Tensor) -> None:
         """Raise :class:`UnsupportedInputError`, in one clear sentence, where ``x`` does not fit (channels, size)."""
@@ -41,32 +42,32 @@ class ThreatModel(ABC):
         return self
 
     @abstractmethod
-    def neutral(self, x: Tensor) -> Tensor:
+    def neutral(self, x: Tensor) -> Tree:
         """The theta that leaves ``x`` as it is."""
 
     @abstractmethod
-    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tree:
         """A random theta of the set of size ``epsilon``."""
 
     @abstractmethod
-    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+    def apply(self, x: Tensor, theta: Tree) -> Tensor:
         """The perturbed input, shaped like ``x``, in [0, 1]; differentiable in ``theta``."""
 
     @abstractmethod
-    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+    def project(self, x: Tensor, theta: Tree, epsilon: Tensor) -> Tree:
         """A point of the set of size ``epsilon`` near ``theta``; points of the set stay where they are."""
 
     @abstractmethod
-    def steepest(self, gradient: Tensor) -> Tensor:
-        """Ascent direction for the ``gradient`` [B, ...] of an objective with respect to theta.
+    def steepest(self, x: Tensor, gradient: Tree) -> Tree:
+        """Ascent direction for the ``gradient`` of an objective with respect to theta, built like theta.
 
         Scaled so that a step of length ``epsilon`` crosses the set from its centre to its border.
         """
 
     @abstractmethod
-    def size(self, x: Tensor, theta: Tensor) -> Tensor:
+    def size(self, x: Tensor, theta: Tree) -> Tensor:
         """``[B]``: the smallest epsilon whose set contains ``theta``."""
 
-    def move(self, theta: Tensor, direction: Tensor, length: Tensor) -> Tensor:
+    def move(self, x: Tensor, theta: Tree, direction: Tree, length: Tensor) -> Tree:
         """Theta after a step of ``length`` [B] along ``direction`` (before :meth:`project`)."""
-        return theta + per_sample(length, theta) * direction
+        return over(lambda at, along: at + per_sample(length, at) * along, theta, direction)

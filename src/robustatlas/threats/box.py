@@ -7,8 +7,9 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
+from robustatlas.bundle import per_sample
 from robustatlas.noise import Noise
-from robustatlas.threats.base import ThreatModel, UnsupportedInputError, per_sample
+from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 
 
 def require_colour(x: Tensor, what: str) -> None:
@@ -47,8 +48,15 @@ class BoxThreat(ThreatModel):
         bound = per_sample(epsilon, theta)
         return torch.minimum(torch.maximum(theta, -bound), bound)
 
-    def steepest(self, gradient: Tensor) -> Tensor:
+    def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         return gradient.sign()
 
     def size(self, x: Tensor, theta: Tensor) -> Tensor:
         return theta.abs().flatten(1).amax(1)
+
+
+class OneNumber(BoxThreat):
+    """A box of one number per sample: theta is ``[B, 1]``."""
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return (1,)

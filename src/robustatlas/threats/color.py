@@ -13,16 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.noise import Noise
-from robustatlas.threats.base import per_sample
-from robustatlas.threats.box import BoxThreat, require_colour
+from robustatlas.bundle import per_sample
+from robustatlas.threats.box import OneNumber, require_colour
 
 _TINY = 1e-8
-
-
-class _Scalar(BoxThreat):
-    def shape(self, x: Tensor) -> tuple[int, ...]:
-        return (1,)
 
 
 def hue_of(x: Tensor) -> Tensor:
@@ -43,7 +37,7 @@ def _shadow(hue: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Hue(_Scalar):
+class Hue(OneNumber):
     """The HSV hue of all pixels turned by theta radians, |theta| <= epsilon; needs colour images."""
 
     def check(self, x: Tensor) -> None:
@@ -57,7 +51,7 @@ class Hue(_Scalar):
 
 
 @dataclass(frozen=True)
-class Saturation(_Scalar):
+class Saturation(OneNumber):
     """The HSV saturation times 1 + theta, clipped to [0, 1], |theta| <= epsilon; needs colour images."""
 
     def check(self, x: Tensor) -> None:
@@ -72,7 +66,7 @@ class Saturation(_Scalar):
 
 
 @dataclass(frozen=True)
-class Contrast(_Scalar):
+class Contrast(OneNumber):
     """All pixels times 1 + theta, clipped to [0, 1], |theta| <= epsilon (no mean is taken off, as in kornia)."""
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
@@ -80,28 +74,8 @@ class Contrast(_Scalar):
 
 
 @dataclass(frozen=True)
-class Brightness(_Scalar):
-    """theta added to all pixels, clipped to [0, 1], |theta| <= epsilon.
-
-    ``faithful=True`` only brightens (0 <= theta <= epsilon), as MultiRobustBench's code does; a negative theta then
-    has infinite size.
-    """
-
-    faithful: bool = False
-
-    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        theta = super().start(x, epsilon, noise)
-        return (theta + per_sample(epsilon, theta)) / 2 if self.faithful else theta
+class Brightness(OneNumber):
+    """theta added to all pixels, clipped to [0, 1], |theta| <= epsilon."""
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         return (x + per_sample(theta[:, 0], x)).clamp(0, 1)
-
-    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        theta = super().project(x, theta, epsilon)
-        return theta.clamp_min(0) if self.faithful else theta
-
-    def size(self, x: Tensor, theta: Tensor) -> Tensor:
-        size = super().size(x, theta)
-        if self.faithful:
-            return torch.where(theta[:, 0] < 0, torch.full_like(size, torch.inf), size)
-        return size

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
+from robustatlas.bundle import Tree, over
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
@@ -16,21 +17,23 @@ from robustatlas.threats.color import Brightness, Contrast, Hue, Saturation
 from robustatlas.threats.lp import Linf
 from robustatlas.threats.warp import Rotation
 
+Thetas: TypeAlias = tuple[Tree, ...]
+
 
 @dataclass(frozen=True)
 class Compose(ThreatModel):
     """``parts`` applied in order, each with its own theta; the strength is one number for all of them.
 
     At strength epsilon, part i has the strength epsilon * strengths[i]: epsilon = 1 is the full strength of every
-    part. theta is ``[B, D]``, the flattened thetas of the parts side by side. A part sees the images that the parts
-    before it made.
+    part. theta is the tuple of the parts' thetas. A part sees the images that the parts before it made; for
+    :meth:`steepest` and :meth:`move`, which know no thetas before it, it sees the images themselves.
 
     Example:
         >>> from robustatlas.threats.flow import StAdv
         >>> both = Compose((StAdv(), Linf()), strengths=(0.05, 8 / 255))
         >>> x = torch.rand(2, 3, 8, 8)
-        >>> both.neutral(x).shape
-        torch.Size([2, 320])
+        >>> [theta.shape for theta in both.neutral(x)]
+        [torch.Size([2, 8, 8, 2]), torch.Size([2, 3, 8, 8])]
         >>> bool((both.apply(x, both.neutral(x)) == x).all())
         True
     """
@@ -51,69 +54,49 @@ class Compose(ThreatModel):
         for part in self.parts:
             part.check(x)
 
-    def neutral(self, x: Tensor) -> Tensor:
-        return self._joined([part.neutral(x) for part in self.parts])
+    def neutral(self, x: Tensor) -> Thetas:
+        return tuple(part.neutral(x) for part in self.parts)
 
-    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Thetas:
         thetas = []
         for i, (part, strength) in enumerate(zip(self.parts, self.strengths, strict=True)):
             thetas.append(part.start(x, strength * epsilon, noise.child(i)))
             x = part.apply(x, thetas[-1]).detach()
-        return self._joined(thetas)
+        return tuple(thetas)
 
-    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        for part, own in zip(self.parts, self._split(theta, x), strict=True):
+    def apply(self, x: Tensor, theta: Thetas) -> Tensor:
+        for part, own in zip(self.parts, theta, strict=True):
             x = part.apply(x, own)
         return x
 
     @torch.no_grad()
-    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+    def project(self, x: Tensor, theta: Thetas, epsilon: Tensor) -> Thetas:
         thetas = []
-        for part, strength, own in zip(self.parts, self.strengths, self._split(theta, x), strict=True):
+        for part, strength, own in zip(self.parts, self.strengths, theta, strict=True):
             thetas.append(part.project(x, own, strength * epsilon))
             x = part.apply(x, thetas[-1])
-        return self._joined(thetas)
+        return tuple(thetas)
 
-    def steepest(self, gradient: Tensor) -> Tensor:
-        parts = zip(self.parts, self.strengths, self._split(gradient), strict=True)
-        return self._joined([strength * part.steepest(own) for part, strength, own in parts])
+    def steepest(self, x: Tensor, gradient: Thetas) -> Thetas:
+        """Each part's, times its full strength, so that equal shares of the strengths are equally far."""
+        return tuple(
+            over(lambda step, full=strength: full * step, part.steepest(x, own))
+            for part, strength, own in zip(self.parts, self.strengths, gradient, strict=True)
+        )
 
-    def move(self, theta: Tensor, direction: Tensor, length: Tensor) -> Tensor:
-        moved = []
-        pieces = zip(self.parts, self.strengths, self._split(theta), self._split(direction), strict=True)
-        for part, strength, own, step in pieces:
-            moved.append(part.move(own, step / strength, strength * length))
-        return self._joined(moved)
+    def move(self, x: Tensor, theta: Thetas, direction: Thetas, length: Tensor) -> Thetas:
+        return tuple(
+            part.move(x, own, over(lambda step, full=strength: step / full, along), strength * length)
+            for part, strength, own, along in zip(self.parts, self.strengths, theta, direction, strict=True)
+        )
 
     @torch.no_grad()
-    def size(self, x: Tensor, theta: Tensor) -> Tensor:
+    def size(self, x: Tensor, theta: Thetas) -> Tensor:
         sizes = []
-        for part, strength, own in zip(self.parts, self.strengths, self._split(theta, x), strict=True):
+        for part, strength, own in zip(self.parts, self.strengths, theta, strict=True):
             sizes.append(part.size(x, own) / strength)
             x = part.apply(x, own)
         return torch.stack(sizes).amax(0)
-
-    @cached_property
-    def _layouts(self) -> dict[int, tuple[torch.Size, ...]]:
-        """Shapes of the parts' thetas by the length of theta."""
-        return {}
-
-    def _joined(self, thetas: list[Tensor]) -> Tensor:
-        joined = torch.cat([theta.flatten(1) for theta in thetas], 1)
-        self._layouts[joined.shape[1]] = tuple(theta.shape[1:] for theta in thetas)
-        return joined
-
-    def _split(self, joined: Tensor, x: Tensor | None = None) -> list[Tensor]:
-        """The parts' thetas in ``joined``.
-
-        :meth:`steepest` and :meth:`move` are not given the images that the thetas' shapes follow from, hence they are
-        remembered per length.
-        """
-        if joined.shape[1] not in self._layouts and x is not None:
-            self.neutral(x[:1])
-        shapes = self._layouts[joined.shape[1]]
-        pieces = torch.split(joined, [shape.numel() for shape in shapes], 1)
-        return [piece.reshape(-1, *shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
 def carben(linf: float = 8 / 255) -> Compose:

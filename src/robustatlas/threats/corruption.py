@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from robustatlas.bundle import Bundle, Fixed, select
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.threats import corruption_maps as maps
@@ -128,11 +130,19 @@ CORRUPTIONS = tuple(_DEFINITIONS)
 
 
 @dataclass(frozen=True)
+class CorruptionTheta(Bundle):
+    """``severity`` [B] and the corrupted ``image`` [B, C, H, W]."""
+
+    severity: Fixed
+    image: Fixed
+
+
+@dataclass(frozen=True)
 class Corruption(ThreatModel):
     """One common corruption (Hendrycks and Dietterich 2019); ``epsilon`` is the severity, 1 to 5, rounded down.
 
-    ``theta`` is ``[B, 1 + C * H * W]``: the severity and the corrupted image. All there is to do is to draw a
-    :meth:`start`; there is no direction of ascent, and a severity above ``epsilon`` is projected to the clean image.
+    All there is to do is to draw a :meth:`start`; there is no direction of ascent, and a severity above ``epsilon`` is
+    projected to the clean image.
 
     Implemented from the definitions, with random numbers of each sample; what the original takes from libraries that
     are not used here differs
@@ -152,6 +162,8 @@ class Corruption(ThreatModel):
         tensor([1., 5.])
     """
 
+    optimised: ClassVar[bool] = False
+
     name: str
 
     def __post_init__(self) -> None:
@@ -168,11 +180,11 @@ class Corruption(ThreatModel):
                 f"got shape {tuple(x.shape)}: leave this attack out for this data."
             )
 
-    def neutral(self, x: Tensor) -> Tensor:
+    def neutral(self, x: Tensor) -> CorruptionTheta:
         """Severity 0 and the image itself."""
-        return torch.cat((x.new_zeros(len(x), 1), x.flatten(1)), dim=1)
+        return CorruptionTheta(Fixed(x.new_zeros(len(x))), Fixed(x))
 
-    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> CorruptionTheta:
         """The corrupted images."""
         severity = epsilon.floor().clamp(0, 5)
         definition = _DEFINITIONS[self.name]
@@ -182,20 +194,19 @@ class Corruption(ThreatModel):
             (rows,) = torch.nonzero(severity == level, as_tuple=True)
             if len(rows):
                 corrupted[rows] = definition.corrupt(x[rows], noise.take(rows), *parameters).clamp(0, 1)
-        return torch.cat((severity[:, None], corrupted.flatten(1)), dim=1)
+        return CorruptionTheta(Fixed(severity), Fixed(corrupted))
 
-    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        """The corrupted images out of ``theta``."""
-        return theta[:, 1:].view_as(x)
+    def apply(self, x: Tensor, theta: CorruptionTheta) -> Tensor:
+        return theta.image.values
 
-    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+    def project(self, x: Tensor, theta: CorruptionTheta, epsilon: Tensor) -> CorruptionTheta:
         """``theta`` where its severity is within ``epsilon``, else the clean image."""
-        return torch.where((theta[:, 0] <= epsilon)[:, None], theta, self.neutral(x))
+        return select(theta.severity.values <= epsilon, theta, self.neutral(x))
 
-    def steepest(self, gradient: Tensor) -> Tensor:
-        """Zero: nothing is optimised."""
-        return torch.zeros_like(gradient)
+    def steepest(self, x: Tensor, gradient: CorruptionTheta) -> CorruptionTheta:
+        """Nothing is optimised."""
+        return gradient
 
-    def size(self, x: Tensor, theta: Tensor) -> Tensor:
+    def size(self, x: Tensor, theta: CorruptionTheta) -> Tensor:
         """The severity."""
-        return theta[:, 0].clone()
+        return theta.severity.values

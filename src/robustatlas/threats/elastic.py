@@ -70,21 +70,12 @@ class Elastic(BoxThreat):
     ``theta`` is ``[B, 2, H, W]``: displacements in pixels before smoothing, along columns (channel 0) and rows (channel
     1), each within ``epsilon``. They are smoothed with a Gaussian and the image is sampled bilinearly, black outside.
 
-    Args:
-        faithful: sample as the public code does under PyTorch 1.3 and later (``align_corners=False`` on a grid that
-        reaches from -1 to 1).
-            Then ``theta = 0`` is not the identity but a slight zoom with half-dark border pixels. Published figures of
-            MultiRobustBench were made this way. The default puts the samples on the pixels, as the first release did,
-            so that ``theta = 0`` returns the image.
-
     Example:
         >>> threat = Elastic()
         >>> x = torch.rand(2, 3, 32, 32)
         >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
         True
     """
-
-    faithful: bool = False
 
     def check(self, x: Tensor) -> None:
         """Raise where ``x`` does not hold images."""
@@ -96,11 +87,4 @@ class Elastic(BoxThreat):
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         """The deformed image."""
-        displacement = smooth(theta)
-        if not self.faithful:
-            return displace(x, displacement).clamp(0, 1)
-        height, width = x.shape[-2:]
-        column = torch.linspace(-1, 1, width, dtype=x.dtype, device=x.device) + displacement[:, 0] * (2 / width)
-        row = torch.linspace(-1, 1, height, dtype=x.dtype, device=x.device)[:, None] + displacement[:, 1] * (2 / height)
-        grid = torch.stack((column, row), dim=-1)
-        return F.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False).clamp(0, 1)
+        return displace(x, smooth(theta)).clamp(0, 1)

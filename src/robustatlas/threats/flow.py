@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from robustatlas.bundle import per_sample
 from robustatlas.noise import Noise
-from robustatlas.threats.base import per_sample
 from robustatlas.threats.box import BoxThreat, require_images
-from robustatlas.threats.sampling import cell_centres, resample, sample
+from robustatlas.threats.sampling import cell_centres, resample
 
 
 def neighbour_variation(field: Tensor) -> Tensor:
@@ -36,16 +36,12 @@ class StAdv(BoxThreat):
     no pixel is read from beyond the border. epsilon = .05 is .8 pixels at 32x32, as in Laidlaw et al. 2021 and
     MultiRobustBench.
 
-    ``faithful=True`` starts at the identity, as the public code does; by default a start is uniform in the set.
-
     Example:
         >>> x = torch.rand(2, 3, 8, 8)
         >>> flow = StAdv()
         >>> bool((flow.apply(x, flow.neutral(x)) == x).all())
         True
     """
-
-    faithful: bool = False
 
     def check(self, x: Tensor) -> None:
         require_images(x, "stadv")
@@ -54,14 +50,11 @@ class StAdv(BoxThreat):
         return (*x.shape[2:], 2)
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        if self.faithful:
-            return self.neutral(x)
         return self.project(x, super().start(x, epsilon, noise), epsilon)
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         identity = cell_centres(x.shape[2], x.shape[3], theta)
-        grid = (identity + theta).clamp(-1, 1)
-        return sample(x, grid, False) if self.faithful else resample(x, grid, identity, False)
+        return resample(x, (identity + theta).clamp(-1, 1), identity, False)
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
         identity = cell_centres(x.shape[2], x.shape[3], theta)

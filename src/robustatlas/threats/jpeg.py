@@ -16,7 +16,7 @@ Source: Kang et al., Testing Robustness Against Unforeseen Adversaries, 2019, an
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 
@@ -99,16 +99,7 @@ def pattern(coefficients: Tensor, channels: int, height: int, width: int) -> Ten
     return pixels[..., :height, :width] / 255
 
 
-def subsample_chrominance(x: Tensor) -> Tensor:
-    """RGB images after a trip to YCbCr and back on which Cb and Cr are averaged over squares of 2 by 2 pixels."""
-    red, green, blue = x.unbind(1)
-    luminance = 0.299 * red + 0.587 * green + 0.114 * blue
-    cb = -0.168736 * red - 0.331264 * green + 0.5 * blue
-    cr = 0.5 * red - 0.418688 * green - 0.081312 * blue
-    return _to_rgb(luminance, *(_double(torch.nn.functional.avg_pool2d(c[:, None], 2)[:, 0]) for c in (cb, cr)))
-
-
-def _fill(direction: Tensor, room: Tensor, budget: Tensor) -> Tensor:
+def fill(direction: Tensor, room: Tensor, budget: Tensor) -> Tensor:
     """``[B, N]``: ``room`` spent along the signs of ``direction``, largest first, up to a sum of ``budget`` [B]."""
     order = direction.abs().argsort(dim=1, descending=True, stable=True)
     full = room.gather(1, order)
@@ -116,95 +107,157 @@ def _fill(direction: Tensor, room: Tensor, budget: Tensor) -> Tensor:
     return direction.sign() * torch.zeros_like(room).scatter(1, order, torch.minimum(left, full))
 
 
-@dataclass(frozen=True)
-class Jpeg(ThreatModel):
-    """What the three norms share.
+def coefficient_count(x: Tensor) -> int:
+    """Coefficients of all blocks that cover an image of ``x`` [B, C, H, W]."""
+    rows, columns = _blocks(*x.shape[1:])
+    return rows * columns * 64 * (3 if x.shape[1] == 3 else 2) // 2
 
-    Args:
-        faithful: the map of the public code: chrominance is averaged over 2 by 2 pixels even at ``theta = 0``, so the
-        clean image is not in the
-            set, and images must be RGB with sides that are multiples of 16. ``theta`` then has one more number in
-            front, a gain that is epsilon at the start and 1 after the first step: the code evaluates its first gradient
-            at epsilon times the random start.
+
+class Ball(ABC):
+    """A set of coefficients ``[B, N]``."""
+
+    @abstractmethod
+    def random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
+        """A random start ``[B, count]``."""
+
+    @abstractmethod
+    def shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor:
+        """Coefficients brought back into the set."""
+
+    @abstractmethod
+    def direction(self, gradient: Tensor) -> Tensor:
+        """Steepest ascent in the norm of the set."""
+
+    @abstractmethod
+    def norm(self, coefficients: Tensor) -> Tensor:
+        """``[B]``: the norm; infinite beyond the bound on single coefficients."""
+
+    def step(self, coefficients: Tensor, direction: Tensor, length: Tensor) -> Tensor:
+        """Coefficients after a step of ``length`` [B]."""
+        return coefficients + length[:, None] * direction
+
+
+class LinfBall(Ball):
+    """Every coefficient within [-epsilon, epsilon]."""
+
+    def random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
+        return epsilon[:, None] * noise.symmetric(count, dtype=epsilon.dtype)
+
+    def shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor:
+        return coefficients.clamp(-epsilon[:, None], epsilon[:, None])
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        return gradient.sign()
+
+    def norm(self, coefficients: Tensor) -> Tensor:
+        return coefficients.abs().amax(dim=1)
+
+
+def _within_bound(coefficients: Tensor, norm: Tensor) -> Tensor:
+    return norm.masked_fill((coefficients.abs() > COEFFICIENT_BOUND).any(dim=1), torch.inf)
+
+
+def _bounded(coefficients: Tensor) -> Tensor:
+    return coefficients.clamp(-COEFFICIENT_BOUND, COEFFICIENT_BOUND)
+
+
+def _euclidean(values: Tensor) -> Tensor:
+    return values.square().sum(dim=1).sqrt()
+
+
+class L2Ball(Ball):
+    """Euclidean norm at most epsilon, and every coefficient within [-2, 2]."""
+
+    def inside(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
+        """Uniform in the ball, without the bound on single coefficients."""
+        direction = self.direction(noise.child(0).normal(count, dtype=epsilon.dtype))
+        radius = epsilon * noise.child(1).uniform(dtype=epsilon.dtype) ** (1 / count)
+        return radius[:, None] * direction
+
+    def random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
+        return _bounded(self.inside(count, epsilon, noise))
+
+    def shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor:
+        factor = (epsilon / _euclidean(coefficients).clamp_min(_TINY)).clamp_max(1)
+        return _bounded(coefficients * factor[:, None])
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        return gradient / _euclidean(gradient).clamp_min(_TINY)[:, None]
+
+    def norm(self, coefficients: Tensor) -> Tensor:
+        return _within_bound(coefficients, _euclidean(coefficients))
+
+
+class L1Ball(Ball):
+    """Sum of absolute values at most epsilon, and every coefficient within [-2, 2].
+
+    A :meth:`step` goes towards the best vertex of the ball that the coefficients are on, which has those with the
+    largest gradients at their bound: sparse, and as many of them as the ball has room for.
     """
 
-    faithful: bool = False
+    def inside(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
+        """Uniform in the ball, without the bound on single coefficients."""
+        parts = noise.child(0).exponential(count, dtype=epsilon.dtype)
+        rest = noise.child(1).exponential(dtype=epsilon.dtype)
+        share = parts / (parts.sum(dim=1) + rest)[:, None]
+        return epsilon[:, None] * share * noise.child(2).sign(count, dtype=epsilon.dtype)
+
+    def random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
+        return _bounded(self.inside(count, epsilon, noise))
+
+    def shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor:
+        return project_l1_ball(coefficients, epsilon, torch.full_like(coefficients, COEFFICIENT_BOUND))
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        return gradient / gradient.abs().sum(dim=1, keepdim=True).clamp_min(_TINY)
+
+    def norm(self, coefficients: Tensor) -> Tensor:
+        return _within_bound(coefficients, coefficients.abs().sum(dim=1))
+
+    def step(self, coefficients: Tensor, direction: Tensor, length: Tensor) -> Tensor:
+        budget = torch.maximum(length, coefficients.abs().sum(dim=1))
+        vertex = fill(direction, torch.full_like(coefficients, COEFFICIENT_BOUND), budget)
+        return coefficients + (length / budget.clamp_min(_TINY))[:, None] * vertex
+
+
+class Jpeg(Ball, ThreatModel):
+    """What the three norms share."""
 
     def check(self, x: Tensor) -> None:
-        """Raise where the images are neither grey nor RGB (faithful: not RGB with sides that are multiples of 16)."""
+        """Raise where the images are neither grey nor RGB."""
         if x.dim() != 4 or x.shape[1] not in (1, 3):
             raise UnsupportedInputError(
                 f"jpeg needs grey or RGB images [B, 1 or 3, H, W]; got shape {tuple(x.shape)}: "
                 "leave this attack out for this data."
             )
-        if self.faithful and (x.shape[1] != 3 or x.shape[2] % 16 or x.shape[3] % 16):
-            raise UnsupportedInputError(
-                "jpeg in its historical form needs RGB images whose height and width are multiples of 16; "
-                f"got shape {tuple(x.shape)}: use the default form, which takes any size and grey images."
-            )
-
-    def _coefficient_count(self, x: Tensor) -> int:
-        rows, columns = _blocks(*x.shape[1:])
-        return rows * columns * 64 * (3 if x.shape[1] == 3 else 2) // 2
-
-    def _coefficients(self, theta: Tensor) -> Tensor:
-        return theta[:, 1:] if self.faithful else theta
-
-    def _with(self, theta: Tensor, coefficients: Tensor) -> Tensor:
-        """``theta`` with other coefficients."""
-        return torch.cat((theta[:, :1], coefficients), dim=1) if self.faithful else coefficients
 
     def neutral(self, x: Tensor) -> Tensor:
         """No change of any coefficient."""
-        coefficients = x.new_zeros(len(x), self._coefficient_count(x))
-        return self._with(x.new_ones(len(x), 1), coefficients)
+        return x.new_zeros(len(x), coefficient_count(x))
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        """Uniform in the set (l2 and l1: in the ball, without the bound on single coefficients)."""
-        return self._with(epsilon[:, None], self._random(self._coefficient_count(x), epsilon, noise))
+        """Uniform in the set (l2 and l1: in the ball, then cut to the bound on single coefficients)."""
+        return self.random(coefficient_count(x), epsilon, noise)
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         """The image plus the pattern of the changed coefficients, clipped to [0, 1]."""
-        coefficients = self._coefficients(theta) / 2
-        if self.faithful:
-            return (subsample_chrominance(x) + pattern(theta[:, :1] * coefficients, *x.shape[1:])).clamp(0, 1)
-        return (x + pattern(coefficients, *x.shape[1:])).clamp(0, 1)
+        return (x + pattern(theta / 2, *x.shape[1:])).clamp(0, 1)
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        """Coefficients brought back into the set."""
-        return self._with(theta, self._shrink(self._coefficients(theta), epsilon))
+        return self.shrink(theta, epsilon)
 
-    def steepest(self, gradient: Tensor) -> Tensor:
-        """Steepest ascent in the norm of the set."""
-        return self._with(torch.zeros_like(gradient), self._direction(self._coefficients(gradient)))
+    def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
+        return self.direction(gradient)
 
     def size(self, x: Tensor, theta: Tensor) -> Tensor:
-        """The norm of the coefficients; infinite beyond the bound on single coefficients."""
-        return self._norm(self._coefficients(theta))
+        return self.norm(theta)
 
-    def move(self, theta: Tensor, direction: Tensor, length: Tensor) -> Tensor:
-        """A step of the coefficients."""
-        moved = self._step(self._coefficients(theta), self._coefficients(direction), length)
-        return self._with(torch.ones_like(theta), moved)
-
-    def _step(self, coefficients: Tensor, direction: Tensor, length: Tensor) -> Tensor:
-        return coefficients + length[:, None] * direction
-
-    @abstractmethod
-    def _random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor: ...
-
-    @abstractmethod
-    def _shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor: ...
-
-    @abstractmethod
-    def _direction(self, gradient: Tensor) -> Tensor: ...
-
-    @abstractmethod
-    def _norm(self, coefficients: Tensor) -> Tensor: ...
+    def move(self, x: Tensor, theta: Tensor, direction: Tensor, length: Tensor) -> Tensor:
+        return self.step(theta, direction, length)
 
 
 @dataclass(frozen=True)
-class JpegLinf(Jpeg):
+class JpegLinf(LinfBall, Jpeg):
     """Every number of theta within [-epsilon, epsilon].
 
     Example:
@@ -216,87 +269,16 @@ class JpegLinf(Jpeg):
         torch.Size([2, 1536])
     """
 
-    def _random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
-        return epsilon[:, None] * noise.symmetric(count, dtype=epsilon.dtype)
-
-    def _shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor:
-        return coefficients.clamp(-epsilon[:, None], epsilon[:, None])
-
-    def _direction(self, gradient: Tensor) -> Tensor:
-        return gradient.sign()
-
-    def _norm(self, coefficients: Tensor) -> Tensor:
-        return coefficients.abs().amax(dim=1)
-
-
-def _within_bound(coefficients: Tensor, norm: Tensor) -> Tensor:
-    return norm.masked_fill((coefficients.abs() > COEFFICIENT_BOUND).any(dim=1), torch.inf)
-
-
-def _euclidean(values: Tensor) -> Tensor:
-    return values.square().sum(dim=1).sqrt()
-
 
 @dataclass(frozen=True)
-class JpegL2(Jpeg):
+class JpegL2(L2Ball, Jpeg):
     """Euclidean norm of theta at most epsilon, and every number within [-2, 2]."""
 
-    def _random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
-        direction = self._direction(noise.child(0).normal(count, dtype=epsilon.dtype))
-        radius = epsilon * noise.child(1).uniform(dtype=epsilon.dtype) ** (1 / count)
-        start = radius[:, None] * direction
-        return start if self.faithful else start.clamp(-COEFFICIENT_BOUND, COEFFICIENT_BOUND)
-
-    def _shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor:
-        factor = (epsilon / _euclidean(coefficients).clamp_min(_TINY)).clamp_max(1)
-        return (coefficients * factor[:, None]).clamp(-COEFFICIENT_BOUND, COEFFICIENT_BOUND)
-
-    def _direction(self, gradient: Tensor) -> Tensor:
-        return gradient / _euclidean(gradient).clamp_min(_TINY)[:, None]
-
-    def _norm(self, coefficients: Tensor) -> Tensor:
-        return _within_bound(coefficients, _euclidean(coefficients))
-
 
 @dataclass(frozen=True)
-class JpegL1(Jpeg):
-    """Sum of absolute values of theta at most epsilon, and every number within [-2, 2].
-
-    A step of :meth:`move` goes towards the best vertex of the ball that theta is on, which has the coefficients with
-    the largest gradients at their bound: sparse, and as many of them as the ball has room for. Frank-Wolfe uses
-    :meth:`linear_oracle`. The historical form has the bound there only, and counts it from the current theta.
-    """
-
-    def _random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
-        parts = noise.child(0).exponential(count, dtype=epsilon.dtype)
-        rest = noise.child(1).exponential(dtype=epsilon.dtype)
-        share = parts / (parts.sum(dim=1) + rest)[:, None]
-        start = epsilon[:, None] * share * noise.child(2).sign(count, dtype=epsilon.dtype)
-        return start if self.faithful else start.clamp(-COEFFICIENT_BOUND, COEFFICIENT_BOUND)
-
-    def _shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor:
-        cap = None if self.faithful else torch.full_like(coefficients, COEFFICIENT_BOUND)
-        return project_l1_ball(coefficients, epsilon, cap)
-
-    def _direction(self, gradient: Tensor) -> Tensor:
-        return gradient / gradient.abs().sum(dim=1, keepdim=True).clamp_min(_TINY)
-
-    def _norm(self, coefficients: Tensor) -> Tensor:
-        norm = coefficients.abs().sum(dim=1)
-        return norm if self.faithful else _within_bound(coefficients, norm)
-
-    def _step(self, coefficients: Tensor, direction: Tensor, length: Tensor) -> Tensor:
-        budget = torch.maximum(length, coefficients.abs().sum(dim=1))
-        vertex = _fill(direction, torch.full_like(coefficients, COEFFICIENT_BOUND), budget)
-        return coefficients + (length / budget.clamp_min(_TINY))[:, None] * vertex
+class JpegL1(L1Ball, Jpeg):
+    """Sum of absolute values of theta at most epsilon, and every number within [-2, 2]."""
 
     def linear_oracle(self, x: Tensor, theta: Tensor, gradient: Tensor, epsilon: Tensor) -> Tensor:
-        """The theta of the set with the largest inner product with ``gradient``.
-
-        In the historical form the bounds on single coefficients count from ``theta``, not from 0.
-        """
-        slope = self._coefficients(gradient)
-        room = torch.full_like(slope, COEFFICIENT_BOUND)
-        if self.faithful:
-            room = room - slope.sign() * self._coefficients(theta)
-        return self._with(torch.ones_like(theta), _fill(slope, room, epsilon))
+        """The theta of the set with the largest inner product with ``gradient`` (for Frank-Wolfe)."""
+        return fill(gradient, torch.full_like(gradient, COEFFICIENT_BOUND), epsilon)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from robustatlas.bundle import per_sample
 from robustatlas.noise import Noise
-from robustatlas.threats.base import ThreatModel, per_sample
+from robustatlas.threats.base import ThreatModel
 
 _TINY = 1e-12
 _NEWTON_STEPS = 12
@@ -96,6 +97,8 @@ class Lp(ThreatModel):
     ``"radial"`` (l2) uniform in direction and in radius, as MultiRobustBench's training attack.
     """
 
+    additive: ClassVar[bool] = True
+
     starts: Literal["surface", "volume", "radial"] = "surface"
 
     p: float = 0.0
@@ -142,7 +145,7 @@ class Linf(Lp):
         bound = per_sample(epsilon, theta)
         return torch.minimum(torch.maximum(theta, torch.maximum(-bound, -x)), torch.minimum(bound, 1 - x))
 
-    def steepest(self, gradient: Tensor) -> Tensor:
+    def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         return gradient.sign()
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
@@ -177,7 +180,7 @@ class L2(Lp):
         factor = (epsilon / (norm(theta, 2) + _TINY)).clamp_max(1)
         return to_box(x, theta * per_sample(factor, theta))
 
-    def steepest(self, gradient: Tensor) -> Tensor:
+    def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         return gradient / (per_sample(norm(gradient, 2), gradient) + _TINY)
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
@@ -210,7 +213,7 @@ class L1(Lp):
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
         return project_l1_ball(theta, epsilon, torch.where(theta > 0, 1 - x, x))
 
-    def steepest(self, gradient: Tensor) -> Tensor:
+    def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         flat = gradient.flatten(1)
         kept = max(1, round(self.sparsity * flat.shape[1]))
         values, index = flat.abs().topk(kept, dim=1)
@@ -247,7 +250,7 @@ class L0(Lp):
         kept = rank < epsilon.floor()[:, None]
         return torch.where(kept.view_as(theta), theta, torch.zeros_like(theta))
 
-    def steepest(self, gradient: Tensor) -> Tensor:
+    def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         return gradient / (per_sample(norm(gradient, 1), gradient) + _TINY)
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:

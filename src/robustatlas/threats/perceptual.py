@@ -6,14 +6,16 @@ import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from robustatlas.bundle import per_sample, select
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
-from robustatlas.threats.base import ThreatModel, per_sample
+from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.features import ActivationFeatures, Features
 from robustatlas.threats.lp import to_box
 
@@ -73,8 +75,9 @@ def _normalised(activation: Tensor) -> Tensor:
     return (maps / (length * math.sqrt(maps.shape[2]))).flatten(1)
 
 
-def _select(mask: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    return torch.where(per_sample(mask, yes), yes, no)
+def small_noise(x: Tensor, noise: Noise) -> Tensor:
+    """Normal noise like ``x`` with a standard deviation of .01: where Laidlaw et al. start."""
+    return _START_DEVIATION * noise.normal(*x.shape[1:], dtype=x.dtype)
 
 
 @dataclass(frozen=True)
@@ -84,13 +87,12 @@ class Perceptual(ThreatModel):
     Without a ``distance`` the activations of the attacked network itself are compared: see :meth:`bound_to`.
 
     :meth:`project` takes Newton steps towards the border and, where that does not suffice, goes back on the line to
-    ``x``; its results are inside. ``faithful=True`` is the public code: gradients accumulate over the Newton steps, and
-    the last tested point of ten halvings is returned even where it is slightly outside; a start is not drawn into the
-    set.
+    ``x``; its results are inside.
     """
 
+    additive: ClassVar[bool] = True
+
     distance: PerceptualDistance | None = None
-    faithful: bool = False
 
     def bound_to(self, model: Classifier) -> Perceptual:
         """The same threat model; where it has no distance yet, with that of ``model``'s own activations."""
@@ -116,13 +118,12 @@ class Perceptual(ThreatModel):
         return torch.zeros_like(x)
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        theta = _START_DEVIATION * noise.normal(*x.shape[1:], dtype=x.dtype)
-        return theta if self.faithful else self.project(x, theta, epsilon)
+        return self.project(x, small_noise(x, noise), epsilon)
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         return (x + theta).clamp(0, 1)
 
-    def steepest(self, gradient: Tensor) -> Tensor:
+    def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         """The normalised gradient: the distance of small changes is about their l2 norm."""
         return gradient / (per_sample(torch.linalg.vector_norm(gradient.flatten(1), dim=1), gradient) + 1e-12)
 
@@ -134,17 +135,15 @@ class Perceptual(ThreatModel):
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
         theta = to_box(x, theta)
-        if self.faithful:
-            return self._project_as_published(x, theta, epsilon)
         goal = _AIM * epsilon
         for _ in range(_NEWTON_ROUNDS):
-            distance, slope = self._linearised(x, theta)
+            distance, slope = self.linearised(x, theta)
             outside = ~(distance <= epsilon)
             if not bool(outside.any()):
                 return theta
             gradient = slope()
             length = (distance - goal) / gradient.square().flatten(1).sum(1).clamp_min(1e-12)
-            theta = _select(outside, to_box(x, theta - per_sample(length, theta) * gradient), theta)
+            theta = select(outside, to_box(x, theta - per_sample(length, theta) * gradient), theta)
         return self._back(x, theta, epsilon)
 
     def _back(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
@@ -165,33 +164,14 @@ class Perceptual(ThreatModel):
             settled = settled | (inside & (distance >= 0.98 * epsilon))
         return per_sample(near, theta) * theta
 
-    def _project_as_published(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        total = torch.zeros_like(theta)
-        outside = torch.ones_like(epsilon, dtype=torch.bool)
-        for _ in range(10):
-            distance, slope = self._linearised(x, theta)
-            outside = outside & (distance > epsilon)
-            if not bool(outside.any()):
-                return theta
-            total = _select(outside, total + slope(), total)
-            length = 1.1 * (distance - epsilon + 0.1) / total.square().flatten(1).sum(1).clamp_min(1e-12)
-            theta = _select(outside, to_box(x, theta - per_sample(length, theta) * total), theta)
-        outside = outside & (self.size(x, theta) > epsilon)
-        share, width, tested = torch.full_like(epsilon, 0.5), 0.5, theta
-        for _ in range(10):
-            tested = per_sample(share, theta) * theta
-            width /= 2
-            share = torch.where(self.size(x, tested) > epsilon, share - width, share + width)
-        return _select(outside, tested, theta)
-
-    def _linearised(self, x: Tensor, theta: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
+    def linearised(self, x: Tensor, theta: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
         """The distance ``[B]`` at ``theta``, and a function that gives its gradient."""
         theta = theta.detach().requires_grad_()
         with torch.enable_grad():
             distance = self.phi(x, x + theta)
 
         def slope() -> Tensor:
-            (gradient,) = torch.autograd.grad(distance.sum(), theta)
+            (gradient,) = torch.autograd.grad(distance, theta, torch.ones_like(distance))
             return gradient
 
         return distance.detach().to(x.dtype), slope

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.noise import Noise
 from robustatlas.threats.box import BoxThreat, require_colour
 from robustatlas.threats.flow import neighbour_variation
 
@@ -79,10 +78,6 @@ class Recolor(BoxThreat):
 
     theta is ``[B, 16, 32, 32, 3]`` in normalised LUV units (epsilon = .06 in the paper). Needs colour images.
 
-    By default f = 0 leaves the image exactly as it is. ``faithful=True`` is the public code: theta is first moved to
-    colours that sRGB can show (which moves most of the lattice even at theta = 0), and strongly saturated colours are
-    clipped to the lattice, so that the clean image is not reachable; the start is the identity.
-
     Example:
         >>> x = torch.rand(2, 3, 8, 8)
         >>> recolor = Recolor()
@@ -90,32 +85,18 @@ class Recolor(BoxThreat):
         True
     """
 
-    faithful: bool = False
-
     def check(self, x: Tensor) -> None:
         require_colour(x, "recolor")
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (*LATTICE, 3)
 
-    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return self.neutral(x) if self.faithful else super().start(x, epsilon, noise)
-
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         colours = rgb_to_luv(x)
-        if self.faithful:
-            return luv_to_rgb(interpolate(lattice_identity(theta) + theta, colours))
         shifted = colours + interpolate(theta, colours)
         light = shifted[:, :1].clamp_min(0)
         rounding = x - luv_to_rgb(colours)
         return (luv_to_rgb(torch.cat([light, shifted[:, 1:]], 1)) + rounding).clamp(0, 1)
-
-    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        if self.faithful:
-            identity = lattice_identity(theta)
-            colours = (identity + theta).clamp(0, 1).movedim(-1, 1)
-            theta = rgb_to_luv(luv_to_rgb(colours)).movedim(1, -1) - identity
-        return super().project(x, theta, epsilon)
 
     def smoothness(self, theta: Tensor) -> Tensor:
         """``[B]``: the roughness of f, the sum of distances of neighbouring points' shifts (the paper's eq. 6)."""

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.noise import Noise
-from robustatlas.threats.base import per_sample
-from robustatlas.threats.box import BoxThreat, require_images
-from robustatlas.threats.sampling import pixels, resample, sample
+from robustatlas.threats.box import BoxThreat, OneNumber, require_images
+from robustatlas.threats.sampling import pixels, resample
 
 _FAR = 1e4
 
@@ -36,10 +34,8 @@ def _sources(matrix: Tensor, height: int, width: int) -> Tensor:
     return (homogeneous[..., :2] / safe).clamp(-_FAR, _FAR).view(-1, height, width, 2)
 
 
-class _Warp(BoxThreat):
-    """A warp by a matrix made from theta. ``faithful``: start U(0, epsilon), one-sided, as MultiRobustBench's code."""
-
-    faithful: bool
+class Warp(BoxThreat):
+    """A warp by a matrix made from theta."""
 
     @abstractmethod
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
@@ -48,17 +44,17 @@ class _Warp(BoxThreat):
     def check(self, x: Tensor) -> None:
         require_images(x, type(self).__name__.lower())
 
-    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        theta = super().start(x, epsilon, noise)
-        return (theta + per_sample(epsilon, theta)) / 2 if self.faithful else theta
+    def grid(self, x: Tensor, theta: Tensor) -> Tensor:
+        """``[B, H, W, 2]``: where each pixel is read; -1 and 1 are the middles of the outermost pixels."""
+        return _unit(x, _sources(self.matrix(x, theta), *x.shape[2:]))
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        height, width = x.shape[2:]
-        last = torch.tensor([width - 1, height - 1], dtype=theta.dtype, device=theta.device)
-        grid = 2 * _sources(self.matrix(x, theta), height, width) / last - 1
-        if self.faithful:
-            return sample(x, grid, True)
-        return resample(x, grid, 2 * pixels(height, width, theta) / last - 1, True)
+        return resample(x, self.grid(x, theta), _unit(x, pixels(x.shape[2], x.shape[3], theta)), True)
+
+
+def _unit(x: Tensor, places: Tensor) -> Tensor:
+    last = torch.tensor([x.shape[3] - 1, x.shape[2] - 1], dtype=places.dtype, device=places.device)
+    return 2 * places / last - 1
 
 
 def _identity(theta: Tensor) -> Tensor:
@@ -66,13 +62,11 @@ def _identity(theta: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Affine(_Warp):
+class Affine(Warp):
     """The six entries of an affine matrix, each at most epsilon from the identity's (MultiRobustBench, App. C).
 
     theta is ``[B, 2, 3]``; its last column is a shift in pixels.
     """
-
-    faithful: bool = False
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (2, 3)
@@ -82,14 +76,12 @@ class Affine(_Warp):
 
 
 @dataclass(frozen=True)
-class Perspective(_Warp):
+class Perspective(Warp):
     """The eight free entries of a homography, each at most epsilon from the identity's (MultiRobustBench, App. C).
 
     theta is ``[B, 8]``, the matrix row by row without its last entry, which stays 1. The third row is multiplied by
     pixel coordinates.
     """
-
-    faithful: bool = False
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (8,)
@@ -99,13 +91,8 @@ class Perspective(_Warp):
 
 
 @dataclass(frozen=True)
-class Rotation(_Warp):
+class Rotation(OneNumber, Warp):
     """Rotation about the image's centre by at most epsilon degrees, counter-clockwise; theta is ``[B, 1]``."""
-
-    faithful: bool = False
-
-    def shape(self, x: Tensor) -> tuple[int, ...]:
-        return (1,)
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         angle = torch.deg2rad(theta[:, 0])
@@ -118,10 +105,8 @@ class Rotation(_Warp):
 
 
 @dataclass(frozen=True)
-class Translation(_Warp):
+class Translation(Warp):
     """A shift by at most epsilon times the image's width and height; theta is ``[B, 2]``, (right, down)."""
-
-    faithful: bool = False
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (2,)

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from robustatlas.bundle import per_sample
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
-from robustatlas.threats.base import per_sample
 
 _PADDING = 4
 

@@ -15,17 +15,17 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from robustatlas.bundle import Tree, gradient, per_sample, select, watched
 from robustatlas.noise import Noise
 from robustatlas.objectives import cross_entropy
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, select
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.threats.base import ThreatModel, per_sample
+from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp, to_box
 
 Value = Callable[[Tensor], Tensor]
@@ -228,15 +228,14 @@ def craft_pair(
     problems = [_problem(opponent, x, labels, epsilon, noise.child(k), None) for k in range(2)]
     states = [optimizer.init(p, _start(p, "random")) for p in problems]
     for _ in range(optimizer.steps):
-        leaves = [tree_map(_leaf, state.theta) for state in states]
-        apart = distance(*(net(p.threat.apply(p.x, theta)) for p, theta in zip(problems, leaves, strict=True)))
-        flat, spec = tree_flatten(leaves)
-        gradients = tree_unflatten(list(torch.autograd.grad(apart.sum(), flat)), spec)
+        thetas = watched(tuple(state.theta for state in states))
+        apart = distance(*(net(p.threat.apply(p.x, theta)) for p, theta in zip(problems, thetas, strict=True)))
+        gradients = gradient(apart, thetas)
         nothing = torch.zeros_like(labels, dtype=torch.bool)
         reached = apart.detach()
         evaluations = [
-            Evaluation(reached[:, None], reached, gradient, nothing, _size(optimizer, problem, state.theta))
-            for problem, state, gradient in zip(problems, states, gradients, strict=True)
+            Evaluation(reached[:, None], reached, slope, nothing, _size(optimizer, problem, state.theta))
+            for problem, state, slope in zip(problems, states, gradients, strict=True)
         ]
         states = [optimizer.step(*each) for each in zip(problems, states, evaluations, strict=True)]
     first, second = (_applied(problem, state.theta) for problem, state in zip(problems, states, strict=True))
@@ -251,45 +250,40 @@ def _problem(
     return Problem(opponent.threat, x.detach(), labels, goal, epsilon, noise)
 
 
-def _start(problem: Problem, start: Start) -> Any:
+def _start(problem: Problem, start: Start) -> Tree:
     threat, x = problem.threat, problem.x
     if start == "neutral":
         return threat.neutral(x)
     if start == "near":
-        if isinstance(threat, Lp):
+        if threat.additive:
             return NEAR_DEVIATION * problem.noise.normal(*x.shape[1:], dtype=x.dtype)
         return threat.start(x, _NEAR_SHARE * problem.epsilon, problem.noise)
     return threat.start(x, problem.epsilon, problem.noise)
 
 
-def _leaf(tensor: Tensor) -> Tensor:
-    return tensor.detach().requires_grad_()
-
-
 def _evaluate(
-    net: Callable[[Tensor], Tensor], problem: Problem, theta: Any, value: Value, optimizer: Optimizer[Any]
+    net: Callable[[Tensor], Tensor], problem: Problem, theta: Tree, value: Value, optimizer: Optimizer[Any]
 ) -> Evaluation:
     """One forward and one backward pass at ``theta``, with respect to theta only."""
-    leaves = tree_map(_leaf, theta)
+    leaves = watched(theta)
     logits = net(problem.threat.apply(problem.x, leaves))
     objective = value(logits)
-    flat, spec = tree_flatten(leaves)
-    gradient = tree_unflatten(list(torch.autograd.grad(objective.sum(), flat)), spec)
+    slope = gradient(objective, leaves)
     logits = logits.detach()
     fooled = logits.argmax(1) != problem.labels
-    return Evaluation(logits, objective.detach(), gradient, fooled, _size(optimizer, problem, theta))
+    return Evaluation(logits, objective.detach(), slope, fooled, _size(optimizer, problem, theta))
 
 
-def _size(optimizer: Optimizer[Any], problem: Problem, theta: Any) -> Tensor:
+def _size(optimizer: Optimizer[Any], problem: Problem, theta: Tree) -> Tensor:
     """Sizes where the optimizer looks at them; measuring a perceptual one costs a forward pass."""
     if isinstance(optimizer, _WITHOUT_SIZE) and not getattr(optimizer, "scaled", False):
         return torch.zeros_like(problem.epsilon)
     return problem.threat.size(problem.x, theta)
 
 
-def _better(value: Tensor, theta: Any, highest: Tensor, best: Any) -> tuple[Any, Tensor]:
+def _better(value: Tensor, theta: Tree, highest: Tensor, best: Tree) -> tuple[Tree, Tensor]:
     higher = value > highest
-    return tree_map(lambda new, old: select(higher, new, old), theta, best), torch.where(higher, value, highest)
+    return select(higher, theta, best), torch.where(higher, value, highest)
 
 
 @torch.no_grad()
@@ -306,7 +300,7 @@ def _highest(
 
 
 @torch.no_grad()
-def _applied(problem: Problem, theta: Any) -> Tensor:
+def _applied(problem: Problem, theta: Tree) -> Tensor:
     return problem.threat.apply(problem.x, theta).detach()
 
 

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from robustatlas.bundle import per_sample
 from robustatlas.errors import UserError
 from robustatlas.objectives import margin
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.lpa import FastLPA
-from robustatlas.threats.base import ThreatModel, per_sample
+from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.perceptual import Perceptual
 from robustatlas.training.against import ascent
 from robustatlas.training.crafting import crafting

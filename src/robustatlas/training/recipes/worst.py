@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from robustatlas.threats.base import per_sample
+from robustatlas.bundle import per_sample
 from robustatlas.training.crafting import crafting
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
 

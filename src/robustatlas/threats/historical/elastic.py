@@ -1,0 +1,29 @@
+"""Elastic deformation as published (Kang et al. 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from robustatlas.threats.elastic import Elastic, smooth
+
+
+@dataclass(frozen=True)
+class HistoricalElastic(Elastic):
+    """Samples as the public code does under PyTorch 1.3 and later (``align_corners=False`` on a grid that reaches from
+    -1 to 1).
+
+    ``theta = 0`` is not the identity but a slight zoom with half-dark border pixels. Published figures of
+    MultiRobustBench were made this way; the first release put the samples on the pixels.
+    """
+
+    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+        displacement = smooth(theta)
+        height, width = x.shape[-2:]
+        column = torch.linspace(-1, 1, width, dtype=x.dtype, device=x.device) + displacement[:, 0] * (2 / width)
+        row = torch.linspace(-1, 1, height, dtype=x.dtype, device=x.device)[:, None] + displacement[:, 1] * (2 / height)
+        grid = torch.stack((column, row), dim=-1)
+        return F.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False).clamp(0, 1)

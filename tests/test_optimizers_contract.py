@@ -1,0 +1,198 @@
+"""What every optimizer owes the engine, on every kind of threat model it can search."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from robustatlas import engine
+from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.bundle import join, take
+from robustatlas.classifier import Classifier
+from robustatlas.errors import UserError
+from robustatlas.noise import Noise
+from robustatlas.optimizers.adam import Adam
+from robustatlas.optimizers.apgd import APGD
+from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.base import Optimizer, Problem
+from robustatlas.optimizers.carlini_wagner import CarliniWagner
+from robustatlas.optimizers.ead import EAD
+from robustatlas.optimizers.fab import FAB
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.frank_wolfe import FrankWolfe
+from robustatlas.optimizers.lpa import LPA, FastLPA
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.ppgd import PPGD
+from robustatlas.optimizers.scan import Once, Scan
+from robustatlas.optimizers.sigma_zero import SigmaZero
+from robustatlas.optimizers.square import Square
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.color import Brightness, Hue
+from robustatlas.threats.compose import Compose
+from robustatlas.threats.corruption import Corruption
+from robustatlas.threats.flow import StAdv
+from robustatlas.threats.gabor import Gabor
+from robustatlas.threats.historical.jpeg import HistoricalJpegL1
+from robustatlas.threats.lp import L0, L1, L2, Linf
+from robustatlas.threats.patch import Patch
+from robustatlas.threats.perceptual import Perceptual
+from robustatlas.threats.snow import Snow
+
+OPTIMIZERS: list[Optimizer] = [
+    PGD(3, momentum=0.5),
+    PGD(3, scaled=True),
+    APGD(4),
+    APGDL1(4),
+    FMN(3),
+    FMN(3, dense=True),
+    FAB(3),
+    FAB(3, exact=True),
+    FrankWolfe(3),
+    Adam(3),
+    Adam(3, roughness=0.01),
+    Scan(4),
+    Once(),
+    Square(4),
+    SigmaZero(3),
+    CarliniWagner(inner_steps=2, rounds=2),
+    EAD(inner_steps=2, rounds=2),
+    PPGD(2),
+    LPA(2, rounds=2),
+    FastLPA(2),
+]
+THREATS: list[tuple[ThreatModel, float]] = [
+    (Linf(), 0.1),
+    (L2(), 1.0),
+    (L1(), 5.0),
+    (L0(), 9.0),
+    (Hue(), 0.5),
+    (StAdv(), 0.1),
+    (Gabor(), 10.0),
+    (Snow(), 0.1),
+    (Patch(), 0.5),
+    (Corruption("contrast"), 3.0),
+    (HistoricalJpegL1(), 5.0),
+    (Compose((Gabor(), Brightness(), Linf()), (10.0, 0.3, 0.1)), 1.0),
+    (Perceptual(), 0.3),
+]
+
+
+def fits(optimizer: Optimizer, threat: ThreatModel) -> bool:
+    try:
+        optimizer.check(threat)
+    except UserError as error:
+        assert f"got the threat model {type(threat).__name__}; use " in str(error)
+        return False
+    return True
+
+
+PAIRS = [
+    pytest.param(optimizer, threat, strength, id=f"{type(optimizer).__name__}{k}-{type(threat).__name__}")
+    for k, optimizer in enumerate(OPTIMIZERS)
+    for threat, strength in THREATS
+    if fits(optimizer, threat)
+]
+
+
+def setting(threat: ThreatModel, strength: float) -> tuple[Classifier, Problem]:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.Softplus(), nn.Flatten(), nn.Linear(4 * 49, 4)).double()
+    model, x = Classifier(net), torch.rand(3, 3, 16, 16, dtype=torch.float64)
+    labels = model.logits(x).argmax(1)
+    epsilon = strength * torch.tensor([0.5, 1.0, 0.7], dtype=x.dtype)
+    noise = Noise.of(0, torch.arange(3), "contract")
+    return model, Problem(threat.bound_to(model), x, labels, torch.full_like(labels, -1), epsilon, noise)
+
+
+def trajectory(
+    optimizer: Optimizer, model: Classifier, problem: Problem, drop: int | None = None
+) -> list[torch.Tensor]:
+    """The images at every evaluation; sample ``drop`` leaves after the first step and comes back as a newcomer."""
+    stage = Stage(optimizer, "margin")
+    start = problem.threat.start(problem.x, problem.epsilon * optimizer.start_radius, problem.noise)
+    state, seen = optimizer.init(problem, start), []
+    for step in range(100):
+        before = [leaf.clone() for leaf in pytree.tree_leaves(state) if isinstance(leaf, Tensor)]
+        evaluation = engine.evaluate(model, problem, stage, state.theta)
+        seen.append(problem.threat.apply(problem.x, state.theta))
+        following = optimizer.step(problem, state, evaluation)
+        after = [leaf for leaf in pytree.tree_leaves(state) if isinstance(leaf, Tensor)]
+        assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True)), "a step changed its own state"
+        assert all(len(leaf) == len(problem.x) for leaf in after)
+        if bool(optimizer.finished(following).all()):
+            return seen
+        state = following
+        if step == 0 and drop is not None:
+            rest = torch.tensor([row for row in range(len(problem.x)) if row != drop])
+            problem, state = take(problem, rest), take(state, rest)
+            whole = join(state, take(state, torch.tensor([0])))
+            assert len(whole.step) == len(rest) + 1
+    raise AssertionError("an optimizer does not come to an end")
+
+
+@pytest.mark.parametrize(("optimizer", "threat", "strength"), PAIRS)
+def test_contract(optimizer, threat, strength):
+    assert pickle.loads(pickle.dumps(optimizer)) == optimizer
+    model, problem = setting(threat, strength)
+    whole = trajectory(optimizer, model, problem)
+    for image in whole:
+        assert image.isfinite().all() and image.min() >= 0 and image.max() <= 1
+    fewer = trajectory(optimizer, model, problem, drop=1)
+    for image, part in zip(whole[1:], fewer[1:], strict=False):
+        torch.testing.assert_close(image[[0, 2]], part, rtol=1e-5, atol=1e-5)
+
+
+def test_every_optimizer_of_the_catalogue_is_here():
+    attacks = [*catalogue("default").values(), *catalogue("paper").values()]
+    stages = [s for a in attacks for s in (*a.stages, *a.bound, *(a.descent or ()), *a.closing)]
+    assert {type(stage.optimizer) for stage in stages} <= {type(optimizer) for optimizer in OPTIMIZERS}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "threat", "said"),
+    [
+        (FAB(), StAdv(), r"FAB needs a set that can project on a hyperplane .* threat model StAdv; use FMN"),
+        (Square(), L0(), "Square needs one of the balls Linf, L2 and L1"),
+        (Scan(), Linf(), "Scan needs a set of one number per sample"),
+        (SigmaZero(), Gabor(), "SigmaZero needs a set of changes of the image itself"),
+        (FMN(dense=True), Snow(), "FMN needs an lp ball where it is dense"),
+        (FrankWolfe(), L2(), "FrankWolfe needs a set with a linear oracle"),
+        (PPGD(), Linf(), "PPGD needs a perceptual distance"),
+        (APGDL1(), Linf(), "APGDL1 needs the l1 ball, and got the threat model Linf; use APGD"),
+        (PGD(), Corruption("fog"), "PGD needs something to optimise"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_attack_refuses_what_its_optimizer_cannot_search(optimizer, threat, said):
+    with pytest.raises(UserError, match=said):
+        Attack("wrong", threat, (0.1,), (Stage(optimizer, "margin"),))
+    with pytest.raises(UserError, match=said):
+        replace(attack_named("linf"), threat=threat, stages=(), bound=(Stage(optimizer, "margin"),), closing=())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"objective": "marign"}, "no objective 'marign'; did you mean 'margin'"),
+        ({"objective": "cross_entropy"}, "did you mean 'cross-entropy'"),
+        ({"optimizer": FAB(), "objective": "cross-entropy"}, "FAB needs an objective that is zero at the decision"),
+        ({"optimizer": PGD(steps=0)}, "PGD got steps=0; expected at least 1"),
+        ({"optimizer": Scan(steps=1)}, "Scan got steps=1; expected at least 2"),
+        ({"targets": -1}, "targets=-1"),
+        ({"targets": "all"}, "targets='all'"),
+        ({"restarts": 0}, "restarts=0"),
+        ({"restarts": 2, "targets": 3}, "restarts=2 with targets=3"),
+        ({"start": "clean"}, "start='clean'; expected one of 'random', 'neutral', 'best'"),
+        ({"judge": "first"}, "judge='first'"),
+        ({"order": "size"}, "order='size'"),
+    ],
+)
+def test_a_stage_checks_itself(wrong, said):
+    with pytest.raises(UserError, match=said):
+        Stage(**{"optimizer": PGD(), "objective": "margin"} | wrong)
