@@ -16,6 +16,7 @@ from robustatlas.cli.leaderboard import app as leaderboard
 from robustatlas.cli.query import query
 from robustatlas.cli.report import report
 from robustatlas.cli.show import show
+from robustatlas.cli.train import train
 from robustatlas.errors import UserError
 
 app = typer.Typer(
@@ -26,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (evaluate, show, compare, report, attacks, gallery, distances, query):
+for command in (train, evaluate, show, compare, report, attacks, gallery, distances, query):
     app.command()(command)
 app.add_typer(leaderboard, name="leaderboard")
 

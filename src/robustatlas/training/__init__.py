@@ -4,6 +4,7 @@ from robustatlas.training.against import opponents_of
 from robustatlas.training.card import Card, read_card
 from robustatlas.training.crafting import Opponent, adversarial_examples
 from robustatlas.training.display import TrainingDisplay
+from robustatlas.training.networks import load_trained, network_for, network_named
 from robustatlas.training.recipes import RECIPES, Recipe, recipe_named
 from robustatlas.training.settings import Settings
 from robustatlas.training.trainer import Trained, train
@@ -17,6 +18,9 @@ __all__ = [
     "Trained",
     "TrainingDisplay",
     "adversarial_examples",
+    "load_trained",
+    "network_for",
+    "network_named",
     "opponents_of",
     "read_card",
     "recipe_named",

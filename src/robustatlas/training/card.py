@@ -23,13 +23,15 @@ class _Record(BaseModel):
 
 
 class TrainingData(_Record):
-    """The images trained on: a name, hashes of all images and labels given, and how many were held out."""
+    """The images trained on: a name, hashes of all images and labels given, how many were held out, and the shape
+    of one."""
 
     name: str
     images_sha256: str
     labels_sha256: str
     images: int
     held_out: int
+    shape: tuple[int, ...]
     classes: tuple[str, ...]
 
 

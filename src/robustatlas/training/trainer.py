@@ -247,6 +247,7 @@ def _identity(
             labels_sha256=sha256_of_array(data.labels.numpy()),
             images=len(data),
             held_out=int(held.sum()),
+            shape=tuple(data.images.shape[1:]),
             classes=data.classes,
         ),
         initial_sha256=sha256_of_tensors(net.state_dict()),
