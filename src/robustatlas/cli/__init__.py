@@ -8,12 +8,14 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli.attacks import attacks
+from robustatlas.cli.calibrate import calibrate
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
 from robustatlas.cli.evaluate import evaluate
 from robustatlas.cli.gallery import gallery
 from robustatlas.cli.leaderboard import app as leaderboard
 from robustatlas.cli.query import query
+from robustatlas.cli.reference import reference
 from robustatlas.cli.report import report
 from robustatlas.cli.show import show
 from robustatlas.cli.train import train
@@ -27,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, evaluate, show, compare, report, attacks, gallery, distances, query):
+for command in (train, reference, calibrate, evaluate, show, compare, report, attacks, gallery, distances, query):
     app.command()(command)
 app.add_typer(leaderboard, name="leaderboard")
 
