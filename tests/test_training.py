@@ -38,7 +38,7 @@ from robustatlas.training import (
 )
 from robustatlas.training.augmentation import augmentation_named
 from robustatlas.training.checkpoint import CHECKPOINT
-from robustatlas.training.crafting import crafting
+from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Update, accuracy
 from robustatlas.training.schedules import schedule_named
 from robustatlas.training.watch import concerns
@@ -115,17 +115,17 @@ def test_modes_of_crafting() -> None:
     net = convolutional().train()
     x = torch.rand(8, 1, 8, 8)
     mean = net[1].running_mean.clone()
-    with crafting(net, "eval"):
+    with in_mode(net, "eval"):
         net(x)
         assert not any(module.training for module in net.modules())
-    with crafting(net, "batch"):
+    with in_mode(net, "batch"):
         batch = net(x)
         assert not net[4].training
     assert torch.equal(net[1].running_mean, mean)
     assert int(net[1].num_batches_tracked) == 0
-    with crafting(net, "eval"):
+    with in_mode(net, "eval"):
         assert not torch.allclose(net(x), batch)
-    with crafting(net, "train"):
+    with in_mode(net, "train"):
         net(x)
     assert not torch.equal(net[1].running_mean, mean)
     assert all(module.training for module in net.modules())

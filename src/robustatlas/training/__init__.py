@@ -3,7 +3,7 @@
 from robustatlas.training.against import opponents_of
 from robustatlas.training.calibration import Calibration, calibrate
 from robustatlas.training.card import Card, read_card
-from robustatlas.training.crafting import Opponent, adversarial_examples
+from robustatlas.training.crafting import Opponent, adversarial_examples, in_mode
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.networks import load_trained, network_for, network_named
 from robustatlas.training.recipes import RECIPES, Recipe, recipe_named
@@ -23,6 +23,7 @@ __all__ = [
     "TrainingDisplay",
     "adversarial_examples",
     "calibrate",
+    "in_mode",
     "load_trained",
     "make_reference",
     "network_for",

@@ -73,7 +73,7 @@ class Crafted:
 
 
 @contextmanager
-def crafting(net: nn.Module, mode: Mode) -> Iterator[None]:
+def in_mode(net: nn.Module, mode: Mode) -> Iterator[None]:
     """Put ``net`` into a mode for crafting; the mode of each of its modules is restored at the end."""
     modules = list(net.modules())
     modes = [module.training for module in modules]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robustatlas.noise import Noise
 from robustatlas.training.against import ascent
-from robustatlas.training.crafting import Opponent, craft, crafting
+from robustatlas.training.crafting import Opponent, craft, in_mode
 from robustatlas.training.recipes.base import entropy_of
 
 STEPS = 20
@@ -41,7 +41,7 @@ def accuracies(
         batch_size: images at once.
     """
     columns: dict[str, list[Tensor]] = {name: [] for name in ("clean", *(o.name for o in opponents))}
-    with crafting(net, "eval"):
+    with in_mode(net, "eval"):
         for part in torch.split(torch.arange(len(labels), device=labels.device), batch_size):
             images, truth = x[part], labels[part]
             with torch.no_grad():

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robustatlas.errors import UserError
 from robustatlas.objectives import probability_margin
-from robustatlas.training.crafting import Opponent, craft, crafting
+from robustatlas.training.crafting import Opponent, craft, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
 
@@ -51,7 +51,7 @@ class Ascending(Recipe):
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft twice ("replace": once), then a clean and an adversarial pass."""
         labels = batch.labels
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             low = self.craft(net, batch, value=lambda logits: probability_margin(logits, labels, None)).x
             if self.points == "replace":
                 x, inner = batch.x, low

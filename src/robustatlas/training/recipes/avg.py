@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from robustatlas.training.crafting import crafting
+from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
 
 
@@ -34,7 +34,7 @@ class Avg(Recipe):
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft with every attack (``sequential``: with that of the part), then a pass for each."""
         which = [batch.part] if self.sequential else range(len(self.against))
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             examples = [self.craft(net, batch, k).x for k in which]
         logits = [net(x) for x in examples]
         loss = torch.stack([self.cross_entropy(z, batch.labels) for z in logits]).mean()

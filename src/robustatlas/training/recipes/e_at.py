@@ -14,7 +14,7 @@ from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
-from robustatlas.training.crafting import craft, crafting
+from robustatlas.training.crafting import craft, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
 
 
@@ -45,7 +45,7 @@ class EAt(Recipe):
         """Draw an attack, craft, count, then one pass."""
         which = int((batch.shared.uniform(dtype=torch.float64) > self.probabilities(memory).cumsum(0)[:-1].cpu()).sum())
         opponent = self.against[which]
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             found = craft(
                 net,
                 opponent,

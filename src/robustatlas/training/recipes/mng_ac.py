@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from robustatlas.noise import Noise
 from robustatlas.threats.lp import Lp
-from robustatlas.training.crafting import ball_point, crafting
+from robustatlas.training.crafting import ball_point, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, require_balls
 
 _CHANNELS = 20
@@ -68,7 +68,7 @@ class MngAc(Recipe):
         epsilon = self.strength(opponent, batch)
         threat = opponent.threat
         assert isinstance(threat, Lp)
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             x_adv = self.craft(net, batch, which).x
         noise = batch.noise.child(len(self.against))
         memory = self._generator_step(net, batch, memory, x_adv, threat, epsilon, noise.child(0))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from robustatlas.training.crafting import craft_steepest, crafting
+from robustatlas.training.crafting import craft_steepest, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of, require_balls
 
 
@@ -25,7 +25,7 @@ class Msd(Recipe):
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft in the union, then one pass."""
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             strengths = [self.strength(opponent, batch) for opponent in self.against]
             value = entropy_of(batch.labels)
             x = craft_steepest(net, self.against, batch.x, batch.labels, strengths, batch.noise, value)

@@ -16,7 +16,7 @@ from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.perceptual import Perceptual
 from robustatlas.training.against import ascent
-from robustatlas.training.crafting import crafting
+from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
 
 
@@ -48,7 +48,7 @@ class Pat(Recipe):
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft where the network is right, then one pass."""
         labels = batch.labels
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             with torch.no_grad():
                 right = net(batch.x).argmax(1) == labels
             found = self.craft(net, batch, value=lambda logits: margin(logits, labels, None)).x

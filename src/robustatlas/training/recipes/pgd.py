@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from robustatlas.errors import UserError
-from robustatlas.training.crafting import crafting
+from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
 
 
@@ -34,7 +34,7 @@ class Pgd(Recipe):
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft, then one pass."""
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             x = self.craft(net, batch).x
         if self.attacked < 1:
             x = torch.cat([x[: round(self.attacked * len(x))], batch.x[round(self.attacked * len(x)) :]])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.errors import UserError
-from robustatlas.training.crafting import crafting
+from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
 
 
@@ -34,7 +34,7 @@ class Sat(Recipe):
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Draw, craft, then one pass."""
         count = len(self.against)
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             if self.per == "batch":
                 x = self.craft(net, batch, int(batch.shared.integers(count))).x
             else:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from robustatlas.errors import UserError
-from robustatlas.training.crafting import Start, crafting
+from robustatlas.training.crafting import Start, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
 
@@ -34,7 +34,7 @@ class Trades(Recipe):
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft against the clean predictions, then a clean and an adversarial pass."""
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             with torch.no_grad():
                 natural = net(batch.x)
             x = self.craft(net, batch, value=lambda logits: divergence(natural, logits), start=self.start).x

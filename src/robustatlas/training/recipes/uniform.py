@@ -12,7 +12,7 @@ from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.threats.base import ThreatModel
 from robustatlas.training.against import ascent
-from robustatlas.training.crafting import craft, crafting
+from robustatlas.training.crafting import craft, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
 
 
@@ -41,7 +41,7 @@ class Uniform(Recipe):
         """Draw targets and strengths, craft, then one pass."""
         (opponent,) = self.against
         scale = batch.noise.child(1).uniform(dtype=batch.x.dtype)
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             classes = net(batch.x[:1]).shape[1]
             targets = (batch.labels + 1 + batch.noise.child(2).integers(classes - 1)) % classes
             x = craft(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.errors import UserError
-from robustatlas.training.crafting import craft_pair, crafting
+from robustatlas.training.crafting import craft_pair, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
 
@@ -43,7 +43,7 @@ class Variation(Recipe):
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft the base's examples and a pair, then a pass for each."""
         (opponent,) = self.against
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             if self.base == "trades":
                 with torch.no_grad():
                     natural = net(batch.x)

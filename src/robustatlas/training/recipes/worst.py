@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from robustatlas.bundle import per_sample
-from robustatlas.training.crafting import crafting
+from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
 
 
@@ -27,7 +27,7 @@ class Max(Recipe):
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft with every attack, compare, then one pass."""
         value = entropy_of(batch.labels)
-        with crafting(net, batch.mode):
+        with in_mode(net, batch.mode):
             x = self.craft(net, batch, 0).x
             if len(self.against) > 1:
                 with torch.no_grad():
