@@ -84,7 +84,9 @@ class _Run:
     sums: Tensor
     """Over the images of the epoch at work: their number, loss and correctness; float64 [3]."""
     order: Tensor
+    noise: Noise
     order_epoch: int = -1
+    """The epoch that ``order`` and ``noise``, a stream per training image, belong to."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -320,6 +322,7 @@ def _begin(
         position=Position(),
         sums=torch.zeros(3, dtype=torch.float64, device=team.device),
         order=torch.empty(0, dtype=torch.int64, device=team.device),
+        noise=start,
     )
 
 
@@ -391,9 +394,10 @@ def _step(run: _Run, display: TrainingDisplay) -> None:
     epoch, number = divmod(position.step, run.steps_per_epoch)
     if run.order_epoch != epoch:
         run.order, run.order_epoch = _order(run, epoch), epoch
+        run.noise = Noise.of(settings.seed, run.index, "training").child(epoch)
     size = settings.batch_size
     chosen = team.share(run.order[number * size : (number + 1) * size])
-    noise = Noise.of(settings.seed, run.index[chosen], "training").child(epoch)
+    noise = run.noise.take(chosen)
     x = augmentation_named(settings.augmentation)(run.images[chosen], noise.child(0))
     rate = settings.rate(position.step, run.steps_per_epoch)
     for group in run.optimizer.param_groups:
