@@ -35,6 +35,7 @@ from robustatlas.training import (
     read_card,
     recipe_named,
     train,
+    trainer,
 )
 from robustatlas.training.augmentation import augmentation_named
 from robustatlas.training.checkpoint import CHECKPOINT
@@ -145,8 +146,11 @@ def test_recipes_take_any_threat_model(threat: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_learns_reproducibly_and_goes_on(name: str, data: Dataset, tmp_path: Path) -> None:
-    """The same weights again, and after an interruption in the middle of an epoch."""
+def test_every_recipe_learns_reproducibly_and_goes_on(
+    name: str, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same weights again, and after an interruption in the middle of an epoch, from a checkpoint there."""
+    monkeypatch.setattr(trainer, "_CHECKPOINT_SECONDS", 0.0)
     recipe = recipe_named(name, against(name), steps=2)
     settings = replace(FAST, ema=0.5 if name == "trades" else 0.0, batch_size=64)
     whole = train(convolutional(), data, recipe, settings=settings)
