@@ -14,13 +14,13 @@ from robustatlas.models.architectures import digits_cnn
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L2, Linf
-from robustatlas.training import Training, adversarial_examples, train
+from robustatlas.training import Recipe, Settings, adversarial_examples, recipe_named, train
 
 SHIPPED = Path(__file__).parents[1] / "src" / "robustatlas" / "models" / "shipped"
-RECIPES = {
-    "digits-standard": Training(epochs=60),
-    "digits-linf": Training(Linf(), epsilon=0.15, ascending=True, epochs=150),
-    "digits-l2": Training(L2(), epsilon=0.8, ascending=True, epochs=150),
+RECIPES: dict[str, tuple[Recipe, int]] = {
+    "digits-standard": (recipe_named("standard"), 60),
+    "digits-linf": (recipe_named("pgd", {"linf": 0.15}, warmup=0.5), 150),
+    "digits-l2": (recipe_named("pgd", {"l2": 0.8}, warmup=0.5), 150),
 }
 CHECKS: tuple[tuple[ThreatModel, float], ...] = ((Linf(), 0.05), (Linf(), 0.15), (L2(), 0.4), (L2(), 0.8))
 
@@ -38,10 +38,10 @@ def main() -> None:
     torch.set_num_threads(1)
     training, test = load_dataset("digits", "train"), load_dataset("digits", "test")
     SHIPPED.mkdir(exist_ok=True)
-    for name, recipe in RECIPES.items():
+    for name, (recipe, epochs) in RECIPES.items():
         began = time.perf_counter()
-        torch.manual_seed(recipe.seed)
-        net = train(digits_cnn(), training, recipe)
+        torch.manual_seed(0)
+        net = train(digits_cnn(), training, recipe, settings=Settings(epochs=epochs, held_out=0)).net
         with torch.no_grad():
             clean = 100 * float((net(test.images).argmax(1) == test.labels).float().mean())
         checks = [f"{type(t).__name__} {e:g}: {accuracy(net, test, t, e):.1f}" for t, e in CHECKS]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from robustatlas import Classifier
 from robustatlas.classifier import ModelIdentity
 from robustatlas.datasets import load_dataset
 from robustatlas.errors import UserError
-from robustatlas.models import architectures, builtin_names, load_model, parse_settings
+from robustatlas.models import builtin_names, load_model, parse_settings
 from robustatlas.models.architectures import digits_cnn, resnet32, small_cnn
 
 MODELS = """
@@ -250,7 +251,7 @@ def test_identity_follows_code_arguments_and_weights(folder: Path) -> None:
     assert load_model(source).identity().code_sha256 != first.code_sha256
     assert load_model(source).identity().weights_sha256 == first.weights_sha256
     package = load_model("robustatlas.models.architectures:small_cnn").identity()
-    assert package.code_sha256 == hashlib.sha256(Path(architectures.__file__).read_bytes()).hexdigest()
+    assert package.code_sha256 == hashlib.sha256(Path(inspect.getfile(small_cnn)).read_bytes()).hexdigest()
     assert load_model("builtin:digits-l2").identity().code_sha256 is None
     assert Classifier(lambda x: x).identity() == ModelIdentity(None, None, None)
 

@@ -1,16 +1,60 @@
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
+import robustatlas as ra
 from robustatlas.datasets import Dataset, load_dataset
 from robustatlas.errors import UserError
-from robustatlas.models import load_model
+from robustatlas.files import write_atomically
+from robustatlas.models.architectures import small_cnn
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L2, Linf
-from robustatlas.training import Training, adversarial_examples, train
+from robustatlas.training import (
+    RECIPES,
+    Opponent,
+    Recipe,
+    Settings,
+    TrainingDisplay,
+    adversarial_examples,
+    opponents_of,
+    read_card,
+    recipe_named,
+    train,
+    trainer,
+)
+from robustatlas.training.augmentation import augmentation_named
+from robustatlas.training.checkpoint import CHECKPOINT
+from robustatlas.training.crafting import in_mode
+from robustatlas.training.recipes.base import Batch, Memory, Update, accuracy
+from robustatlas.training.schedules import schedule_named
+from robustatlas.training.watch import concerns
+
+FAST = Settings(epochs=2, learning_rate=0.02, monitored=32)
+AGAINST: dict[str, dict[str, float] | None] = {
+    "none": None,
+    "one": {"linf": 0.1},
+    "any": {"linf": 0.1, "l2": 0.5},
+    "several": {"linf": 0.1, "l2": 0.5},
+}
+
+
+def against(name: str) -> dict[str, float] | None:
+    return {"lpips": 0.3} if name == "pat" else AGAINST[RECIPES[name].opponents]
 
 
 def linear() -> nn.Module:
@@ -18,14 +62,33 @@ def linear() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 
 
+def convolutional(norm: bool = True) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, stride=2),
+        nn.BatchNorm2d(4) if norm else nn.Identity(),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(36, 10),
+    )
+
+
+def same(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     return load_dataset("digits", "train").take(300)
 
 
+# --- crafting
+
+
 @pytest.mark.parametrize("threat", [Linf(), L2()])
 def test_adversarial_examples_stay_in_their_sets(threat: ThreatModel, data: Dataset) -> None:
-    net = load_model("builtin:digits-standard").net
+    net = ra.load_model("builtin:digits-standard").net
     x, labels = data.images[:50], data.labels[:50]
     epsilon = torch.linspace(0.01, 0.5, 50)
     found = adversarial_examples(net, threat, x, labels, epsilon, Noise.of(0, data.index[:50], "test"))
@@ -38,7 +101,7 @@ def test_adversarial_examples_stay_in_their_sets(threat: ThreatModel, data: Data
 
 
 def test_examples_do_not_depend_on_the_batch(data: Dataset) -> None:
-    net = load_model("builtin:digits-standard").net.double()
+    net = ra.load_model("builtin:digits-standard").net.double()
     x, labels, epsilon = data.images[:20].double(), data.labels[:20], torch.full((20,), 0.1).double()
     noise = Noise.of(0, data.index[:20], "test")
     whole = adversarial_examples(net, Linf(), x, labels, epsilon, noise)
@@ -49,40 +112,411 @@ def test_examples_do_not_depend_on_the_batch(data: Dataset) -> None:
     torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=1e-12)
 
 
-def test_training_is_reproducible(data: Dataset) -> None:
-    how = Training(Linf(), epsilon=0.1, epochs=2, attack_steps=2)
-    first, second = (train(linear(), data, how).state_dict() for _ in range(2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
+def test_modes_of_crafting() -> None:
+    net = convolutional().train()
+    x = torch.rand(8, 1, 8, 8)
+    mean = net[1].running_mean.clone()
+    with in_mode(net, "eval"):
+        net(x)
+        assert not any(module.training for module in net.modules())
+    with in_mode(net, "batch"):
+        batch = net(x)
+        assert not net[4].training
+    assert torch.equal(net[1].running_mean, mean)
+    assert int(net[1].num_batches_tracked) == 0
+    with in_mode(net, "eval"):
+        assert not torch.allclose(net(x), batch)
+    with in_mode(net, "train"):
+        net(x)
+    assert not torch.equal(net[1].running_mean, mean)
+    assert all(module.training for module in net.modules())
+
+
+@pytest.mark.parametrize("threat", ["stadv", "elastic", "jpeg-linf", "fog", "affine", "brightness"])
+def test_recipes_take_any_threat_model(threat: str) -> None:
+    data = load_dataset("digits", "train").take(128)
+    wide = replace(data, images=data.images.repeat_interleave(4, 2).repeat_interleave(4, 3))
+    strength = {"fog": 20.0}.get(threat, 0.1)
+    net = nn.Sequential(nn.AvgPool2d(4), linear())
+    trained = train(net, wide, "max", {threat: strength, "linf": 0.05}, settings=replace(FAST, epochs=1))
+    assert set(trained.card.accuracies) == {"clean", threat, "linf", "union"}
+
+
+# --- training
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_learns_reproducibly_and_goes_on(
+    name: str, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same weights again, and after an interruption in the middle of an epoch, from a checkpoint there."""
+    monkeypatch.setattr(trainer, "_CHECKPOINT_SECONDS", 0.0)
+    recipe = recipe_named(name, against(name), steps=2)
+    settings = replace(FAST, ema=0.5 if name == "trades" else 0.0, batch_size=64)
+    whole = train(convolutional(), data, recipe, settings=settings)
+    assert whole.history[-1]["loss"] < whole.history[0]["loss"]
+    assert not whole.net.training
+
+    class Stops(TrainingDisplay):
+        def update(self, done: int, loss: float | None) -> None:
+            if done == 7:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(convolutional(), data, recipe, settings=settings, out=tmp_path, progress=Stops())
+    again = train(convolutional(), data, recipe, settings=settings, out=tmp_path)
+    assert same(whole.net.state_dict(), again.net.state_dict())
+    assert same(whole.net.state_dict(), load_file(tmp_path / "weights.safetensors"))
+    assert [r["loss"] for r in whole.history] == [r["loss"] for r in again.history]
+
+
+SCRIPT = """
+import sys, torch
+sys.path.insert(0, {tests!r})
+from test_training import convolutional, killed_settings
+import robustatlas as ra
+from robustatlas.training import recipe_named, trainer
+trainer._CHECKPOINT_SECONDS = 0.2  # checkpoints within an epoch too
+torch.set_num_threads(1)
+data = ra.load_dataset("digits", "train")
+recipe = recipe_named("avg", {{"linf": 0.1, "l2": 0.5}}, steps=2, sequential=True)
+ra.train(convolutional(), data, recipe, settings=killed_settings(), out={out!r})
+"""
+
+
+def killed_settings() -> Settings:
+    return Settings(
+        epochs=6, optimizer="sgd", learning_rate=0.05, weight_decay=1e-3, augmentation="crop+flip", clip_norm=1.0,
+        ema=0.9, selection="best", batch_size=32,
+    )  # fmt: skip
+
+
+def test_killed_anywhere_it_ends_at_the_same_weights(tmp_path: Path) -> None:
+    """SIGKILL at several moments, among them before the first checkpoint; the weights are those without."""
+    out = tmp_path / "killed"
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", SCRIPT.format(tests=str(Path(__file__).parent), out=str(out))]
+    kills = 0
+    for wait in (0.02, 0.4):
+        process = subprocess.Popen(command, env=environment)
+        while process.poll() is None and not (out / "training.json").is_file():
+            time.sleep(0.01)
+        before = (out / CHECKPOINT).stat().st_mtime_ns if (out / CHECKPOINT).is_file() else 0
+        while wait > 0.1 and process.poll() is None:
+            if (out / CHECKPOINT).is_file() and (out / CHECKPOINT).stat().st_mtime_ns > before:
+                break
+            time.sleep(0.01)
+        time.sleep(wait)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills == 2
+    assert subprocess.run(command, env=environment, check=False).returncode == 0
+    torch.set_num_threads(1)
+    recipe = recipe_named("avg", {"linf": 0.1, "l2": 0.5}, steps=2, sequential=True)
+    whole = train(convolutional(), load_dataset("digits", "train"), recipe, settings=killed_settings())
+    assert same(whole.net.state_dict(), load_file(out / "weights.safetensors"))
+    card = read_card(out)
+    assert card.weights_sha256 == whole.card.weights_sha256
+    assert card.epoch == whole.card.epoch
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert [r["loss"] for r in log] == [r["loss"] for r in whole.history]
 
 
 def test_adversarial_training_makes_robust(data: Dataset) -> None:
     test = load_dataset("digits")
     robust = {}
-    for name, threat in (("standard", None), ("linf", Linf())):
-        how = Training(threat, epsilon=0.1 if threat else 0.0, epochs=25, attack_steps=4, learning_rate=0.03)
-        net = train(linear(), data, how)
+    for name, strengths in (("standard", None), ("pgd", {"linf": 0.1})):
+        net = train(linear(), data, name, strengths, settings=Settings(epochs=25, learning_rate=0.03)).net
         x = adversarial_examples(
             net, Linf(), test.images, test.labels, torch.full((600,), 0.1), Noise.of(0, test.index, "test")
         )
         robust[name] = float((net(x).argmax(1) == test.labels).float().mean())
-    assert robust["linf"] > robust["standard"] + 0.1
+    assert robust["pgd"] > robust["standard"] + 0.1
 
 
-def test_ascending_strength() -> None:
-    how = Training(Linf(), epsilon=0.2, ascending=True)
-    assert [how.strength(done) for done in (0.0, 0.25, 0.5, 1.0)] == [0.0, 0.1, 0.2, 0.2]
-    assert Training(Linf(), epsilon=0.2).strength(0.1) == 0.2
+def test_fashion_mnist_row(tmp_path: Path) -> None:
+    """1,500 images, four epochs of five steps at linf 0.1: far more robust than standard training."""
+    try:
+        data = load_dataset("fashion-mnist", "train").take(1500)
+    except UserError:
+        pytest.skip("Fashion-MNIST is not here")
+    robust = {}
+    for name, strengths in (("standard", None), ("pgd", {"linf": 0.1})):
+        torch.manual_seed(0)
+        net, epochs = small_cnn(), 4 if strengths else 10
+        recipe = recipe_named(name, strengths, steps=5) if strengths else recipe_named(name)
+        train(net, data, recipe, settings=Settings(epochs=epochs), out=tmp_path / name)
+        held = load_dataset("fashion-mnist").take(300)
+        x = adversarial_examples(
+            net, Linf(), held.images, held.labels, torch.full((300,), 0.1), Noise.of(0, held.index, "test")
+        )
+        robust[name] = 100 * float((net(x).argmax(1) == held.labels).float().mean())
+    assert robust["pgd"] > 40
+    assert robust["pgd"] > robust["standard"] + 20
 
 
-def test_progress_is_told(data: Dataset) -> None:
-    losses: list[float] = []
-    train(linear(), data, Training(epochs=3), lambda epoch, loss: losses.append(loss))
-    assert len(losses) == 3
-    assert losses[-1] < losses[0]
+def test_the_card_says_what_was_done(data: Dataset, tmp_path: Path) -> None:
+    settings = Settings(epochs=3, selection="best", seed=4, learning_rate=0.02)
+    trained = train(linear(), data, "trades", {"linf": 0.1}, settings=settings, out=tmp_path, architecture="linear")
+    card = read_card(tmp_path)
+    assert card == trained.card
+    assert (card.architecture, card.parameters, card.trained_on) == ("linear", 650, {"linf": 0.1})
+    assert card.identity.recipe["name"] == "trades"
+    assert card.identity.recipe["beta"] == 6.0
+    assert card.identity.settings["seed"] == 4
+    assert (card.identity.data.images, card.identity.data.held_out) == (300, 30)
+    assert card.accuracies["linf"] == card.accuracies["union"] <= card.accuracies["clean"]
+    assert card.epoch == 1 + [r["robust"] for r in trained.history].index(max(r["robust"] for r in trained.history))
+    assert {"torch", "robustatlas"} <= set(card.versions)
+    finished = train(linear(), data, "trades", {"linf": 0.1}, settings=settings, out=tmp_path)
+    assert finished.card == card
+    assert same(finished.net.state_dict(), trained.net.state_dict())
 
 
-def test_wrong_recipes() -> None:
-    with pytest.raises(UserError, match="a strength above 0, got 0"):
-        Training(Linf())
-    with pytest.raises(UserError, match="at least one epoch"):
-        Training(epochs=0)
+def test_new_recipes_need_no_registry(data: Dataset) -> None:
+    class Noisy(Recipe):
+        name = "noisy"
+        opponents = "none"
+
+        def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
+            logits = net(batch.x + 0.1 * batch.noise.normal(*batch.x.shape[1:]))
+            return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))
+
+    assert train(linear(), data, Noisy(), settings=FAST).card.identity.recipe["name"] == "noisy"
+
+
+def test_options_take_part(data: Dataset) -> None:
+    plain = train(linear(), data, "standard", settings=FAST).net.state_dict()
+    for change in (
+        {"augmentation": "crop"},
+        {"clip_norm": 0.01},
+        {"clip_value": 0.001},
+        {"weight_decay": 0.1},
+        {"optimizer": "sgd"},
+        {"optimizer": "adamw", "weight_decay": 0.1, "decay_vectors": False},
+        {"ema": 0.9},
+        {"precision": "bfloat16"},
+        {"warmup_epochs": 1.0},
+        {"seed": 1},
+        {"batch_size": 50},
+    ):
+        changed = train(linear(), data, "standard", settings=replace(FAST, **change)).net.state_dict()  # type: ignore[arg-type]
+        assert not same(plain, changed), change
+
+
+def test_random_numbers_of_the_caller_are_kept(data: Dataset) -> None:
+    net = convolutional()
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    train(net, data, "standard", settings=FAST)
+    assert torch.equal(torch.rand(3), expected)
+
+
+# --- schedules and augmentation
+
+
+@pytest.mark.parametrize(
+    ("name", "times", "factors"),
+    [
+        ("constant", (0.1, 9), (1, 1)),
+        ("piecewise", (4.9, 5, 7.4, 7.5, 10), (1, 0.1, 0.1, 0.01, 0.01)),
+        ("piecewise-ft", (3.3, 3.4, 6.7), (1, 0.1, 0.01)),
+        ("cyclic", (0, 2, 4, 7, 10), (0, 0.5, 1, 0.5, 0)),
+        ("tri", (2, 4, 6, 8, 9, 10), (0.5, 1, 0.525, 0.05, 0.025, 0)),
+        ("cosine", (0, 5, 10), (1, 0.5, 0)),
+        ("one-cycle", (0, 2, 10), (0.04, 1, 4e-6)),
+        ("step:2,6", (1.9, 2, 6), (1, 0.1, 0.01)),
+    ],
+)
+def test_schedules(name: str, times: tuple[float, ...], factors: tuple[float, ...]) -> None:
+    assert [schedule_named(name)(t, 10) for t in times] == pytest.approx(factors)
+
+
+def test_warm_up_of_the_learning_rate() -> None:
+    settings = Settings(epochs=10, learning_rate=0.1, schedule="constant", warmup_epochs=5)
+    assert [settings.rate(step, 2) for step in (0, 4, 9, 10)] == pytest.approx([0.01, 0.05, 0.1, 0.1])
+
+
+def test_augmentation_belongs_to_the_sample() -> None:
+    x, noise = torch.rand(6, 3, 8, 8), Noise.of(0, torch.arange(6), "test")
+    whole = augmentation_named("crop+flip")(x, noise)
+    rows = torch.tensor([4, 1])
+    assert torch.equal(augmentation_named("crop+flip")(x[rows], noise.take(rows)), whole[rows])
+    padded = nn.functional.pad(x, (4, 4, 4, 4))
+    cropped = augmentation_named("crop")(x, noise)
+    for image, source in zip(cropped, padded, strict=True):
+        windows = source.unfold(1, 8, 1).unfold(2, 8, 1).permute(1, 2, 0, 3, 4).reshape(-1, 3, 8, 8)
+        assert bool((windows == image).flatten(1).all(1).any())
+
+
+# --- what goes wrong
+
+
+def record(**values: Any) -> dict[str, Any]:
+    return {"loss": 1.0, "training_accuracy": 80.0, "clean": 90.0, "robust": 60.0} | values
+
+
+def test_catastrophic_overfitting_is_said() -> None:
+    one = recipe_named("pgd", {"linf": 0.1}, steps=1)
+    many = recipe_named("pgd", {"linf": 0.1}, steps=10)
+    collapsed = [record(), record(robust=8.0, training_accuracy=95.0)]
+    assert "Catastrophic overfitting" in concerns(collapsed, one, 10, 10)[0]
+    assert concerns(collapsed, many, 10, 10) == []
+    assert concerns([record(), record()], one, 10, 10) == []
+
+
+def test_too_strong_is_said() -> None:
+    stuck = record(loss=2.3, training_accuracy=11.0, robust=10.0)
+    recipe = recipe_named("pgd", {"linf": 0.9})
+    assert "warmup=0.5" in concerns([stuck] * 3, recipe, 10, 10)[0]
+    assert concerns([stuck], recipe, 10, 10) == []
+    assert concerns([stuck] * 3, recipe_named("pgd", {"linf": 0.9}, warmup=0.5), 10, 10) == []
+
+
+def test_too_strong_is_noticed_in_a_training(data: Dataset) -> None:
+    told: list[str] = []
+
+    class Listens(TrainingDisplay):
+        def warn(self, message: str) -> None:
+            told.append(message)
+
+    settings = Settings(epochs=4, learning_rate=0.002)
+    trained = train(convolutional(norm=False), data, "pgd", {"linf": 0.9}, settings=settings, progress=Listens())
+    assert len(told) == 1
+    assert "linf=0.9 may be too strong" in told[0]
+    assert trained.card.warnings == tuple(told)
+
+
+def test_a_loss_that_is_no_number(data: Dataset, tmp_path: Path) -> None:
+    settings = Settings(epochs=9, optimizer="sgd", learning_rate=1e30, schedule="constant", warmup_epochs=8.9)
+    with pytest.raises(UserError, match=r"The loss became nan in epoch .* learning rate"):
+        train(convolutional(norm=False), data, "standard", settings=settings, out=tmp_path)
+
+
+GREY = load_dataset("digits", "train").take(60)
+
+
+@pytest.mark.parametrize(
+    ("net", "data", "recipe", "strengths", "message"),
+    [
+        (linear(), GREY, "pgd", {"hue": 0.1}, "colour|RGB|channels"),
+        (linear(), GREY, "pgd", {"l2": 9.0}, "covers every image of 64 values"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), GREY, "standard", None, "labels|Labels .* 3 classes"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 1)), GREY, "standard", None, "at least 2 classes"),
+        (nn.Linear(3, 2), GREY, "standard", None, "fails on images of shape"),
+        (nn.Flatten(), GREY, "standard", None, "nothing to train"),
+        (linear(), replace(GREY, labels=torch.zeros_like(GREY.labels)), "standard", None, "2 classes to tell apart"),
+        (linear(), replace(GREY, images=GREY.images * 255), "standard", None, "divide them by 255"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), GREY, "manifold", {"linf": 0.1}, "calls none"),
+    ],
+)
+def test_bad_input(
+    net: nn.Module, data: Dataset, recipe: str, strengths: dict[str, float] | None, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        train(net, data, recipe, strengths, settings=FAST)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": 0}, "at least one epoch"),
+        ({"schedule": "piecwise"}, "did you mean 'piecewise'"),
+        ({"schedule": "step:a"}, "step:75,90"),
+        ({"augmentation": "flop"}, "did you mean 'flip'"),
+        ({"optimizer": "lbfgs"}, "adam, adamw, sgd"),
+        ({"crafting": "test"}, "eval, train, batch"),
+        ({"ema": 1.0}, "ema must lie in"),
+        ({"precision": "float16"}, "float32 or bfloat16"),
+        ({"learning_rate": 0}, "positive number"),
+        ({"held_out": -1}, "0 or a number"),
+    ],
+)
+def test_bad_settings(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Settings(**change)
+
+
+def test_too_few_images_held_out_or_left() -> None:
+    with pytest.raises(UserError, match="leaves none to train on"):
+        train(linear(), GREY, settings=replace(FAST, held_out=60))
+    with pytest.raises(UserError, match="selection='best' needs"):
+        train(linear(), GREY, settings=replace(FAST, held_out=0, selection="best"))
+    assert train(linear(), GREY, settings=replace(FAST, held_out=0)).card.accuracies == {}
+
+
+def test_a_checkpoint_of_another_recipe(tmp_path: Path) -> None:
+    train(linear(), GREY, "standard", settings=FAST, out=tmp_path)
+    before = (tmp_path / CHECKPOINT).read_bytes()
+    with pytest.raises(UserError, match=r"holds another training \(recipe\.name: standard there, pgd given"):
+        train(linear(), GREY, "pgd", {"linf": 0.1}, settings=FAST, out=tmp_path)
+    with pytest.raises(UserError, match=r"settings\.epochs: 2 there, 3 given"):
+        train(linear(), GREY, "standard", settings=replace(FAST, epochs=3), out=tmp_path)
+    assert (tmp_path / CHECKPOINT).read_bytes() == before
+    (tmp_path / "training.json").unlink()
+    with pytest.raises(UserError, match=r"no training.json"):
+        train(linear(), GREY, "standard", settings=FAST, out=tmp_path)
+
+
+def test_a_damaged_checkpoint(tmp_path: Path) -> None:
+    train(linear(), GREY, "standard", settings=FAST, out=tmp_path)
+    (tmp_path / "card.json").unlink()
+    (tmp_path / CHECKPOINT).write_bytes(b"\x10" * 40)
+    with pytest.raises(UserError, match="is no checkpoint of a training"):
+        train(linear(), GREY, "standard", settings=FAST, out=tmp_path)
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fills(TrainingDisplay):
+        def epoch(self, record: Mapping[str, Any]) -> None:
+            if record["epoch"] == 2:
+                monkeypatch.setattr(Path, "write_bytes", full)
+
+    def full(self: Path, content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    settings = replace(FAST, epochs=3)
+    with pytest.raises(UserError, match=r"No space left on device.*go on"):
+        train(linear(), GREY, "pgd", {"linf": 0.1}, settings=settings, out=tmp_path, progress=Fills())
+    monkeypatch.undo()
+    assert not list(tmp_path.glob(".*.tmp"))
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 1
+    again = train(linear(), GREY, "pgd", {"linf": 0.1}, settings=settings, out=tmp_path)
+    whole = train(linear(), GREY, "pgd", {"linf": 0.1}, settings=settings)
+    assert same(again.net.state_dict(), whole.net.state_dict())
+
+
+def test_no_folder_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="Cannot write"):
+        train(linear(), GREY, settings=FAST, out=tmp_path / "file" / "run")
+
+
+def test_tied_weights_are_kept(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10))
+    net[2].weight = net[1].weight
+    train(net, GREY, settings=FAST, out=tmp_path)
+    tensors = load_file(tmp_path / "weights.safetensors")
+    assert torch.equal(tensors["1.weight"], tensors["2.weight"])
+
+
+def test_opponents_of_ones_own() -> None:
+    mine = Opponent("mine", Linf(), 0.1, opponents_of({"linf": 0.1}, steps=3)[0].optimizer)
+    assert train(linear(), GREY, recipe_named("pgd", [mine]), settings=FAST).card.trained_on == {"mine": 0.1}
+    with pytest.raises(UserError, match="against= belongs to"):
+        train(linear(), GREY, recipe_named("pgd", [mine]), {"linf": 0.1})
+
+
+def test_atomic_writing_is_what_protects(tmp_path: Path) -> None:
+    def fails(path: Path) -> None:
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "a").write_text("whole")
+    with pytest.raises(UserError):
+        write_atomically(tmp_path / "a", fails)
+    assert (tmp_path / "a").read_text() == "whole"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from robustatlas.references import load_reference
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
+    from robustatlas.training import train
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ __all__ = [
     "metrics",
     "plot_accuracy_matrix",
     "plot_curves",
+    "train",
 ]
 
 _HOME = {
@@ -67,6 +69,7 @@ _HOME = {
     "load_result": "result",
     "plot_accuracy_matrix": "figures",
     "plot_curves": "figures",
+    "train": "training",
 }
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from robustatlas import __version__
 from robustatlas.cli._terminal import safe
 from robustatlas.cli.attacks import attacks
+from robustatlas.cli.calibrate import calibrate
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
 from robustatlas.cli.evaluate import evaluate
@@ -18,8 +19,10 @@ from robustatlas.cli.gallery import gallery
 from robustatlas.cli.leaderboard import app as leaderboard
 from robustatlas.cli.merge import merge
 from robustatlas.cli.query import query
+from robustatlas.cli.reference import reference
 from robustatlas.cli.report import report
 from robustatlas.cli.show import show
+from robustatlas.cli.train import train
 from robustatlas.errors import UserError
 
 
@@ -36,7 +39,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (evaluate, show, compare, report, merge, attacks, gallery, distances, query):
+for command in (
+    evaluate, show, compare, report, merge, train, reference, calibrate, attacks, gallery, distances, query,
+):  # fmt: skip
     app.command()(command)
 
 

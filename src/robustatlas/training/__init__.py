@@ -1,5 +1,35 @@
-"""Adversarial training: how references and defenses are made."""
+"""Training: recipes against any threat models, one trainer, references, calibration."""
 
-from robustatlas.training.adversarial import Training, adversarial_examples, train
+from robustatlas.training.against import opponents_of
+from robustatlas.training.calibration import Calibration, calibrate
+from robustatlas.training.card import Card, read_card
+from robustatlas.training.crafting import Opponent, adversarial_examples, in_mode
+from robustatlas.training.display import TrainingDisplay
+from robustatlas.training.networks import load_trained, network_for, network_named
+from robustatlas.training.recipes import RECIPES, Recipe, recipe_named
+from robustatlas.training.references import ReferencePlan, make_reference
+from robustatlas.training.settings import Settings
+from robustatlas.training.trainer import Trained, train
 
-__all__ = ["Training", "adversarial_examples", "train"]
+__all__ = [
+    "RECIPES",
+    "Calibration",
+    "Card",
+    "Opponent",
+    "Recipe",
+    "ReferencePlan",
+    "Settings",
+    "Trained",
+    "TrainingDisplay",
+    "adversarial_examples",
+    "calibrate",
+    "in_mode",
+    "load_trained",
+    "make_reference",
+    "network_for",
+    "network_named",
+    "opponents_of",
+    "read_card",
+    "recipe_named",
+    "train",
+]

@@ -1,0 +1,157 @@
+"""What a recipe trains against, from names and strengths: ``{"linf": 0.1, "l2": 1.5}``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.errors import UserError
+from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.lp import Lp
+from robustatlas.threats.perceptual import Perceptual
+from robustatlas.training.crafting import Opponent
+
+Against = Mapping[str, float] | Sequence[Opponent]
+
+_FAR = 100
+"""Strengths so many times above the catalogue's largest are in another unit."""
+
+MakeOptimizer = Callable[[ThreatModel, int, float], Optimizer[Any]]
+"""From threat model, steps and rate."""
+
+
+def default_rate(steps: int) -> float:
+    """Length of a step as a share of the strength: 2.5 radii in all, and 1.25 (Wong et al. 2020) at most in one.
+
+    Example:
+        >>> default_rate(10), default_rate(1)
+        (0.25, 1.25)
+    """
+    return min(1.25, 2.5 / steps)
+
+
+def ascent(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
+    """Projected gradient ascent with steps of ``rate`` x strength."""
+    return PGD(steps, rate, scaled=isinstance(threat, Perceptual))
+
+
+def training_set(threat: ThreatModel, l2_start: str = "volume") -> ThreatModel:
+    """The threat model with random starts from inside of the set: uniform in the ball, for l2 as ``l2_start`` says.
+
+    (Evaluation begins on the surface, as AutoAttack does.)
+    """
+    if isinstance(threat, Lp):
+        return replace(threat, starts=l2_start if threat.p == 2 else "volume")  # type: ignore[arg-type]
+    return threat
+
+
+def opponents_of(
+    given: Against | None,
+    steps: int = 10,
+    rate: float | None = None,
+    *,
+    optimizer: MakeOptimizer = ascent,
+    l2_start: str = "volume",
+) -> tuple[Opponent, ...]:
+    """The opponents behind names of the catalogue and strengths; :class:`Opponent` objects pass unchanged.
+
+    Args:
+        given: attack -> strength in the unit of the catalogue, or opponents.
+        steps: of crafting.
+        rate: length of a step as a share of the strength; default: :func:`default_rate`.
+        optimizer: what searches.
+        l2_start: how random starts in l2 balls are drawn.
+
+    Raises:
+        UserError: unknown attacks (the nearest name is suggested), strengths that are no positive numbers or in
+            another unit, no steps.
+
+    Example:
+        >>> [(o.name, o.epsilon, o.optimizer.steps) for o in opponents_of({"linf": 0.1, "l2": 1.5})]
+        [('linf', 0.1, 10), ('l2', 1.5, 10)]
+    """
+    if steps < 1:
+        raise UserError(f"Crafting with {steps} steps makes no adversarial examples; expected at least 1.")
+    if rate is not None and not rate > 0:
+        raise UserError(f"The rate of crafting is {rate}; expected a positive share of the strength, such as 0.25.")
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping):
+        return tuple(given)
+    found = []
+    for name, strength in given.items():
+        attack = _known(name)
+        _check_strength(name, strength, attack.threat, attack.strengths[-1], attack.unit)
+        threat = training_set(attack.threat, l2_start)
+        found.append(Opponent(name, threat, float(strength), optimizer(threat, steps, rate or default_rate(steps))))
+    return tuple(found)
+
+
+def _known(name: str) -> Any:
+    try:
+        return attack_named(name)
+    except UserError as error:
+        close = difflib.get_close_matches(name, catalogue(), n=1)
+        raise UserError(
+            f"There is no threat model {name!r} to train against"
+            + (f"; did you mean {close[0]!r}?" if close else "; 'robustatlas attacks' lists them.")
+        ) from error
+
+
+def _check_strength(name: str, strength: object, threat: ThreatModel, largest: float, unit: str) -> None:
+    if isinstance(strength, bool) or not isinstance(strength, (int, float)) or not 0 < strength < float("inf"):
+        raise UserError(f"The strength of {name} is {strength!r}; expected a positive number ({unit}).")
+    if isinstance(threat, Lp) and threat.p == float("inf") and strength >= 1:
+        raise UserError(
+            f"{name}={strength:g} covers every image; strengths are in pixels of [0, 1]. For {strength:g} of 255 give "
+            f"{strength / 255:.4g}."
+        )
+    if strength > _FAR * largest:
+        raise UserError(
+            f"{name}={strength:g} is more than {_FAR} times the catalogue's largest strength {largest:g}; its unit is: "
+            f"{unit}."
+        )
+
+
+def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:
+    """Raise :class:`UserError` where images ``x`` [N, ...] do not fit a threat model, or its set contains them all."""
+    for opponent in opponents:
+        opponent.threat.check(x[:1])
+        threat = opponent.threat
+        if isinstance(threat, Lp) and threat.p in (1, 2):
+            whole = float(x[0].numel()) ** (1 / threat.p)
+            if opponent.epsilon >= whole:
+                raise UserError(
+                    f"{opponent.name}={opponent.epsilon:g} covers every image of {x[0].numel()} values (at most "
+                    f"{whole:.4g}); strengths are in pixels of [0, 1]: divide those of 255 by 255."
+                )
+
+
+def parse_against(text: str) -> dict[str, float]:
+    """``linf=0.1,l2=1.5`` (also ``linf=8/255``) as attack -> strength.
+
+    Example:
+        >>> parse_against("linf=8/255,l2=1.5")
+        {'linf': 0.03137254901960784, 'l2': 1.5}
+    """
+    found: dict[str, float] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = item.partition("=")
+        above, slash, below = value.partition("/")
+        try:
+            strength = float(above) / float(below) if slash else float(above)
+        except (ValueError, ZeroDivisionError):
+            raise UserError(
+                f"--against {item!r} is not understood; expected NAME=STRENGTH, such as linf=0.1 or linf=8/255."
+            ) from None
+        if name in found:
+            raise UserError(f"--against names {name!r} twice; name each threat model once.")
+        found[name] = strength
+    return found

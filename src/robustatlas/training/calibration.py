@@ -1,0 +1,140 @@
+"""UAR's calibration: six strengths of an attack that are as hard to learn as six of linf (Kang et al. 2019, sec. 3).
+
+Numbers only; the accuracies come from a reference by the rule "ata", made at a grid of strengths each twice the last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from robustatlas.errors import UserError
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.references import Reference
+
+COUNT = 6
+"""Strengths of a calibrated attack."""
+WITHIN = 3.0
+"""Points below the clean accuracy that the smallest strength may cost."""
+BELOW = 25.0
+"""ATA in percent under which the largest strength pushes."""
+_LARGEST_GRID = 24
+_DECIMALS = 9
+"""Of a cost in points: what differs less is equal."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Six strengths of an attack.
+
+    Attributes:
+        attack: its name.
+        strengths: increasing.
+        ata: adversarial training accuracies in percent at these, in the same order.
+        cost: how far they are from those of the baseline: sum of absolute differences of the sorted accuracies, in
+            points.
+        smallest: eps_min, the largest strength whose ATA is within 3 points of the clean accuracy; None: none is, or
+            the clean accuracy is not known.
+        largest: eps_max, the smallest strength with an ATA below 25; None: none reaches that, so people have to say
+            from where on they are confused.
+    """
+
+    attack: str
+    strengths: tuple[float, ...]
+    ata: tuple[float, ...]
+    cost: float
+    smallest: float | None
+    largest: float | None
+
+
+def calibrate(
+    attack: str,
+    reference: Reference | AccuracyTable,
+    like: str = "linf",
+    *,
+    clean: float | None = None,
+    within: float = WITHIN,
+    below: float = BELOW,
+    up_to: float | None = None,
+) -> Calibration:
+    """Choose six strengths of ``attack`` by UAR's procedure.
+
+    Args:
+        attack: with ATA at six strengths or more in ``reference``.
+        reference: ATA in percent; that of ``like`` at exactly six strengths.
+        like: the attack whose accuracies are to be matched.
+        clean: clean accuracy in percent; default: the reference's.
+        within: points below it that define the smallest strength.
+        below: ATA in percent that defines the largest strength.
+        up_to: leave larger strengths out of the matching; default: none, as published (Elastic on CIFAR-10 takes 8,
+            though 4 is below 40 already).
+
+    Raises:
+        UserError: too few strengths, or more than 24.
+
+    Example:
+        >>> linf = {1: 91.0, 2: 88.0, 4: 82.0, 8: 71.0, 16: 46.0, 32: 23.0}
+        >>> mine = {0.5: 94.0, 1: 90.0, 2: 87.0, 4: 80.0, 8: 70.0, 16: 50.0, 32: 20.0}
+        >>> found = calibrate("mine", AccuracyTable(95, {"linf": linf, "mine": mine}))
+        >>> found.strengths, found.cost, found.smallest, found.largest
+        ((1.0, 2.0, 4.0, 8.0, 16.0, 32.0), 12.0, 0.5, 32.0)
+    """
+    table = reference.accuracies if isinstance(reference, Reference) else reference
+    baseline = table.values(like).tolist()
+    if len(baseline) != COUNT:
+        raise UserError(
+            f"The attack {like!r} that others are matched to has {len(baseline)} strengths in the reference; expected "
+            f"exactly {COUNT}, such as 1, 2, 4, 8, 16 and 32 of 255 for linf."
+        )
+    grid = dict(zip(table.strengths(attack).tolist(), table.values(attack).tolist(), strict=True))
+    ordinary = table.clean if clean is None else clean
+    smallest = [eps for eps, ata in grid.items() if ata >= ordinary - within]
+    largest = [eps for eps, ata in grid.items() if ata < below]
+    allowed = {eps: ata for eps, ata in grid.items() if up_to is None or eps <= up_to * (1 + 1e-9)}
+    strengths, cost = match_strengths(baseline, allowed, attack)
+    return Calibration(
+        attack=attack,
+        strengths=strengths,
+        ata=tuple(grid[eps] for eps in strengths),
+        cost=cost,
+        smallest=max(smallest, default=None),
+        largest=min(largest, default=None),
+    )
+
+
+def match_strengths(
+    baseline: Sequence[float], grid: Mapping[float, float], attack: str = "the attack"
+) -> tuple[tuple[float, ...], float]:
+    """The six strengths of ``grid`` (strength -> ATA) whose accuracies are nearest to ``baseline``, and their cost.
+
+    The cost of six is the sum of absolute differences after sorting both, which is that of the best assignment; at
+    equal costs the smaller strengths are taken.
+
+    Example:
+        >>> match_strengths([6, 5, 4, 3, 2, 1], {1: 6, 2: 5, 3: 4, 4: 3, 5: 2, 6: 1, 7: 0})
+        ((1, 2, 3, 4, 5, 6), 0.0)
+    """
+    if not COUNT <= len(grid) <= _LARGEST_GRID:
+        raise UserError(
+            f"{attack} has ATA at {len(grid)} strengths; calibration chooses {COUNT} among {COUNT} to {_LARGEST_GRID}. "
+            + ("Train against more of them, each twice the last." if len(grid) < COUNT else "Leave some out.")
+        )
+    wanted = sorted(baseline, reverse=True)
+    best: tuple[float, tuple[float, ...]] = (math.inf, ())
+    for chosen in combinations(sorted(grid), COUNT):
+        reached = sorted((grid[eps] for eps in chosen), reverse=True)
+        cost = round(math.fsum(abs(a - b) for a, b in zip(wanted, reached, strict=True)), _DECIMALS)
+        best = min(best, (cost, chosen))
+    return best[1], best[0]
+
+
+def calibrated(reference: Reference, calibration: Calibration, like: str = "linf") -> Reference:
+    """The reference with ``like`` and the attack at its six strengths: what UAR divides by."""
+    table = reference.accuracies.restrict(
+        [like, calibration.attack] if like != calibration.attack else [like],
+        {calibration.attack: calibration.strengths},
+    )
+    notes = (*reference.notes, f"{calibration.attack} is calibrated to {like}: {calibration.cost:.2f} points apart.")
+    return Reference(reference.name, reference.source, table, table.attacks, notes=notes)

@@ -1,0 +1,133 @@
+"""The model card: what a network was trained on and how, written beside its weights."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from robustatlas.errors import UserError
+from robustatlas.files import write_text
+
+CARD = "card.json"
+WEIGHTS = "weights.safetensors"
+FORMAT_VERSION = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class TrainingData(_Record):
+    """The images trained on: a name, hashes of all images and labels given, how many were held out, and the shape
+    of one."""
+
+    name: str
+    images_sha256: str
+    labels_sha256: str
+    images: int
+    held_out: int
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+
+
+class Identity(_Record):
+    """Everything the weights depend on. A training is only continued with an equal identity."""
+
+    recipe: dict[str, Any]
+    settings: dict[str, Any]
+    data: TrainingData
+    initial_sha256: str
+    processes: int = 1
+
+    def differences(self, given: Identity) -> list[str]:
+        """A phrase for each thing in which ``given`` differs: 'seed: 0 there, 1 given'."""
+        return [*_differences(self.model_dump(mode="json"), given.model_dump(mode="json"))]
+
+
+class Card(_Record):
+    """The content of ``card.json``.
+
+    Attributes:
+        architecture: what the network was asked for by, or the name of its class.
+        parameters: how many numbers are trained.
+        trained_on: attack -> strength, empty for standard training.
+        epoch: whose weights these are, from 1.
+        accuracies: in percent on the held-out training images: "clean", each attack by projected ascent, and "union",
+            the share that survives all of them. Quick and optimistic; ``robustatlas evaluate`` measures.
+        weights_sha256: of the tensors.
+    """
+
+    format_version: int = FORMAT_VERSION
+    architecture: str
+    parameters: int
+    trained_on: dict[str, float]
+    identity: Identity
+    epoch: int
+    accuracies: dict[str, float]
+    warnings: tuple[str, ...] = ()
+    weights_sha256: str
+    seconds: float
+    created: str
+    versions: dict[str, str]
+    machine: dict[str, str]
+
+    def write(self, folder: Path) -> None:
+        """Write ``card.json`` into ``folder``."""
+        text = self.model_dump_json(indent=2) + "\n"
+        write_text(folder / CARD, text)
+
+
+def read_card(folder: str | Path) -> Card:
+    """The card in ``folder``, or in a file.
+
+    Raises:
+        UserError: none there, or not readable.
+    """
+    path = Path(folder) if Path(folder).suffix == ".json" else Path(folder) / CARD
+    try:
+        return Card.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"There is no model card {path} ({error.strerror or error}).") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{path} is not a valid model card: {place}: {first['msg']}.") from error
+
+
+def here() -> dict[str, Any]:
+    """Versions, machine and time of this process, as fields of a card."""
+    versions = {package: metadata.version(package) for package in ("robustatlas", "torch", "numpy")}
+    return {
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": versions | {"python": platform.python_version()},
+        "machine": {"system": platform.platform(), "processor": platform.machine()},
+    }
+
+
+def _differences(there: Any, given: Any, place: str = "") -> list[str]:
+    if isinstance(there, dict) and isinstance(given, dict):
+        keys = [*there, *(key for key in given if key not in there)]
+        return [
+            phrase
+            for key in keys
+            for phrase in _differences(there.get(key), given.get(key), f"{place}.{key}" if place else str(key))
+        ]
+    if isinstance(there, list) and isinstance(given, list) and len(there) == len(given):
+        return [
+            phrase
+            for k, (a, b) in enumerate(zip(there, given, strict=True))
+            for phrase in _differences(a, b, f"{place}.{k}")
+        ]
+    return [] if there == given else [f"{place}: {_brief(there)} there, {_brief(given)} given"]
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, list):
+        return f"{len(value)} of them"
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

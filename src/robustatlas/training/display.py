@@ -1,0 +1,123 @@
+"""What a person sees while a network is trained: a bar with the time left, or a plain line an epoch in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+_REFRESH = 0.2
+
+
+class TrainingDisplay:
+    """Receives the course of a training; this base shows nothing. Give an object of your own to
+    ``train(progress=...)``."""
+
+    def begin(self, name: str, steps: int, done: int) -> None:
+        """``steps`` updates in all, of which ``done`` are made already."""
+
+    def update(self, done: int, loss: float | None) -> None:
+        """``done`` updates are made; ``loss`` of the last one, where it is known."""
+
+    def epoch(self, record: Mapping[str, Any]) -> None:
+        """The record of an epoch, as it goes to the log."""
+
+    def warn(self, message: str) -> None:
+        """Something looks wrong."""
+
+
+def said(record: Mapping[str, Any]) -> str:
+    """The figures of an epoch in a few words.
+
+    Example:
+        >>> said({"loss": 0.51, "training_accuracy": 80.2, "clean": 91.0, "robust": 71.25})
+        'loss 0.510, training 80.2 %, held out: clean 91.0 %, robust 71.2 %'
+    """
+    text = f"loss {record['loss']:.3f}, training {record['training_accuracy']:.1f} %"
+    if record.get("clean") is not None:
+        text += f", held out: clean {record['clean']:.1f} %"
+        if record.get("robust") is not None:
+            text += f", robust {record['robust']:.1f} %"
+    return text
+
+
+class BarDisplay(TrainingDisplay):
+    """A bar in a terminal, and a line for each epoch above it."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+        )
+        self.task = self.bars.add_task("", total=None, note="")
+        self.refreshed = 0.0
+
+    def begin(self, name: str, steps: int, done: int) -> None:
+        """Start the bar."""
+        self.bars.reset(self.task, description=name, total=steps, completed=done, note="")
+
+    def update(self, done: int, loss: float | None) -> None:
+        """Move the bar, a few times a second."""
+        if time.perf_counter() - self.refreshed > _REFRESH:
+            self.refreshed = time.perf_counter()
+            self.bars.update(self.task, completed=done, note="" if loss is None else f"loss {loss:.3f}")
+
+    def epoch(self, record: Mapping[str, Any]) -> None:
+        """A line."""
+        self.console.print(f"epoch {record['epoch']}/{record['epochs']}: {said(record)}", highlight=False)
+
+    def warn(self, message: str) -> None:
+        """In yellow."""
+        self.console.print(f"[yellow]Warning:[/yellow] {message}", highlight=False, soft_wrap=True)
+
+
+class LineDisplay(TrainingDisplay):
+    """A plain line an epoch, for logs."""
+
+    def __init__(self) -> None:
+        self.name, self.begun, self.first = "", time.perf_counter(), 0
+
+    def begin(self, name: str, steps: int, done: int) -> None:
+        """Start the clock."""
+        self.name, self.begun = name, time.perf_counter()
+
+    def epoch(self, record: Mapping[str, Any]) -> None:
+        """One line with the time left."""
+        self.first = self.first or record["epoch"] - 1
+        made = record["epoch"] - self.first
+        left = (time.perf_counter() - self.begun) / max(made, 1) * (record["epochs"] - record["epoch"])
+        print(
+            f"{self.name}: epoch {record['epoch']}/{record['epochs']}, {said(record)}, {left:.0f} s left",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def warn(self, message: str) -> None:
+        """One line."""
+        print(f"Warning: {message}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def display_of(progress: bool | TrainingDisplay | None) -> Iterator[TrainingDisplay]:
+    """The display that ``train(progress=...)`` asks for: by default a bar where standard error is a terminal."""
+    console = Console(stderr=True)
+    if isinstance(progress, TrainingDisplay):
+        yield progress
+    elif not progress and (progress is not None or not console.is_terminal):
+        yield TrainingDisplay()
+    elif console.is_terminal:
+        bar = BarDisplay(console)
+        with bar.bars:
+            yield bar
+    else:
+        yield LineDisplay()

@@ -1,0 +1,89 @@
+"""Networks to train, from a name, and trained ones from their folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from robustatlas.classifier import Classifier
+from robustatlas.classifier.randomness import seeded
+from robustatlas.datasets import Dataset
+from robustatlas.errors import UserError
+from robustatlas.models import load_model
+from robustatlas.models.architectures import Normalised, architecture_named
+from robustatlas.models.weights import load_weights
+from robustatlas.training.card import WEIGHTS, read_card
+
+_TIMM = "timm:"
+
+
+def network_named(name: str, shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.Module:
+    """A network with fresh weights for images of ``shape`` [C, H, W] and so many classes.
+
+    Args:
+        name: a name of :data:`robustatlas.models.architectures.ARCHITECTURES`, ``wrn-DEPTH-WIDTH``, ``timm:NAME`` where
+            timm is installed, or ``path/file.py:function``; a normalisation that the function returns becomes the first
+            layer.
+        shape: of one image.
+        classes: number of logits (a function in a file has its own).
+        seed: of the initial weights; torch's own generators are left as they are.
+
+    Raises:
+        UserError: unknown names, timm not installed, a function that fails.
+
+    Example:
+        >>> network_named("digits-cnn", (1, 8, 8), 10)[0].weight.shape
+        torch.Size([12, 1, 3, 3])
+    """
+    if len(shape) != 3:
+        raise UserError(f"Images have shape {shape}; named networks take [channels, height, width].")
+    with seeded(seed):
+        if name.startswith(_TIMM):
+            return _from_timm(name.removeprefix(_TIMM), shape[0], classes)
+        if ":" in name:
+            return _from_function(name)
+        if shape[1] != shape[2]:
+            raise UserError(f"Images have shape {shape}; the named networks take square ones.")
+        return architecture_named(name, shape[0], shape[1], classes)
+
+
+def network_for(name: str, data: Dataset, seed: int = 0) -> nn.Module:
+    """:func:`network_named` for the images and classes of a data set."""
+    return network_named(name, tuple(data.images.shape[1:]), len(data.classes), seed)
+
+
+def load_trained(folder: str | Path) -> Classifier:
+    """The network that a training left in ``folder``, ready to be evaluated.
+
+    Raises:
+        UserError: no card or weights there, or an architecture that is no name.
+    """
+    card = read_card(folder)
+    data = card.identity.data
+    net = network_named(card.architecture, data.shape, len(data.classes))
+    load_weights(net, Path(folder) / WEIGHTS)
+    return Classifier(net.eval(), name=Path(folder).name)
+
+
+def _from_timm(name: str, channels: int, classes: int) -> nn.Module:
+    try:
+        import timm
+    except ModuleNotFoundError as error:
+        raise UserError(f"timm:{name} needs the package timm, which is not installed; pip install timm.") from error
+    try:
+        net: nn.Module = timm.create_model(name, num_classes=classes, in_chans=channels)
+    except Exception as error:
+        raise UserError(f"timm has no model {name!r} for {channels} channels ({error}).") from error
+    return net
+
+
+def _from_function(name: str) -> nn.Module:
+    model = load_model(name)
+    if not isinstance(model.net, nn.Module):
+        raise UserError(f"{name!r} gives a plain function; only an nn.Module can be trained.")
+    if model.mean is None and model.std is None:
+        return model.net
+    mean = model.mean if isinstance(model.mean, tuple) else (model.mean or 0.0,)
+    std = model.std if isinstance(model.std, tuple) else (model.std or 1.0,)
+    return Normalised(model.net, mean, std)

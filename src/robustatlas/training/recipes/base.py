@@ -1,0 +1,186 @@
+"""What a recipe is: a pure object that says how to craft and what to minimise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from robustatlas.errors import UserError
+from robustatlas.noise import Noise
+from robustatlas.objectives import cross_entropy
+from robustatlas.optimizers.base import Optimizer
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.lp import Lp
+from robustatlas.training.against import ascent, default_rate
+from robustatlas.training.crafting import Crafted, Mode, Opponent, Start, Value, craft
+
+Memory = Mapping[str, Tensor]
+"""What a recipe remembers from update to update: named tensors, kept in checkpoints. Most remember nothing."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The images of one update, and when it happens.
+
+    Attributes:
+        x: ``[B, ...]`` in [0, 1].
+        labels: ``[B]``.
+        noise: a stream per sample, of (seed, epoch, sample).
+        shared: one stream ``[1]`` of the batch, for choices that belong to all its samples.
+        epoch: from 0.
+        epochs: of the training.
+        done: share of all updates made before, in [0, 1).
+        learning_rate: of this update.
+        mode: how the network runs while examples are crafted.
+        part: which of the recipe's updates of this batch, from 0.
+    """
+
+    x: Tensor
+    labels: Tensor
+    noise: Noise
+    shared: Noise
+    epoch: int = 0
+    epochs: int = 1
+    done: float = 0.0
+    learning_rate: float = 0.0
+    mode: Mode = "eval"
+    part: int = 0
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update minimises, and what it says.
+
+    Attributes:
+        loss: scalar, with its graph.
+        correct: mean accuracy (scalar in [0, 1]) at the points trained on.
+        memory: what the recipe remembers now.
+    """
+
+    loss: Tensor
+    correct: Tensor
+    memory: Memory = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """Base of all recipes; implementations are frozen dataclasses that hold settings only.
+
+    Attributes:
+        against: what is trained against; some recipes take exactly one opponent, some several, ``standard`` none.
+        label_smoothing: share of the target spread over all classes, in the recipe's cross-entropy on labels.
+        warmup: share of the training over which all strengths rise linearly from 0 to their own.
+    """
+
+    name: ClassVar[str] = ""
+    source: ClassVar[str] = ""
+    opponents: ClassVar[str] = "one"
+    """How many it takes: "none", "one", "any" (one or more) or "several" (two or more)."""
+    steps: ClassVar[int] = 10
+    l2_start: ClassVar[str] = "volume"
+    """Steps of crafting, and random starts in l2 balls, where the user says nothing."""
+
+    against: tuple[Opponent, ...] = ()
+    label_smoothing: float = 0.0
+    warmup: float = 0.0
+
+    def __post_init__(self) -> None:
+        count = len(self.against)
+        fits = {"none": count == 0, "one": count == 1, "any": count >= 1, "several": count >= 2}[self.opponents]
+        if not fits:
+            expected = {
+                "none": "no threat model",
+                "one": "one threat model",
+                "any": "at least one threat model",
+                "several": "at least two threat models",
+            }[self.opponents]
+            given = ", ".join(o.name for o in self.against) or "none"
+            hint = "; for several take avg, max, msd or sat" if self.opponents == "one" and count > 1 else ""
+            hint = ", such as against={'linf': 0.1}" if self.opponents != "none" and not count else hint
+            raise UserError(f"The recipe {self.name!r} trains against {expected}, given: {given}{hint}.")
+        if not 0 <= self.label_smoothing < 1 or not 0 <= self.warmup <= 1:
+            raise UserError("label_smoothing must lie in [0, 1), warmup in [0, 1].")
+
+    @classmethod
+    def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
+        """What crafts examples of ``threat``, where the user gives no :class:`Opponent`."""
+        return ascent(threat, steps, rate)
+
+    @classmethod
+    def rate_of(cls, steps: int) -> float:
+        """Length of a step as a share of the strength, where the user says nothing."""
+        return default_rate(steps)
+
+    @property
+    def updates(self) -> int:
+        """Updates of the weights for each batch."""
+        return 1
+
+    def remember(self, net: nn.Module, x: Tensor, noise: Noise) -> Memory:
+        """What is remembered before the first update; ``x`` [B, ...] are images, ``noise`` [1] a stream."""
+        return {}
+
+    @abstractmethod
+    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
+        """The loss of one update. ``net`` is in train mode, and is left so; no gradient is put on its parameters."""
+
+    def strength(self, opponent: Opponent, batch: Batch) -> Tensor:
+        """``[B]``: how strongly to attack now."""
+        share = min(1.0, batch.done / self.warmup) if self.warmup else 1.0
+        return torch.full((len(batch.x),), share * opponent.epsilon, dtype=batch.x.dtype, device=batch.x.device)
+
+    def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross-entropy with the recipe's label smoothing."""
+        return F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)
+
+    def craft(
+        self, net: nn.Module, batch: Batch, which: int = 0, value: Value | None = None, start: Start = "random"
+    ) -> Crafted:
+        """Examples of the opponent ``which``; by default they maximise the cross-entropy of the labels."""
+        opponent = self.against[which]
+        return craft(
+            net,
+            opponent,
+            batch.x,
+            batch.labels,
+            self.strength(opponent, batch),
+            batch.noise.child(which),
+            value or entropy_of(batch.labels),
+            start=start,
+        )
+
+
+def entropy_of(labels: Tensor, targets: Tensor | None = None) -> Value:
+    """The cross-entropy as a function of logits alone; with ``targets``, minus that of the targets."""
+    return lambda logits: cross_entropy(logits, labels, targets)
+
+
+def divergence(natural: Tensor, logits: Tensor) -> Tensor:
+    """``[B]``: KL(softmax(natural) || softmax(logits)); differentiable in both.
+
+    Example:
+        >>> divergence(torch.zeros(1, 2), torch.zeros(1, 2))
+        tensor([0.])
+    """
+    return F.kl_div(logits.log_softmax(1), natural.log_softmax(1), reduction="none", log_target=True).sum(1)
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Scalar in [0, 1], detached."""
+    return (logits.detach().argmax(1) == labels).float().mean()
+
+
+def require_balls(recipe: str, opponents: tuple[Opponent, ...]) -> None:
+    """Raise :class:`UserError` where an opponent is no lp ball."""
+    for opponent in opponents:
+        if not isinstance(opponent.threat, Lp):
+            raise UserError(
+                f"The recipe {recipe!r} works in lp balls and {opponent.name!r} is none; take linf, l2 or l1, or the "
+                "recipe max, avg or sat for any threat models."
+            )

@@ -1,0 +1,83 @@
+"""Extreme norm adversarial training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.noise import Noise
+from robustatlas.optimizers.apgd import APGD
+from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.base import Optimizer
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.lp import L1
+from robustatlas.training.crafting import craft, in_mode
+from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
+
+
+@dataclass(frozen=True)
+class EAt(Recipe):
+    """One attack a batch, the more often the more it still fools the network (Croce and Hein 2022).
+
+    The probability of an attack is proportional to the share of all points so far that were misclassified at some
+    iterate of it; until each attack has been used, all have the same. Examples are the best iterates of Auto-PGD from
+    the clean point. Meant for the extreme norms, linf and l1, between which the l2 ball lies.
+    """
+
+    name: ClassVar[str] = "e-at"
+    source: ClassVar[str] = "Croce and Hein 2022 (E-AT)"
+    opponents: ClassVar[str] = "several"
+
+    @classmethod
+    def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
+        """Auto-PGD; for l1 in a single stage that begins with a twentieth of the coordinates."""
+        return APGDL1(steps, schedule=((1.0, 1.0),), density=0.05) if isinstance(threat, L1) else APGD(steps)
+
+    def remember(self, net: nn.Module, x: Tensor, noise: Noise) -> Memory:
+        """Counters: points seen and points never misclassified, of each attack."""
+        zeros = torch.zeros(len(self.against), dtype=torch.float64, device=x.device)
+        return {"seen": zeros, "survived": zeros.clone()}
+
+    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
+        """Draw an attack, craft, count, then one pass."""
+        which = int((batch.shared.uniform(dtype=torch.float64) > self.probabilities(memory).cumsum(0)[:-1].cpu()).sum())
+        opponent = self.against[which]
+        with in_mode(net, batch.mode):
+            found = craft(
+                net,
+                opponent,
+                batch.x,
+                batch.labels,
+                self.strength(opponent, batch),
+                batch.noise,
+                entropy_of(batch.labels),
+                start="neutral",
+                keep="best",
+            )
+        logits = net(found.x)
+        here = torch.zeros_like(memory["seen"])
+        here[which] = 1
+        moved = {
+            "seen": memory["seen"] + here * len(batch.x),
+            "survived": memory["survived"] + here * found.survived.sum(),
+        }
+        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels), moved)
+
+    def probabilities(self, memory: Memory) -> Tensor:
+        """``[m]``: of each attack.
+
+        Example:
+            >>> from robustatlas.training.against import opponents_of
+            >>> recipe = EAt(opponents_of({"linf": 0.1, "l1": 5.0}))
+            >>> counts = {"seen": torch.tensor([100.0, 100.0]), "survived": torch.tensor([90.0, 70.0])}
+            >>> [round(float(p), 6) for p in recipe.probabilities(counts)]
+            [0.25, 0.75]
+        """
+        seen = memory["seen"]
+        errors = 1 - memory["survived"] / seen.clamp_min(1)
+        if not bool((seen > 0).all()) or not float(errors.sum()) > 0:
+            return torch.full_like(seen, 1 / len(seen))
+        return errors / errors.sum()

@@ -1,0 +1,42 @@
+"""Adversarial training against one attack at one strength."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from robustatlas.errors import UserError
+from robustatlas.training.crafting import in_mode
+from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
+
+
+@dataclass(frozen=True)
+class Pgd(Recipe):
+    """Mean cross-entropy at the examples of projected gradient ascent on it (Madry et al. 2018).
+
+    ``attacked`` is the share of each batch that is attacked, its first images; the rest stays clean (Croce and Hein
+    2020 trained with one half).
+    """
+
+    name: ClassVar[str] = "pgd"
+    source: ClassVar[str] = "Madry et al. 2018; as in MultiRobustBench (Dai et al. 2023)"
+    l2_start: ClassVar[str] = "radial"
+
+    attacked: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.attacked <= 1:
+            raise UserError(f"attacked={self.attacked}; expected the share of a batch that is attacked, in (0, 1].")
+
+    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
+        """Craft, then one pass."""
+        with in_mode(net, batch.mode):
+            x = self.craft(net, batch).x
+        if self.attacked < 1:
+            x = torch.cat([x[: round(self.attacked * len(x))], batch.x[round(self.attacked * len(x)) :]])
+        logits = net(x)
+        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))

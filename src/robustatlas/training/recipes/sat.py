@@ -1,0 +1,52 @@
+"""Joint training with one attack drawn at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.errors import UserError
+from robustatlas.training.crafting import in_mode
+from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
+
+
+@dataclass(frozen=True)
+class Sat(Recipe):
+    """Stochastic adversarial training (Madaan et al. 2021): one attack, each with the same probability.
+
+    It is drawn for each "batch", as the public code does, or with ``per="sample"`` for each image, as papers say.
+    """
+
+    name: ClassVar[str] = "sat"
+    source: ClassVar[str] = "Madaan et al. 2021 (SAT)"
+    opponents: ClassVar[str] = "several"
+
+    per: Literal["batch", "sample"] = "batch"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.per not in ("batch", "sample"):
+            raise UserError(f"per={self.per!r} is not known; expected batch or sample.")
+
+    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
+        """Draw, craft, then one pass."""
+        count = len(self.against)
+        with in_mode(net, batch.mode):
+            if self.per == "batch":
+                x = self.craft(net, batch, int(batch.shared.integers(count))).x
+            else:
+                x = self._mixed(net, batch, batch.noise.child(count).integers(count))
+        logits = net(x)
+        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))
+
+    def _mixed(self, net: nn.Module, batch: Batch, drawn: Tensor) -> Tensor:
+        x = batch.x
+        for k in range(len(self.against)):
+            rows = (drawn == k).nonzero().squeeze(1)
+            if len(rows):
+                group = replace(batch, x=batch.x[rows], labels=batch.labels[rows], noise=batch.noise.take(rows))
+                x = x.index_copy(0, rows, self.craft(net, group, k).x)
+        return torch.as_tensor(x)

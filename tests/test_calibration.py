@@ -1,0 +1,257 @@
+"""References by both rules, and UAR's calibration against its published example."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+from typer.testing import CliRunner
+
+import robustatlas as ra
+from robustatlas.cli import app
+from robustatlas.errors import UserError
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.references import Reference, load_reference
+from robustatlas.references.building import ReferenceModel, reference_of
+from robustatlas.training import Card, ReferencePlan, Settings, calibrate, load_trained, make_reference, read_card
+from robustatlas.training.calibration import calibrated, match_strengths
+from robustatlas.training.references import missing
+
+# Kang et al. 2019, "Testing Robustness Against Unforeseen Adversaries": ATA in percent on CIFAR-10 of the published
+# calibrations (github.com/ddkang/advex-uar), rounded; those of Elastic at 4 and 16 are read off the paper's figure 14.
+LINF = {1: 90.95, 2: 87.80, 4: 81.59, 8: 71.34, 16: 46.50, 32: 23.11}
+ELASTIC = {0.125: 87.38, 0.25: 81.26, 0.5: 72.09, 1: 58.22, 2: 45.45, 4: 34.0, 8: 27.85, 16: 18.0}
+# ImageNet-100, where ATA of Elastic at 1 is not published.
+IMAGENET_LINF = {1: 84.6, 2: 82.1, 4: 76.2, 8: 66.9, 16: 40.1, 32: 12.9}
+IMAGENET_ELASTIC = {0.25: 85.9, 0.5: 83.2, 2: 78.1, 4: 75.6, 8: 57.0, 16: 22.5}
+
+
+def test_the_published_calibration_of_elastic() -> None:
+    found = calibrate("elastic", AccuracyTable(94.0, {"linf": LINF, "elastic": ELASTIC}))
+    assert found.strengths == (0.125, 0.25, 0.5, 1, 2, 8)
+    assert found.cost == pytest.approx(38.52)
+    assert found.ata == (87.38, 81.26, 72.09, 58.22, 45.45, 27.85)
+    assert found.largest == 16
+    assert found.smallest is None
+    costs = {
+        chosen: sum(abs(a - b) for a, b in zip(LINF.values(), (ELASTIC[eps] for eps in chosen), strict=True))
+        for chosen in itertools.combinations(ELASTIC, 6)
+    }
+    order = sorted(costs, key=lambda chosen: costs[chosen])
+    assert order[:3] == [(0.125, 0.25, 0.5, 1, 2, 8), (0.125, 0.25, 0.5, 1, 2, 16), (0.125, 0.25, 0.5, 1, 2, 4)]
+    assert [costs[chosen] for chosen in order[:3]] == pytest.approx([38.52, 38.89, 44.67])
+
+
+@pytest.mark.parametrize("unknown", [78.2, 79.5, 81.0])
+def test_the_published_calibration_on_imagenet(unknown: float) -> None:
+    chosen, cost = match_strengths(
+        list(IMAGENET_LINF.values()), dict(sorted((IMAGENET_ELASTIC | {1: unknown}).items()))
+    )
+    assert chosen == (0.25, 0.5, 2, 4, 8, 16)
+    assert cost == pytest.approx(39.50)
+
+
+def test_matching_is_the_best_assignment() -> None:
+    """As the public code: the Hungarian method on all pairs, whatever the order of the accuracies."""
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        baseline = generator.uniform(0, 100, 6)
+        grid = dict(enumerate(generator.uniform(0, 100, 9).tolist(), start=1))
+        pairs = np.abs(baseline[:, None] - np.array(list(grid.values()))[None])
+        rows, columns = linear_sum_assignment(pairs)
+        chosen, cost = match_strengths(baseline.tolist(), grid)
+        assert cost == pytest.approx(pairs[rows, columns].sum())
+        assert chosen == tuple(sorted(columns + 1))
+
+
+def test_the_ends_of_a_calibration() -> None:
+    table = AccuracyTable(89.0, {"linf": LINF, "elastic": ELASTIC})
+    found = calibrate("elastic", table, within=3, below=40)
+    assert (found.smallest, found.largest) == (0.125, 4)
+    assert calibrate("elastic", table, up_to=4).strengths == (0.125, 0.25, 0.5, 1, 2, 4)
+    assert calibrate("elastic", AccuracyTable(float("nan"), dict(table.cells)), clean=80).smallest == 0.25
+    assert calibrate("linf", table).cost == 0
+
+
+def test_what_a_calibration_needs() -> None:
+    few = AccuracyTable(90, {"linf": LINF, "elastic": {1: 80, 2: 60}})
+    with pytest.raises(UserError, match=r"elastic has ATA at 2 strengths.*each twice the last"):
+        calibrate("elastic", few)
+    with pytest.raises(UserError, match="'elastic' that others are matched to has 2 strengths"):
+        calibrate("linf", few, like="elastic")
+    with pytest.raises(UserError, match="no attack 'fog'"):
+        calibrate("fog", few)
+
+
+MODELS = [
+    ReferenceModel(None, 0.0, 0, AccuracyTable(95, {})),
+    ReferenceModel(None, 0.0, 1, AccuracyTable(93, {})),
+    ReferenceModel("p", 1.0, 0, AccuracyTable(90, {"p": {1.0: 60, 2.0: 30}})),
+    ReferenceModel("p", 1.0, 1, AccuracyTable(90, {"p": {1.0: 64, 2.0: 34}})),
+    ReferenceModel("p", 2.0, 0, AccuracyTable(80, {"p": {1.0: 70, 2.0: 50}})),
+]
+
+
+def test_both_rules() -> None:
+    strengths = {"p": [1.0, 2.0]}
+    mean = reference_of("r", "", MODELS, strengths, "acc")
+    assert mean.accuracies.values("p").tolist() == [62, 50]
+    assert mean.clean == 94
+    best = reference_of("r", "", MODELS, strengths, "ata")
+    assert best.accuracies.values("p").tolist() == [70, 50]
+    assert best.clean == 95
+    with pytest.raises(UserError, match="No model was trained against p at 2"):
+        reference_of("r", "", MODELS[:4], strengths, "acc")
+    with pytest.raises(UserError, match="against q"):
+        reference_of("r", "", MODELS, {"q": [1.0]}, "ata")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rule": "best"}, "no rule 'best'"),
+        ({"strengths": {}}, "needs attacks"),
+        ({"strengths": {"linff": [0.1]}}, "'linff'"),
+        ({"strengths": {"linf": [0.2, 0.1]}}, "increasing"),
+        ({"strengths": {"linf": [8.0]}}, "pixels of"),
+        ({"seeds": 0}, "at least one run"),
+        ({"recipe": "msd"}, "at least two"),
+        ({"trained": {"linf": [0.1]}}, "own strengths"),
+        ({"rule": "ata", "trained": {"l2": [0.1]}}, "not in the reference"),
+    ],
+)
+def test_wrong_plans(change: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        ReferencePlan(**({"architecture": "digits-cnn", "strengths": {"linf": [0.1]}} | change))  # type: ignore[arg-type]
+
+
+GRID = {"pgd-linf": "0.02,0.04,0.06,0.08,0.1,0.15", "pgd-l2": "0.1,0.2,0.3,0.4,0.5,0.6,0.8"}
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two trained networks, and references by both rules in two parts each: everything made by the command line."""
+    folder = tmp_path_factory.mktemp("chain")
+    small = ["--data", "digits", "--epochs", "8", "--with", "learning_rate=0.01", "--with", "held_out=0"]
+    fast = ["--steps", "2", "--samples", "100", "--search", "every"]
+    commands = [
+        ["train", "digits-cnn", *small, "--out", str(folder / "standard")],
+        ["train", "digits-cnn", *small, "--recipe", "max", "--against", "linf=0.1,l2=0.5", "--steps", "3",
+         "--out", str(folder / "max")],
+    ]  # fmt: skip
+    for part in ("2/2", "1/2"):
+        commands.append(
+            ["reference", "digits-cnn", *small, *fast, "--rule", "ata", "--part", part]
+            + [item for name, values in GRID.items() for item in ("--strengths", f"{name}={values}")]
+            + ["--trained", "pgd-linf=0.1", "--trained", "pgd-l2=0.5", "--out", str(folder / "ata")]
+        )
+    commands.append(
+        ["reference", "digits-cnn", *small, *fast, "--strengths", "pgd-linf=0.1:2", "--seeds", "2",
+         "--out", str(folder / "acc")]
+    )  # fmt: skip
+    commands.append(
+        ["calibrate", "pgd-l2", "--like", "pgd-linf", "--reference", str(folder / "ata/reference.json"),
+         "-o", str(folder / "uar.json")]
+    )  # fmt: skip
+    said = []
+    for command in commands:
+        result = CliRunner().invoke(app, command, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        said.append(result.output)
+    assert "trainings are missing" in said[2]
+    assert "Reference:" in said[3]
+    return folder
+
+
+def test_the_whole_chain(chain: Path) -> None:
+    """Train, reference, calibrate, evaluate, rank: metrics of one's own data set."""
+    reference, uar, acc = (load_reference(chain / p) for p in ("ata/reference.json", "uar.json", "acc/reference.json"))
+    attacks = uar.accuracies.attacks
+    assert attacks == ("pgd-linf", "pgd-l2")
+    assert len(uar.accuracies.strengths("pgd-l2")) == 6
+    assert len(reference.accuracies.strengths("pgd-l2")) == 7
+    assert acc.accuracies.attacks == ("pgd-linf",)
+    scores = {}
+    for name in ("standard", "max"):
+        result = ra.evaluate(
+            load_trained(chain / name),
+            ra.load_dataset("digits"),
+            attacks,
+            search="every",
+            strengths={a: uar.accuracies.strengths(a).tolist() for a in attacks},
+            samples=100,
+        )
+        scores[name] = ra.metrics.mean_uar(result.accuracies(), uar)
+        assert 0 < ra.metrics.competitiveness_ratio(result.accuracies(), uar) < 150
+    assert scores["max"] > scores["standard"]
+
+
+def test_a_reference_can_be_checked_by_hand(chain: Path) -> None:
+    """Each cell of acc* is the mean of the runs trained at that very strength."""
+    reference = load_reference(chain / "acc/reference.json")
+    for strength in (0.05, 0.1):
+        place = chain / f"acc/pgd-linf-{strength:g}-seed"
+        runs = [AccuracyTable.from_json(f"{place}{seed}/accuracies.json").at("pgd-linf", strength) for seed in (0, 1)]
+        assert reference.accuracies.at("pgd-linf", strength) == pytest.approx(np.mean(runs))
+    card: Card = read_card(chain / "acc/pgd-linf-0.05-seed1")
+    assert card.trained_on == {"pgd-linf": 0.05}
+    assert card.identity.settings["seed"] == 1
+    clean = [json.loads((chain / f"acc/standard-seed{s}/accuracies.json").read_text())["clean"] for s in (0, 1)]
+    assert reference.clean == pytest.approx(np.mean(clean))
+
+
+def test_a_reference_goes_on_and_knows_its_plan(chain: Path) -> None:
+    plan = ReferencePlan(
+        "digits-cnn", {"pgd-linf": (0.05, 0.1)}, seeds=2, steps=2, samples=100, recipe_settings={}, search="every",
+        settings=Settings(epochs=8, learning_rate=0.01, held_out=0),
+    )  # fmt: skip
+    data = ra.load_dataset("digits", "train")
+    before = {path: path.stat().st_mtime_ns for path in chain.glob("acc/*/weights.safetensors")}
+    assert len(before) == 6
+    found = make_reference(plan, data, ra.load_dataset("digits"), chain / "acc")
+    assert found is not None
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert missing(plan, chain / "acc") == []
+    with pytest.raises(UserError, match=r"holds another plan \(it differs in data\)"):
+        make_reference(plan, data.take(500), ra.load_dataset("digits"), chain / "acc")
+    with pytest.raises(UserError, match="part=3/2"):
+        make_reference(plan, data, ra.load_dataset("digits"), chain / "acc", (3, 2))
+
+
+def test_calibrated_references_keep_their_source() -> None:
+    source = Reference(
+        "r", "s", AccuracyTable(94, {"linf": LINF, "elastic": ELASTIC}), ("linf", "elastic"), notes=("n",)
+    )
+    kept = calibrated(source, calibrate("elastic", source))
+    assert kept.accuracies.attacks == ("linf", "elastic")
+    assert kept.accuracies.strengths("elastic").tolist() == [0.125, 0.25, 0.5, 1, 2, 8]
+    assert kept.notes[0] == "n"
+    assert "38.52 points" in kept.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "digit-cnn", "--data", "digits"], "did you mean 'digits-cnn'"),
+        (["train", "digits-cnn", "--data", "digits", "--recipe", "maxx"], "did you mean 'max'"),
+        (["train", "digits-cnn", "--data", "digits", "--recipe", "pgd", "--against", "linf"], "NAME=STRENGTH"),
+        (["train", "digits-cnn", "--data", "digits", "--with", "epochz=3"], "did you mean 'epochs'"),
+        (["train", "timm:resnet18", "--data", "digits"], "pip install timm"),
+        (["reference", "digits-cnn", "--data", "digits", "--strengths", "linf=0.1", "--part", "x"], "expected K/N"),
+    ],
+)
+def test_mistakes_on_the_command_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+    if "timm:resnet18" in arguments:
+        try:
+            import timm  # noqa: F401
+        except ModuleNotFoundError:
+            pass
+        else:
+            pytest.skip("timm is installed")
+    with pytest.raises(UserError, match=message):
+        CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)], catch_exceptions=False)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,471 @@
+"""Every recipe against its loss and inner steps written out again, on a tiny network in float64."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from robustatlas.classifier import Classifier
+from robustatlas.errors import UserError
+from robustatlas.noise import Noise
+from robustatlas.training.recipes import RECIPES, Batch, Memory, Recipe, recipe_named
+
+SIZE, CLASSES, COUNT = 6, 4, 7
+LINF, L2, L1, STEPS = 0.12, 0.7, 2.5, 3
+BOUND = 1e-9
+
+
+def network() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, CLASSES)
+    ).double()
+
+
+def batch() -> Batch:
+    torch.manual_seed(2)
+    noise = Noise.of(3, torch.arange(COUNT), "training")
+    shared = Noise.of(3, torch.tensor([5]), "batch")
+    x = torch.rand(COUNT, 1, SIZE, SIZE, dtype=torch.float64)
+    return Batch(x, torch.randint(CLASSES, (COUNT,)), noise, shared, epoch=1, epochs=4, done=0.3, learning_rate=0.05)
+
+
+def check(recipe: Recipe, expected: Tensor, net: nn.Module, given: Batch, memory: Memory | None = None) -> None:
+    """The loss and its gradients are those expected, and nothing is left on the network by crafting."""
+    names = [name for name, _ in net.named_parameters()]
+    wanted = torch.autograd.grad(expected, list(net.parameters()))
+    net.train()
+    update = recipe.update(net, given, memory or recipe.remember(net, given.x, given.shared))
+    assert all(p.grad is None for p in net.parameters())
+    assert net.training
+    assert abs(float(update.loss.detach()) - float(expected.detach())) < BOUND
+    found = torch.autograd.grad(update.loss, list(net.parameters()))
+    for name, a, b in zip(names, found, wanted, strict=True):
+        assert float((a - b).abs().max()) < BOUND, name
+
+
+# --- attacks written out again, without the package's threat models and optimizers
+
+
+def ce(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(net(x), y)
+
+
+def slope(value: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
+    point = point.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(value(point).sum(), point)
+    return gradient
+
+
+def flat_norm(v: Tensor, p: float) -> Tensor:
+    return v.flatten(1).norm(p, dim=1).view(-1, 1, 1, 1)
+
+
+def start_linf(noise: Noise, epsilon: float | Tensor = LINF) -> Tensor:
+    return noise.symmetric(1, SIZE, SIZE, dtype=torch.float64) * epsilon
+
+
+def start_l2(noise: Noise, uniform: bool) -> Tensor:
+    g = noise.child(0).normal(1, SIZE, SIZE, dtype=torch.float64)
+    r = noise.child(1).uniform(dtype=torch.float64).view(-1, 1, 1, 1)
+    return L2 * (r ** (1 / SIZE**2) if uniform else r) * g / flat_norm(g, 2)
+
+
+def boxed(x: Tensor, d: Tensor) -> Tensor:
+    return (x + d).clamp(0, 1) - x
+
+
+def linf_ascent(
+    value: Callable[[Tensor], Tensor], x: Tensor, d: Tensor, epsilon: float | Tensor = LINF, rate: float | None = None
+) -> Tensor:
+    rate = 2.5 / STEPS if rate is None else rate
+    d = boxed(x, d)
+    for _ in range(STEPS):
+        d = d + rate * epsilon * slope(value, x + d).sign()
+        d = boxed(x, torch.minimum(torch.maximum(d, -epsilon * torch.ones_like(d)), epsilon * torch.ones_like(d)))
+    return x + d
+
+
+def l2_step(x: Tensor, d: Tensor, g: Tensor, rate: float = 2.5 / STEPS) -> Tensor:
+    d = d + rate * L2 * g / flat_norm(g, 2)
+    return boxed(x, d * (L2 / flat_norm(d, 2)).clamp_max(1))
+
+
+def l2_ascent(value: Callable[[Tensor], Tensor], x: Tensor, d: Tensor) -> Tensor:
+    d = boxed(x, d)
+    for _ in range(STEPS):
+        d = l2_step(x, d, slope(value, x + d))
+    return x + d
+
+
+def losses(net: nn.Module, y: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda point: F.cross_entropy(net(point), y, reduction="none")
+
+
+def kl(natural: Tensor, logits: Tensor) -> Tensor:
+    p = natural.softmax(1)
+    return (p * (p.log() - logits.softmax(1).log())).sum(1)
+
+
+# --- the recipes
+
+
+def test_standard() -> None:
+    net, b = network(), batch()
+    check(recipe_named("standard"), ce(net, b.x, b.labels), net, b)
+
+
+def test_label_smoothing() -> None:
+    net, b = network(), batch()
+    log = net(b.x).log_softmax(1)
+    smooth = torch.full_like(log, 0.1 / CLASSES).scatter_add(
+        1, b.labels[:, None], torch.full((COUNT, 1), 0.9, dtype=torch.float64)
+    )
+    check(recipe_named("standard", label_smoothing=0.1), -(smooth * log).sum(1).mean(), net, b)
+
+
+def test_pgd_linf() -> None:
+    net, b = network(), batch()
+    x = linf_ascent(losses(net, b.labels), b.x, start_linf(b.noise.child(0)))
+    check(recipe_named("pgd", {"linf": LINF}, STEPS), ce(net, x, b.labels), net, b)
+
+
+def test_pgd_l2_with_half_of_the_batch_and_rising_strength() -> None:
+    net, b = network(), batch()
+    x = l2_ascent(losses(net, b.labels), b.x, start_l2(b.noise.child(0), uniform=False))
+    half = round(COUNT / 2)
+    expected = ce(net, torch.cat([x[:half], b.x[half:]]), b.labels)
+    check(recipe_named("pgd", {"l2": L2}, STEPS, attacked=0.5), expected, net, b)
+    x = linf_ascent(losses(net, b.labels), b.x, start_linf(b.noise.child(0), 0.5 * LINF), 0.5 * LINF)
+    check(recipe_named("pgd", {"linf": LINF}, STEPS, warmup=0.6), ce(net, x, b.labels), net, b)
+
+
+def test_uniform() -> None:
+    net, b = network(), batch()
+    s = b.noise.child(1).uniform(dtype=torch.float64)
+    targets = (b.labels + 1 + b.noise.child(2).integers(CLASSES - 1)) % CLASSES
+    assert bool((targets != b.labels).all())
+    epsilon = (s * LINF).view(-1, 1, 1, 1)
+    x = linf_ascent(
+        lambda point: -losses(net, targets)(point),
+        b.x,
+        start_linf(b.noise.child(0), epsilon),
+        epsilon,
+        1 / math.sqrt(STEPS),
+    )
+    check(recipe_named("uniform", {"linf": LINF}, STEPS), ce(net, x, b.labels), net, b)
+
+
+def near(noise: Noise) -> Tensor:
+    return 0.001 * noise.normal(1, SIZE, SIZE, dtype=torch.float64)
+
+
+def trades_point(net: nn.Module, x: Tensor, noise: Noise, epsilon: float = LINF) -> Tensor:
+    """From x + noise; what of it lies outside of the box is clipped before the network sees it."""
+    natural, d = net(x).detach(), near(noise)
+    for _ in range(STEPS):
+        g = slope(lambda p: kl(natural, net(p)), (x + d).clamp(0, 1))
+        d = boxed(x, (d + 2.5 / STEPS * epsilon * g.sign()).clamp(-epsilon, epsilon))
+    return x + d
+
+
+def test_trades() -> None:
+    net, b = network(), batch()
+    x = trades_point(net, b.x, b.noise.child(0))
+    clean = net(b.x)
+    expected = F.cross_entropy(clean, b.labels) + 6 * kl(clean, net(x)).mean()
+    check(recipe_named("trades", {"linf": LINF}, STEPS, beta=6.0), expected, net, b)
+
+
+@pytest.mark.parametrize("points", ["union", "adversarial", "replace"])
+@pytest.mark.parametrize("anchored", [False, True])
+def test_ascending(points: str, anchored: bool) -> None:
+    net, b = network(), batch()
+    epsilon = 2 / 4 * LINF
+
+    def low_margin(point: Tensor) -> Tensor:
+        p = net(point).softmax(1)
+        own = p.gather(1, b.labels[:, None])[:, 0]
+        return p.masked_fill(F.one_hot(b.labels, CLASSES).bool(), -1).amax(1) - own
+
+    low = linf_ascent(low_margin, b.x, start_linf(b.noise.child(0), epsilon), epsilon)
+    around_low = trades_point(net, low, b.noise.child(2 if points == "union" else 1), epsilon)
+    around_x = trades_point(net, b.x, b.noise.child(1), epsilon)
+    if anchored:
+        around_low = b.x + boxed(b.x, (around_low - b.x).clamp(-epsilon, epsilon))
+    x, inner, y = {
+        "union": (torch.cat([b.x, low]), torch.cat([around_x, around_low]), torch.cat([b.labels] * 2)),
+        "adversarial": (low, around_low, b.labels),
+        "replace": (b.x, low, b.labels),
+    }[points]
+    clean = net(x)
+    expected = F.cross_entropy(clean, y) + 5 * kl(clean, net(inner)).mean()
+    check(recipe_named("ascending", {"linf": LINF}, STEPS, points=points, anchored=anchored), expected, net, b)
+
+
+def test_ascending_strengths() -> None:
+    recipe, b = recipe_named("ascending", {"linf": 0.2}), batch()
+    found = [float(recipe.strength(recipe.against[0], replace(b, epoch=t, epochs=5))[0]) for t in range(5)]
+    assert found == pytest.approx([0.04, 0.08, 0.12, 0.16, 0.2])
+    constant = recipe_named("ascending", {"linf": 0.2}, ascending=False)
+    assert float(constant.strength(constant.against[0], b)[0]) == 0.2
+
+
+def both(net: nn.Module, b: Batch) -> tuple[Tensor, Tensor]:
+    value = losses(net, b.labels)
+    return (
+        linf_ascent(value, b.x, start_linf(b.noise.child(0))),
+        l2_ascent(value, b.x, start_l2(b.noise.child(1), uniform=True)),
+    )
+
+
+def test_avg() -> None:
+    net, b = network(), batch()
+    first, second = both(net, b)
+    expected = (ce(net, first, b.labels) + ce(net, second, b.labels)) / 2
+    check(recipe_named("avg", {"linf": LINF, "l2": L2}, STEPS), expected, net, b)
+    sequential = recipe_named("avg", {"linf": LINF, "l2": L2}, STEPS, sequential=True)
+    assert sequential.updates == 2
+    check(sequential, ce(net, second, b.labels), net, replace(b, part=1))
+
+
+def test_max() -> None:
+    net, b = network(), batch()
+    first, second = both(net, b)
+    value = losses(net, b.labels)
+    worst = torch.where((value(second) > value(first)).view(-1, 1, 1, 1), second, first)
+    assert 0 < int((worst == second).flatten(1).all(1).sum()) < COUNT
+    check(recipe_named("max", {"linf": LINF, "l2": L2}, STEPS), ce(net, worst, b.labels), net, b)
+
+
+def test_msd() -> None:
+    net, b = network(), batch()
+    value, d = losses(net, b.labels), torch.zeros_like(b.x)
+    best, highest = d, torch.full((COUNT,), -math.inf, dtype=torch.float64)
+    for _ in range(STEPS):
+        g = slope(value, b.x + d)
+        candidates = [
+            boxed(b.x, (d + 2.5 / STEPS * LINF * g.sign()).clamp(-LINF, LINF)),
+            l2_step(b.x, d, g),
+        ]
+        reached = [value(b.x + c).detach() for c in candidates]
+        d = torch.where((reached[1] >= reached[0]).view(-1, 1, 1, 1), candidates[1], candidates[0])
+        now = torch.maximum(*reached)
+        best = torch.where((now > highest).view(-1, 1, 1, 1), d, best)
+        highest = torch.maximum(now, highest)
+    check(recipe_named("msd", {"linf": LINF, "l2": L2}, STEPS), ce(net, b.x + best, b.labels), net, b)
+
+
+def test_sat() -> None:
+    net, b = network(), batch()
+    examples = both(net, b)
+    drawn = int(b.shared.integers(2))
+    check(recipe_named("sat", {"linf": LINF, "l2": L2}, STEPS), ce(net, examples[drawn], b.labels), net, b)
+    each = b.noise.child(2).integers(2)
+    assert 0 < int(each.sum()) < COUNT
+    mixed = torch.where((each == 1).view(-1, 1, 1, 1), examples[1], examples[0])
+    check(recipe_named("sat", {"linf": LINF, "l2": L2}, STEPS, per="sample"), ce(net, mixed, b.labels), net, b)
+
+
+def test_e_at() -> None:
+    net, b = network(), batch()
+    recipe = recipe_named("e-at", {"linf": LINF, "l1": L1}, STEPS)
+    value, y = losses(net, b.labels), b.labels
+    # Auto-PGD of 3 steps reviews its step after moves 1, 2 and 3 (windows of at least one).
+    step = torch.full((COUNT, 1, 1, 1), 2 * LINF, dtype=torch.float64)
+
+    def projected(d: Tensor) -> Tensor:
+        return boxed(b.x, d.clamp(-LINF, LINF))
+
+    d = previous = torch.zeros_like(b.x)
+    reached, g = value(b.x), slope(value, b.x)
+    best, best_value, best_slope = d, reached, g
+    fooled = net(b.x).argmax(1) != y
+    last, halved = torch.zeros(COUNT, dtype=torch.float64), torch.ones(COUNT, dtype=torch.bool)
+    reviewed = reached
+    for k in range(STEPS):
+        ahead = projected(d + step * g.sign())
+        moved = ahead if k == 0 else projected(d + 0.75 * (ahead - d) + 0.25 * (d - previous))
+        previous, d = d, moved
+        reached, g = value(b.x + d), slope(value, b.x + d)
+        fooled |= net(b.x + d).argmax(1) != y
+        better = reached > best_value
+        best = torch.where(better.view(-1, 1, 1, 1), d, best)
+        best_slope = torch.where(better.view(-1, 1, 1, 1), g, best_slope)
+        best_value = torch.maximum(best_value, reached)
+        rises = (reached > (torch.zeros_like(last) if k == 0 else last)).long()
+        halve = (rises <= 0.75) | (~halved & (reviewed >= best_value))
+        step = torch.where(halve.view(-1, 1, 1, 1), step / 2, step)
+        d = torch.where(halve.view(-1, 1, 1, 1), best, d)
+        g = torch.where(halve.view(-1, 1, 1, 1), best_slope, g)
+        halved, reviewed, last = halve, best_value, reached
+    memory = {"seen": torch.tensor([90.0, 90.0]).double(), "survived": torch.tensor([0.0, 90.0]).double()}
+    assert recipe.probabilities(memory).tolist() == [1.0, 0.0]
+    expected = ce(net, b.x + best.detach(), y)
+    check(recipe, expected, net, b, memory)
+    after = recipe.update(net, b, memory).memory
+    assert after["seen"].tolist() == [90.0 + COUNT, 90.0]
+    assert after["survived"].tolist() == [float((~fooled).sum()), 90.0]
+
+
+def generator(memory: Memory, z: Tensor) -> Tensor:
+    h = z
+    for layer in "1234":
+        h = F.conv2d(h, memory[f"generator.{layer}.weight"], memory[f"generator.{layer}.bias"])
+        h = h if layer == "4" else torch.where(h > 0, h, 0.01 * h)
+    return h + z[:, :, 1:-1, 1:-1]
+
+
+def test_mng_ac() -> None:
+    net, b = network(), batch()
+    recipe = recipe_named("mng-ac", {"linf": LINF}, STEPS)
+    memory = dict(recipe.remember(net, b.x, b.shared))
+    noise = b.noise.child(1)
+
+    def augmented(weights: Memory, stream: Noise) -> Tensor:
+        z = stream.normal(1, SIZE + 2, SIZE + 2, dtype=torch.float64)
+        return b.x + boxed(b.x, generator(weights, z).clamp(-LINF, LINF))
+
+    x_adv = linf_ascent(losses(net, b.labels), b.x, start_linf(b.noise.child(0)))
+    weights = {n: t.clone().requires_grad_() for n, t in memory.items() if n.startswith("generator")}
+    trial = copy.deepcopy(net)
+    slopes = torch.autograd.grad(
+        ce(net, augmented(weights, noise.child(0)), b.labels), list(net.parameters()), create_graph=True
+    )
+    moved = {n: p - 0.05 * s for (n, p), s in zip(net.named_parameters(), slopes, strict=True)}
+    outer = F.cross_entropy(torch.func.functional_call(trial, moved, (x_adv,)), b.labels)
+    gradients = torch.autograd.grad(outer, list(weights.values()))
+    stepped = {n: w - 0.05 * (g + 5e-4 * w) for (n, w), g in zip(weights.items(), gradients, strict=True)}
+    p = [net(x).softmax(1) for x in (b.x, x_adv, augmented(stepped, noise.child(1)).detach())]
+    mean = sum(p) / 3
+    js = sum((q * (q.log() - mean.log())).sum(1).mean() for q in p) / 3
+    check(recipe, ce(net, x_adv, b.labels) + 12 * js, net, b, memory)
+    after = recipe.update(net, b, memory).memory
+    assert all(float((after[n] - stepped[n].detach()).abs().max()) < BOUND for n in stepped)
+    assert float((after["generator.2.weight"] - memory["generator.2.weight"]).abs().max()) > 1e-6
+
+
+def test_generator_has_the_published_size() -> None:
+    recipe = recipe_named("mng-ac", {"linf": LINF})
+    memory = recipe.remember(network(), torch.rand(1, 3, 8, 8), Noise.of(0, torch.zeros(1, dtype=torch.int64), "m"))
+    assert sum(t.numel() for n, t in memory.items() if n.startswith("generator")) == 4183
+
+
+def test_pat() -> None:
+    net, b = network(), batch()
+    recipe = recipe_named("pat", {"lpips": 0.5}, STEPS)
+    bound = recipe.against[0].threat.bound_to(Classifier(net))
+    recipe = replace(recipe, against=(replace(recipe.against[0], threat=bound),))
+
+    def phi(x: Tensor) -> Tensor:
+        a = net[1](net[0](x)).flatten(2)
+        return (a / ((a.norm(dim=1, keepdim=True) + 1e-10) * math.sqrt(a.shape[2]))).flatten(1)
+
+    reference = phi(b.x).detach()
+    z = net(b.x)
+    right = z.argmax(1) == b.labels
+    assert 0 < int(right.sum()) < COUNT
+    d = boxed(b.x, 0.01 * b.noise.child(0).normal(1, SIZE, SIZE, dtype=torch.float64))
+    for i in range(STEPS):
+        s, lam = 0.5 * 0.1 ** (i / STEPS), 10 * 0.1 ** (1 - i / STEPS)
+
+        def lagrangian(point: Tensor, lam: float = lam) -> Tensor:
+            logits = net(point)
+            own = logits.gather(1, b.labels[:, None])[:, 0]
+            other = logits.masked_fill(F.one_hot(b.labels, CLASSES).bool(), -math.inf).amax(1)
+            return -(other - own) + lam * F.relu((phi(point) - reference).norm(dim=1) - 0.5)
+
+        g = slope(lagrangian, b.x + d)
+        g = g / (flat_norm(g, 2) + 1e-8)
+        m = (phi(b.x + d) - phi(b.x + d - 0.1 * g)).norm(dim=1).view(-1, 1, 1, 1) / 0.1
+        d = boxed(b.x, (d - g * s / (m + 1e-4)).detach())
+    x = torch.where(right.view(-1, 1, 1, 1), b.x + d, b.x)
+    check(recipe, ce(net, x, b.labels), net, b)
+
+
+@pytest.mark.parametrize("base", ["pgd", "trades"])
+def test_variation(base: str) -> None:
+    net, b = network(), batch()
+    pair = [boxed(b.x, start_linf(b.noise.child(1).child(k))) for k in range(2)]
+    for _ in range(STEPS):
+        first, second = (b.x + d for d in pair)
+        slopes = (
+            slope(lambda p, other=second: (net(p) - net(other)).norm(dim=1), first),
+            slope(lambda p, other=first: (net(other) - net(p)).norm(dim=1), second),
+        )
+        pair = [
+            boxed(b.x, (d + 2.5 / STEPS * LINF * g.sign()).clamp(-LINF, LINF))
+            for d, g in zip(pair, slopes, strict=True)
+        ]
+    apart = (net(b.x + pair[0]) - net(b.x + pair[1])).norm(dim=1).mean()
+    if base == "trades":
+        x = trades_point(net, b.x, b.noise.child(0))
+        clean = net(b.x)
+        expected = F.cross_entropy(clean, b.labels) + 6 * kl(clean, net(x)).mean()
+    else:
+        expected = ce(net, linf_ascent(losses(net, b.labels), b.x, start_linf(b.noise.child(0))), b.labels)
+    check(recipe_named("variation", {"linf": LINF}, STEPS, base=base), expected + 0.1 * apart, net, b)
+
+
+def test_manifold() -> None:
+    net, b = network(), batch()
+    c = b.noise.sign(1, SIZE, SIZE, dtype=torch.float64)
+    plus, minus = (b.x + LINF * c).clamp(0, 1), (b.x - LINF * c).clamp(0, 1)
+
+    def inputs_of_relus(x: Tensor) -> list[Tensor]:
+        u = net[0](x)
+        return [u, net[3](F.relu(u).flatten(1))]
+
+    flips = [
+        (torch.tanh(5 * u) - torch.tanh(5 * v)).abs().mean() / 2
+        for u, v in zip(inputs_of_relus(plus), inputs_of_relus(minus), strict=True)
+    ]
+    apart = (net(plus) - net(minus)).square().sum(1).mean()
+    expected = ce(net, b.x, b.labels) + apart + sum(flips) / 2
+    check(recipe_named("manifold", {"linf": LINF}), expected, net, b)
+
+
+def test_every_recipe_is_tested_here() -> None:
+    tested = {name.removeprefix("test_").split("_linf")[0].replace("_", "-") for name in globals()}
+    assert set(RECIPES) <= tested | {"pgd"}
+
+
+# --- what does not fit
+
+
+@pytest.mark.parametrize(
+    ("name", "against", "settings", "message"),
+    [
+        ("pdg", {"linf": 0.1}, {}, "did you mean 'pgd'"),
+        ("pgd", {"linff": 0.1}, {}, "did you mean 'linf'"),
+        ("pgd", {"linf": 8}, {}, "0.03137"),
+        ("pgd", {"l2": -1.0}, {}, "expected a positive number"),
+        ("pgd", {"elastic": 5000}, {}, "more than 100 times"),
+        ("pgd", {"linf": 0.1, "l2": 1.0}, {}, "trains against one threat model"),
+        ("pgd", None, {}, "one threat model, given: none"),
+        ("standard", {"linf": 0.1}, {}, "no threat model"),
+        ("msd", {"linf": 0.1}, {}, "at least two"),
+        ("msd", {"linf": 0.1, "elastic": 0.5}, {}, "'elastic' is none"),
+        ("pat", {"linf": 0.1}, {}, "perceptual distance lpips"),
+        ("manifold", {"l2": 0.1}, {}, "takes linf"),
+        ("trades", {"linf": 0.1}, {"betta": 3}, "did you mean 'beta'"),
+        ("trades", {"linf": 0.1}, {"beta": -3}, "positive weight"),
+        ("pgd", {"linf": 0.1}, {"steps": 0}, "at least 1"),
+        ("pgd", {"linf": 0.1}, {"rate": -0.1}, "positive share"),
+        ("sat", {"linf": 0.1, "l2": 1.0}, {"per": "epoch"}, "batch or sample"),
+        ("ascending", {"linf": 0.1}, {"points": "both"}, "union, adversarial or replace"),
+        ("pgd", {"linf": 0.1}, {"warmup": 2.0}, "warmup in"),
+        ("pgd", {"linf": 0.1}, {"attacked": 0}, "share of a batch"),
+        ("variation", {"linf": 0.1}, {"base": "mart"}, "pgd or trades"),
+    ],
+)
+def test_wrong_recipes(name: str, against: dict[str, float] | None, settings: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        recipe_named(name, against, **settings)  # type: ignore[arg-type]
