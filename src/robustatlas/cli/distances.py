@@ -79,7 +79,7 @@ def distances(
     if output is not None:
         try:
             with output.open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **saved)
+                np.savez_compressed(file, **saved)
         except OSError as error:
             raise UserError(f"--output {output} cannot be written: {error.strerror or error}.") from error
         console.print(f"Distances and nearest samples of every sample: {safe(output)}")
