@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -52,10 +53,20 @@ def _options(
 app.add_typer(leaderboard, name="leaderboard")
 
 
-def main() -> None:
-    """Run the command line; mistakes of the user end with one sentence and exit code 1."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; mistakes of the user end with one sentence and exit code 1.
+
+    Args:
+        arguments: what follows the program's name; those of this process by default.
+    """
     try:
-        app()
+        app(args=arguments)
     except UserError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/bold red] {safe(error)}", highlight=False)
-        sys.exit(1)
+        _say(str(error))
+    except MemoryError as error:
+        _say(f"There is not enough memory ({error}); take fewer samples or a smaller --batch-size.")
+
+
+def _say(sentence: str) -> NoReturn:
+    Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/bold red] {safe(sentence)}", highlight=False)
+    sys.exit(1)
