@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
@@ -59,14 +60,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: what follows the program's name; those of this process by default.
     """
-    try:
-        app(args=arguments)
-    except UserError as error:
-        _say(str(error))
-    except MemoryError as error:
-        _say(f"There is not enough memory ({error}); take fewer samples or a smaller --batch-size.")
+    with warnings.catch_warnings():
+        warnings.showwarning = _warn
+        try:
+            app(args=arguments)
+        except UserError as error:
+            _fail(str(error))
+        except MemoryError as error:
+            _fail(f"There is not enough memory ({error}); take fewer samples or a smaller --batch-size.")
 
 
-def _say(sentence: str) -> NoReturn:
+def _fail(sentence: str) -> NoReturn:
     Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/bold red] {safe(sentence)}", highlight=False)
     sys.exit(1)
+
+
+def _warn(message: Warning | str, *details: object) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"[yellow]Warning:[/yellow] {safe(message)}", highlight=False)

@@ -38,8 +38,9 @@ def gallery(
     robustatlas gallery builtin:digits-linf --data digits --attacks linf,elastic,stadv -o gallery.png
     """
     from robustatlas.datasets import load_dataset
-    from robustatlas.report.sheet import plot_gallery, save_gallery
+    from robustatlas.report.sheet import picture_kind, plot_gallery, save_gallery
 
+    picture_kind(output)
     classifier = _models.loaded(model, weights, settings, mean, std, device)
     chosen = _attacks.chosen(names_in(attacks), "default", features, classifier)
     save_gallery(plot_gallery(classifier, load_dataset(data), chosen, sample, columns), output)

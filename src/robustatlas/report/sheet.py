@@ -106,12 +106,17 @@ def plot_gallery(
     return figure
 
 
-def save_gallery(figure: Figure, path: Path) -> None:
-    """Write the figure as PNG, PDF or SVG, whole or not at all."""
+def picture_kind(path: Path) -> str:
+    """The format that a picture of this name is written in: png, pdf or svg."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _KINDS:
         raise UserError(f"The gallery cannot be written as {path.name!r}; give a name that ends in .png, .pdf or .svg.")
-    write_atomically(path, partial(figure.savefig, format=kind))
+    return kind
+
+
+def save_gallery(figure: Figure, path: Path) -> None:
+    """Write the figure as PNG, PDF or SVG, whole or not at all."""
+    write_atomically(path, partial(figure.savefig, format=picture_kind(path)))
 
 
 def _show(axis: Axes, image: NDArray[np.float32], title: str, *, dim: bool = False) -> None:
