@@ -75,5 +75,5 @@ def _fail(sentence: str) -> NoReturn:
     sys.exit(1)
 
 
-def _warn(message: Warning | str, *details: object) -> None:
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
     Console(stderr=True, soft_wrap=True).print(f"[yellow]Warning:[/yellow] {safe(message)}", highlight=False)
