@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from robustatlas.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from robustatlas import metrics
     from robustatlas.attacks.catalogue import compose
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Attack",

@@ -10,7 +10,6 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from robustatlas import __version__
 from robustatlas.cli._terminal import safe
 from robustatlas.cli.attacks import attacks
 from robustatlas.cli.calibrate import calibrate
@@ -26,6 +25,7 @@ from robustatlas.cli.report import report
 from robustatlas.cli.show import show
 from robustatlas.cli.train import train
 from robustatlas.errors import UserError
+from robustatlas.version import __version__
 
 
 def _print_version(asked: bool) -> None:

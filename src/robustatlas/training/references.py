@@ -171,7 +171,8 @@ def collect(plan: ReferencePlan, folder: Path, data: str) -> Reference | None:
         rule=plan.rule,
         notes=(
             f"Trained by the recipe {recipe} with {plan.steps} steps for {plan.settings.epochs} epochs, "
-            f"{counted(plan.seeds, 'run')} of each; evaluated on {plan.samples or 'all'} test images by the search {plan.search}.",
+            f"{counted(plan.seeds, 'run')} of each; evaluated on {plan.samples or 'all'} test images by the search "
+            f"{plan.search}.",
         ),
     )
     write_text(folder / REFERENCE, json.dumps(reference.to_dict(), indent=1) + "\n")
