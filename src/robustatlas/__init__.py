@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from robustatlas.version import __version__
+
 if TYPE_CHECKING:
     from robustatlas import metrics
     from robustatlas.attacks.catalogue import compose
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
 
-__version__ = "0.1.0"
-
 __all__ = [
     "Attack",
     "Classifier",
@@ -39,6 +39,7 @@ __all__ = [
     "Stage",
     "ThreatModel",
     "UserError",
+    "__version__",
     "compose",
     "evaluate",
     "load_dataset",
@@ -79,4 +80,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return list(__all__)

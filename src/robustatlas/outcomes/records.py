@@ -32,9 +32,9 @@ from pydantic import (
     model_validator,
 )
 
-from robustatlas import __version__
 from robustatlas.errors import UserError
 from robustatlas.outcomes.strengths import check_strengths
+from robustatlas.version import __version__
 
 if TYPE_CHECKING:
     from torch import Tensor
