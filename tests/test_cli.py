@@ -25,7 +25,7 @@ from torch import nn
 class Halting(nn.Sequential):
     def forward(self, x):
         folder = os.environ.get("HALT_AFTER_FILES_IN")
-        if folder and list(Path(folder).glob("*.parquet")):
+        if folder and list(Path(folder).glob("linf-*/*.parquet")):
             time.sleep(120)
         return super().forward(x)
 
@@ -38,6 +38,24 @@ def broken():
 
 def not_a_model():
     return 3
+"""
+
+OWN = """
+import torch
+from torch import nn
+
+from robustatlas import Attack, Stage
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.threats.lp import Linf
+
+def make(width=8, inputs=64):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, 10))
+
+mine = Attack("mine", Linf(), (0.1, 0.2), (Stage(PGD(steps=3), "margin"),))
+
+def make_attack():
+    return mine
 """
 
 
@@ -87,63 +105,69 @@ def test_help_teaches_by_example() -> None:
     assert "robustatlas evaluate builtin:digits-linf" in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["net.py:make", "--data", "nonsense"], "nonsense"),
-        (["net.py:missing", "--data", "digits"], "missing"),
-        (["nowhere.py:make", "--data", "digits"], "nowhere.py"),
-        (["net.py:not_a_model", "--data", "digits"], "nn.Module"),
-        (["net.py:broken", "--data", "digits"], "shape"),
-        (["net.py:make", "--data", "digits", "--attacks", "lymph"], "lymph"),
-        (["net.py:make", "--data", "digits", "--attacks", "hue"], "RGB"),
-        (["net.py:make", "--data", "digits", "--search", "guess"], "guess"),
-        (["net.py:make", "--data", "digits", "--procedure", "guess"], "guess"),
-        (["net.py:make", "--data", "digits", "--strengths", "linf"], "linf"),
-        (["net.py:make", "--data", "digits", "--strengths", "linf=0.2,0.1"], "increasing"),
-        (["net.py:make", "--data", "digits", "--strengths", "l1=0.2"], "l1"),
-        (["net.py:make", "--data", "digits", "--samples", "100000"], "600"),
-        (["net.py:make", "--data", "digits", "--device", "tpu9"], "tpu9"),
-        (["net.py:make", "--data", "digits", "--precision", "int4"], "int4"),
-        (["net.py:make", "--data", "bright.npz"], "[0, 1]"),
-        (["builtin:digits-linf", "--data", "digits", "--run", "net.py/sub"], "net.py"),
-        (["builtin:nothing", "--data", "digits"], "nothing"),
-    ],
-)
-def test_mistakes_get_one_sentence(workplace: Path, arguments: list[str], said: str) -> None:
-    np.savez(workplace / "bright.npz", images=np.full((3, 1, 8, 8), 200.0, np.float32), labels=np.array([0, 1, 2]))
-    done = robustatlas("evaluate", *arguments, cwd=workplace)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    assert said in done.stderr
+def test_a_mistake_ends_with_one_sentence(workplace: Path) -> None:
+    done = robustatlas("evaluate", "net.py:missing", "--data", "digits", cwd=workplace)
+    assert done.returncode == 1
     assert done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1
 
 
-def test_other_settings_on_a_run_are_named(workplace: Path, finished: Path) -> None:
-    done = robustatlas("evaluate", f"{workplace}/net.py:make", "--data", "digits", "--attacks", "linf,l2",
-                       "--strengths", "linf=0.1:5", "--strengths", "l2=0.25,0.5",
-                       "--run", finished, "--seed", 7)  # fmt: skip
-    assert done.returncode == 1
-    assert "seed: 0 in the run, 7 given" in " ".join(done.stderr.split())
+def test_a_run_grows(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    begin = ["evaluate", "own.py:make", "--data", "digits", "--run", "grown", "--set", "width=4", "--name", "mine"]
+    strengths = ["--strengths", "linf=8/255,16/255", "--strengths", "mine=0.1:2"]
+    few = robustatlas(*begin, *strengths, "--attacks", "lp,own.py:mine", "--exclude", "l0,l1,l2", "--samples", 12,
+                      "--mean", "0.5", "--std", "1/4", "--threads", 1, "-v", cwd=tmp_path)  # fmt: skip
+    assert few.returncode == 0, few.stderr
+    assert "mine on 12 samples" in few.stdout
+    assert "1 thread on cpu" in few.stderr
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    more = robustatlas(*begin, *strengths, "--attacks", "linf,own.py:make_attack", "--samples", 20, "--mean", "0.5",
+                       "--std", "0.25", "--shard-size", 4, cwd=tmp_path)  # fmt: skip
+    assert more.returncode == 0, more.stderr
+    assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
+    assert len(list(tmp_path.glob("grown/outcomes/linf-*/*.parquet"))) == 1 + 2
+    grown = ra.load_result(tmp_path / "grown")
+    assert grown.samples == 20 and set(grown.attacks) == {"linf", "mine"}
+    np.testing.assert_allclose(grown.strengths("linf"), [8 / 255, 16 / 255])
+    other = robustatlas(*begin, *strengths, "--attacks", "linf,own.py:mine", "--samples", 20, cwd=tmp_path)
+    assert other.returncode == 1 and "its weights are others" in other.stderr  # another normalisation
+
+
+def test_features_of_lpips_come_from_a_file(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    from robustatlas.threats.features import _backbone
+
+    network = _backbone("alexnet_cifar")
+    save_file({f"features.{name}": value for name, value in network.state_dict().items()}, tmp_path / "a.safetensors")
+    images = np.random.default_rng(0).random((3, 3, 16, 16), np.float32)
+    np.savez(tmp_path / "noise.npz", images=images, labels=np.array([0, 1, 0]))
+    (tmp_path / "own.py").write_text(OWN)
+    done = robustatlas("evaluate", "own.py:make", "--set", "inputs=768", "--data", "noise.npz", "--attacks", "lpips",
+                       "--features", "alexnet_cifar=a.safetensors", "--strengths", "lpips=1", cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (record,) = ra.load_result(tmp_path / "runs" / "own.py-make-noise").records.values()
+    assert "['1', '4', '7', '9', '11']" in str(record.threat)  # the layers of the file's network
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_run_goes_on(workplace: Path, finished: Path, number: signal.Signals) -> None:
     run = workplace / number.name
     arguments = ["evaluate", f"{workplace}/net.py:make", "--data", "digits", "--attacks", "linf,l2",
-                 "--strengths", "linf=0.1:5", "--strengths", "l2=0.25,0.5", "--run", str(run)]  # fmt: skip
+                 "--strengths", "linf=0.1:5", "--strengths", "l2=0.25,0.5", "--run", str(run),
+                 "--shard-size", "200"]  # fmt: skip
     command = [sys.executable, "-c", "from robustatlas.cli import main; main()", *arguments]
-    halting = os.environ | {"HALT_AFTER_FILES_IN": str(run / "outcomes" / "linf")}
+    halting = os.environ | {"HALT_AFTER_FILES_IN": str(run / "outcomes")}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=halting, stderr=pipe, stdout=pipe, text=True) as process:
         deadline = time.monotonic() + 120
-        while not list(run.glob("outcomes/linf/*.parquet")) and time.monotonic() < deadline:
+        while not list(run.glob("outcomes/linf-*/*.parquet")) and time.monotonic() < deadline:
             time.sleep(0.01)
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
     assert process.returncode != 0
     if number == signal.SIGINT:
-        assert "goes on" in said
+        assert f"Stopped. 200 of 600 samples of linf are kept in {run}; the same command goes on from there." in said
         assert "Traceback" not in said
     kept = {path: path.stat().st_mtime_ns for path in run.rglob("*.parquet")}
     assert robustatlas(*arguments).returncode == 0

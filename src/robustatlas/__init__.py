@@ -40,6 +40,7 @@ __all__ = [
     "Stage",
     "ThreatModel",
     "UserError",
+    "__version__",
     "compose",
     "evaluate",
     "load_dataset",
@@ -82,4 +83,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return list(__all__)

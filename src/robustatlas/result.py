@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from rich.table import Table as RichTable
+
+from robustatlas import display
 from robustatlas.errors import UserError
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.outcomes.outcome import Integers
@@ -65,6 +69,33 @@ class Result(OutcomeTable):
             missing=run.missing(),
             _run=run,
         )
+
+    def __repr__(self) -> str:
+        return display.text_of(self)
+
+    def __rich__(self) -> RichTable:
+        return display.rich_of(self)
+
+    def _repr_html_(self) -> str:
+        return display.html_of(self)
+
+    def to_pandas(self) -> Any:
+        """One long table, a row for each attack and sample, as a ``pandas.DataFrame``: index, label, clean_prediction,
+        attack, minimal_strength, minimal_size, found_class, forward, backward."""
+        return display.framework("pandas", "to_pandas").DataFrame(display.columns_of(self))
+
+    def to_polars(self) -> Any:
+        """The table of :meth:`to_pandas` as a ``polars.DataFrame``."""
+        return display.framework("polars", "to_polars").DataFrame(self._lists())
+
+    def to_arrow(self) -> Any:
+        """The table of :meth:`to_pandas` as a ``pyarrow.Table``."""
+        return display.framework("pyarrow", "to_arrow").table(self._lists())
+
+    def _lists(self) -> dict[str, Any]:
+        """The columns, text as lists."""
+        columns = display.columns_of(self)
+        return {name: values.tolist() if values.dtype == object else values for name, values in columns.items()}
 
     @property
     def complete(self) -> bool:

@@ -34,6 +34,9 @@ _PASSES = 500
 
 _SMALLEST, _GROWTH = 16, 4
 
+_BYTES = 2**28
+"""Inputs of a part: it holds them twice, as they are and as the smallest examples found."""
+
 
 @dataclass(frozen=True)
 class Manner:
@@ -54,7 +57,8 @@ def carry_out(
     model: Classifier, run: Run, task: Task, work: Work, missing: NDArray[np.bool_], manner: Manner, display: Progress
 ) -> None:
     """Attack the ``missing`` [N] samples of ``work`` and publish what is found, part by part."""
-    for rows in _parts(np.flatnonzero(missing), manner):
+    sample = work.images[:1].nbytes
+    for rows in _parts(np.flatnonzero(missing), manner, max(_SMALLEST, _BYTES // max(sample, 1))):
         begun = time.perf_counter()
         ledger = _attacked(model, task, work, rows, manner, partial(display.update, task.record))
         index = work.index[rows]
@@ -66,10 +70,11 @@ def carry_out(
         display.finish(task.record, columns)
 
 
-def _parts(rows: NDArray[np.int64], manner: Manner) -> Iterator[NDArray[np.int64]]:
-    """``rows`` in parts of equal size, of about as many as the time for one allows."""
+def _parts(rows: NDArray[np.int64], manner: Manner, most: int) -> Iterator[NDArray[np.int64]]:
+    """``rows`` in parts of equal size, of about as many as the time for one allows, and at most ``most``."""
     size = manner.part or max(_SMALLEST, math.floor(_SECONDS / max(_PASSES * manner.pair, 1e-9)))
     while len(rows):
+        size = manner.part or min(size, most)
         count = math.ceil(len(rows) / math.ceil(len(rows) / size))
         begun = time.perf_counter()
         yield rows[:count]

@@ -1,0 +1,95 @@
+"""What the guides show is true: every command line is one that the program takes, and what is cheap is run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+import torch
+from typer.main import get_command
+
+import robustatlas as ra
+from robustatlas.cli import app, main
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = [
+    (page.name, line.strip())
+    for page in PAGES
+    for line in page.read_text(encoding="utf-8").splitlines()
+    if re.match(r"(    )?robustatlas [a-z-]", line)
+]
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def parsed(line: str) -> list[str]:
+    """The command's name and arguments; an error of click where the program does not take them."""
+    words = shlex.split(line, comments=True)[1:]
+    command, context, rest = get_command(app), None, words
+    while isinstance(command, click.Group):
+        context = command.make_context("robustatlas", list(rest), parent=context, resilient_parsing=True)
+        _, command, rest = command.resolve_command(context, list(rest))  # type: ignore[assignment]
+        assert command is not None
+    command.make_context("robustatlas", list(rest), parent=context)
+    return words
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) > 20
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_the_program_takes_the_command(page: str, line: str) -> None:
+    parsed(line)
+
+
+def test_the_guide_on_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [line for page, line in COMMANDS if page == "runs.md"]
+    begin = len([line for line in lines if " evaluate " in line])
+    assert begin == 3 < len(lines)
+    for line in lines[:begin]:
+        _run(line)
+    other = ra.evaluate(ra.load_model("builtin:digits-linf"), ra.load_dataset("digits"), "l2", samples=4,
+                        strengths={"l2": [0.5]}, run="runs/other")  # fmt: skip
+    assert other.samples == 4
+    for block in blocks("runs.md"):
+        exec(compile(block, "runs.md", "exec"), {})
+    for line in lines[begin:]:
+        capsys.readouterr()
+        _run(line)
+        assert capsys.readouterr().out
+    grown = ra.load_result("runs/both", ["linf"])
+    assert grown.samples == 20
+    np.testing.assert_allclose(grown.strengths("linf"), [8 / 255, 32 / 255, 0.2])
+
+
+def _run(line: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(parsed(line))
+    assert not ended.value.code, line
+
+
+def test_the_guide_on_data_and_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {
+        "images": np.zeros((4, 8, 8), np.uint8),
+        "labels": np.array([0, 1, 1, 0]),
+        "net": ra.load_model("builtin:digits-linf").net,
+        "ra": ra,
+    }
+    ran = 0
+    for block in blocks("data_and_models.md"):
+        if not re.search(r"torchvision|mymodel|train\(", block):
+            exec(compile(block, "data_and_models.md", "exec"), names)
+            ran += 1
+    assert ran >= 2
+    assert len(names["fair"]) == 100  # type: ignore[arg-type]
+    assert names["squeezed"](torch.zeros(1, 1, 8, 8)).shape == (1, 10)  # type: ignore[operator]
