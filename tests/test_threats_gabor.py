@@ -11,6 +11,7 @@ from robustatlas.threats.gabor import Gabor, GaborTheta, convolve, gabor_kernel,
 from robustatlas.threats.historical.gabor import HistoricalGabor, HistoricalGaborTheta, stretched_noise
 from threat_checks import (
     ascend,
+    assert_choice_is_of_the_sample,
     assert_finite_everywhere,
     assert_independent_of_batch,
     assert_neutral_is_identity,
@@ -127,6 +128,21 @@ def test_historical_mask_removes_the_start():
     assert torch.equal(moved.field, torch.tensor([0.5, 1.0]).view(2, 1, 1) * mask)
     assert moved.mask is theta.mask and moved.kernel is theta.kernel
     assert torch.equal(threat.size(x, moved), epsilon)
+
+
+def test_chosen_kernels_promise_more_than_drawn_ones():
+    x, threat = random_images(6, 3, 16, 16), Gabor()
+    noise, gradient = noise_for(x), noise_for(x).child(5).normal(3, 16, 16)
+    chosen = threat.choose(x, gradient, noise)
+    drawn = [threat.start(x, torch.ones(6), noise.child(k)) for k in range(8)]
+
+    def gain(kernel: torch.Tensor) -> torch.Tensor:
+        slopes = convolve(gradient.sum(1), kernel / kernel.abs().sum((1, 2), keepdim=True))
+        return slopes.abs().sum((1, 2))
+
+    assert all((gain(chosen.kernel.values) > gain(theta.kernel.values)).all() for theta in drawn)
+    assert (threat.apply(x, chosen) == x).all()
+    assert_choice_is_of_the_sample(threat, x, gradient, noise)
 
 
 def test_needs_images():

@@ -11,9 +11,10 @@ from torch import Tensor
 from robustatlas.bundle import Fixed, over
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.historical.snow import HistoricalSnow, HistoricalSnowTheta
-from robustatlas.threats.snow import Snow, SnowTheta, random_kernels, snow_layer, streak
+from robustatlas.threats.snow import Snow, SnowTheta, promise, random_kernels, snow_layer, streak
 from threat_checks import (
     ascend,
+    assert_choice_is_of_the_sample,
     assert_finite_everywhere,
     assert_independent_of_batch,
     assert_neutral_is_identity,
@@ -145,3 +146,15 @@ def test_says_which_images_fit():
     with pytest.raises(UnsupportedInputError, match="multiples of 32"):
         HistoricalSnow().check(torch.zeros(1, 3, 28, 28))
     Snow().check(torch.zeros(1, 1, 28, 28))
+
+
+def test_chosen_streaks_promise_more_than_drawn_ones():
+    x, threat = random_images(6, 3, 16, 16), Snow()
+    noise, gradient = noise_for(x), noise_for(x).child(5).normal(3, 16, 16)
+    chosen = threat.choose(x, gradient, noise)
+    best = promise(x, gradient, chosen.kernels.values).sum(1)
+    for k in range(4):
+        drawn = threat.start(x, torch.ones(6), noise.child(100 + k))
+        assert (best > promise(x, gradient, drawn.kernels.values).sum(1)).all()
+    assert (threat.apply(x, chosen) == x).all()
+    assert_choice_is_of_the_sample(threat, x, gradient, noise)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from robustatlas.bundle import Tree, free, gradient, over, watched
+from robustatlas.bundle import Tree, free, gradient, over, take, watched
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
@@ -147,3 +147,12 @@ def ascend(threat: ThreatModel, x: Tensor, target: Tensor, epsilon: Tensor, step
         direction = threat.steepest(x, gradient(gain, leaf))
         theta = threat.project(x, threat.move(x, theta, direction, epsilon / 4), epsilon)
     return torch.stack(gains)
+
+
+def assert_choice_is_of_the_sample(threat: ThreatModel, x: Tensor, gradient: Tensor, noise: Noise) -> None:
+    """What is chosen for a sample does not depend on the others."""
+    alone = torch.tensor([1])
+    together = take(threat.choose(x, gradient, noise), alone)
+    single = threat.choose(x[alone], gradient[alone], noise.take(alone))
+    for one, other in zip(pytree.tree_leaves(together), pytree.tree_leaves(single), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)

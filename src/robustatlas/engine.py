@@ -37,12 +37,15 @@ from robustatlas.optimizers.base import Evaluation, Problem, State
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.search import Schedule
 
-NUMERICS = 2
+NUMERICS = 3
 """Version of what determines numbers and stands in no setting: rises when the same settings give other numbers."""
 
 _ROUNDING = 16 * torch.finfo(torch.float64).eps
 """Gradients smaller than this share of a sample's largest are zero. Float32 has no such floor: entries near its
 rounding still point somewhere, and sign steps along them decide on networks with masked gradients."""
+
+_TARGET, _DRAWS = -2, -3
+"""Streams of a sample that all of its runs share: for its random target, and for what a set chooses among draws."""
 
 _NEAREST = 9
 """How many classes are ordered by their distance; as many as AutoAttack targets."""
@@ -55,7 +58,8 @@ _GAIN = 1e-6
 class Ledger:
     """What is known of N samples under one attack.
 
-    ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter, ``found_class`` its
+    ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter
+    (none: the neutral one), ``found_class`` its
     prediction (-1: none); ``ranking`` [N, C]: wrong classes by their logits, largest first, and ``nearest`` [N, C] by
     their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]: lowest softmax margin seen
     with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength ended (1 fooled, 0
@@ -165,6 +169,10 @@ def run(
         todo = (~schedule.done).nonzero().squeeze(1)
         for rows in torch.split(todo, lanes) if len(todo) else ():
             ledger.nearest = ledger.nearest.index_copy(0, rows, _by_distance(model, attack, ledger, rows))
+    if attack.threat.chooses:
+        todo = (~schedule.done).nonzero().squeeze(1)
+        for rows in torch.split(todo, lanes) if len(todo) else ():
+            put(ledger.best_theta, rows, _chosen(model, attack, ledger, rows))
     while True:
         waiting = (~schedule.done).nonzero().squeeze(1)
         if not len(waiting):
@@ -264,10 +272,18 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
     return torch.cat([ranking[:, :count].gather(1, order), ranking[:, count:]], 1)
 
 
+def _chosen(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> Tree:
+    """The neutral theta with the draws that the gradient of the margin at the clean input promises the most of."""
+    x = watched(ledger.x[rows])
+    with _counted(model, ledger, rows):
+        slope = gradient(OBJECTIVES["margin"](model.logits(x), ledger.labels[rows], None), x)
+    return attack.threat.choose(ledger.x[rows], slope, ledger.noise.take(rows).child(_DRAWS))
+
+
 def _targets(ledger: Ledger, stage: Stage, rows: Tensor, numbers: Tensor) -> Tensor:
     if stage.targets == "random":
         classes = ledger.ranking.shape[1]
-        return (ledger.labels[rows] + 1 + ledger.noise.take(rows).child(-2).integers(classes - 1)) % classes
+        return (ledger.labels[rows] + 1 + ledger.noise.take(rows).child(_TARGET).integers(classes - 1)) % classes
     if not stage.targets:
         return torch.full_like(rows, -1)
     ranking = ledger.nearest if stage.order == "distance" else ledger.ranking
@@ -278,10 +294,12 @@ def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: T
     threat, x = problem.threat, problem.x
     if stage.start == "neutral":
         return threat.neutral(x)
-    if stage.optimizer.minimum_size:
-        return threat.start(x, torch.zeros_like(ledger.strengths[:1]).expand(len(rows)), problem.noise)
-    theta = threat.start(x, problem.epsilon * stage.optimizer.start_radius, problem.noise)
-    if stage.start == "best":
+    minimum = stage.optimizer.minimum_size
+    radius = torch.zeros_like(problem.epsilon) if minimum else problem.epsilon * stage.optimizer.start_radius
+    theta = threat.start(x, radius, problem.noise)
+    if threat.chooses:
+        theta = over(lambda _, started: started, take(ledger.best_theta, rows), theta)
+    if stage.start == "best" and not minimum:
         warm = warm & ledger.best_size[rows].isfinite()
         theta = select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta)
     return theta

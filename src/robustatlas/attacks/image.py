@@ -59,6 +59,7 @@ ASCENTS = (
     Stage(_LONG, "cross-entropy", start="best"),
     Stage(_SHORT, "margin", start="best"),
 )
+_LONG_ASCENTS = (Stage(_LONG, "margin", start="best"), Stage(_LONG, "cross-entropy", start="best"))
 _SCAN = Stage(Scan(), "margin")
 
 
@@ -66,8 +67,8 @@ _SCAN = Stage(Scan(), "margin")
 class Entry:
     """What the catalogue knows of one attack: both threat models, the grid, and the optimizer of the paper.
 
-    ``draws``: how many draws of what is random and never optimised (the kernel of Gabor noise) are bounded each by
-    itself; ``one_number``: the parameter is a single number, which is scanned.
+    ``stages``: the ascents of the default procedure; ``one_number``: the parameter is a single number, which is
+    scanned.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Entry:
     note: str
     objective: Objective = "cross-entropy"
     historical_nested: bool = True
-    draws: int = 1
+    stages: tuple[Stage, ...] = ASCENTS
     one_number: bool = False
 
     def attack(self, procedure: Procedure) -> Attack:
@@ -102,8 +103,8 @@ class Entry:
             name=self.name,
             threat=self.threat,
             strengths=self.strengths,
-            stages=ASCENTS if self.draws == 1 else (Stage(_LONG, "margin", start="best"),),
-            bound=(Stage(FMN(steps=10), "margin", restarts=self.draws),),
+            stages=self.stages,
+            bound=(Stage(FMN(steps=10), "margin"),),
             unit=self.unit,
             source=self.source,
             note=self.note,
@@ -204,6 +205,7 @@ ENTRIES = (
         "The public code bleaches the image even at strength 0; the default bleaches and "
         "snows in proportion to the strength.",
         historical_nested=False,
+        stages=_LONG_ASCENTS,
     ),
     Entry(
         "gabor",
@@ -217,7 +219,7 @@ ENTRIES = (
         "activates the positions that its paper leaves out; the default's noise is bounded by"
         " epsilon.",
         historical_nested=False,
-        draws=6,
+        stages=_LONG_ASCENTS,
     ),
     Entry(
         "affine",

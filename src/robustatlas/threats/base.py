@@ -34,6 +34,11 @@ class ThreatModel(ABC):
     optimised: ClassVar[bool] = True
     """Something of theta is not :class:`~robustatlas.bundle.Fixed`."""
 
+    @property
+    def chooses(self) -> bool:
+        """What is drawn and never optimised is chosen among several draws, by :meth:`choose`."""
+        return False
+
     def check(self, x: Tensor) -> None:
         """Raise :class:`UnsupportedInputError`, in one clear sentence, where ``x`` does not fit (channels, size)."""
 
@@ -48,6 +53,14 @@ class ThreatModel(ABC):
     @abstractmethod
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tree:
         """A random theta of the set of size ``epsilon``."""
+
+    def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> Tree:
+        """The :meth:`neutral` theta, with the most promising of several draws as what is never optimised in it.
+
+        The draws have the support of those of :meth:`start`; ``gradient``, shaped like ``x``, is that of an objective
+        at the clean input, by which they are compared.
+        """
+        return self.neutral(x)
 
     @abstractmethod
     def apply(self, x: Tensor, theta: Tree) -> Tensor:

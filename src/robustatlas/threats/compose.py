@@ -50,6 +50,10 @@ class Compose(ThreatModel):
         if not all(math.isfinite(s) and s > 0 for s in self.strengths):
             raise UserError(f"A composition got the full strengths {self.strengths}; expected positive finite numbers.")
 
+    @property
+    def chooses(self) -> bool:
+        return any(part.chooses for part in self.parts)
+
     def check(self, x: Tensor) -> None:
         for part in self.parts:
             part.check(x)
@@ -63,6 +67,9 @@ class Compose(ThreatModel):
             thetas.append(part.start(x, strength * epsilon, noise.child(i)))
             x = part.apply(x, thetas[-1]).detach()
         return tuple(thetas)
+
+    def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> Thetas:
+        return tuple(part.choose(x, gradient, noise.child(i)) for i, part in enumerate(self.parts))
 
     def apply(self, x: Tensor, theta: Thetas) -> Tensor:
         for part, own in zip(self.parts, theta, strict=True):

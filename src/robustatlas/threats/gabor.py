@@ -19,6 +19,12 @@ SIDES = 10
 GAIN = 2.0
 """Sum of the absolute values of the kernel; makes the default pattern as strong as the published one."""
 
+_REACH = (0.5, 0.25, 0.1)
+"""Shares of its range within which a kernel is drawn again, around the best so far."""
+
+_AT_ONCE = 16
+"""Kernels scored together, for the sake of memory."""
+
 
 def gabor_kernel(sides: Tensor, sigma: Tensor, wavelength: Tensor, angle: Tensor) -> Tensor:
     """``[B, 23, 23]``: waves under a Gaussian, summed over as many directions as there are ``sides`` [B].
@@ -37,16 +43,45 @@ def gabor_kernel(sides: Tensor, sigma: Tensor, wavelength: Tensor, angle: Tensor
     return (waves * (number < sides[:, None])[..., None, None]).sum(dim=1)
 
 
-def random_kernel(noise: Noise, dtype: torch.dtype) -> Tensor:
-    """``[B, 23, 23]``: a kernel with 1 to 10 directions for each sample."""
-    sides = 1 + noise.child(0).integers(SIDES, 1)[:, 0].to(dtype)
-    sigma, wavelength, angle = noise.child(1).uniform(3, dtype=dtype).unbind(dim=1)
+def random_shapes(noise: Noise, *count: int, dtype: torch.dtype) -> Tensor:
+    """``[B, *count, 4]`` in [0, 1): what a kernel is drawn by (see :func:`shaped_kernel`)."""
+    sides = noise.child(0).uniform(*count, 1, dtype=dtype)
+    return torch.cat([sides, noise.child(1).uniform(*count, 3, dtype=dtype)], -1)
+
+
+def shaped_kernel(shapes: Tensor) -> Tensor:
+    """``[B, 23, 23]``: the kernels with 1 to 10 directions, of some width, number of waves and angle, each a share of
+    its range in ``shapes`` [B, 4]."""
+    sides, sigma, wavelength, angle = shapes.unbind(dim=1)
+    sides = 1 + (SIDES * sides).floor().clamp_max(SIDES - 1)
     return gabor_kernel(sides, 0.1 + 0.3 * sigma, 3 + 2.75 * wavelength, math.pi * angle)
+
+
+def random_kernel(noise: Noise, dtype: torch.dtype) -> Tensor:
+    """``[B, 23, 23]``: a random kernel for each sample."""
+    return shaped_kernel(random_shapes(noise, dtype=dtype))
 
 
 def convolve(field: Tensor, kernel: Tensor) -> Tensor:
     """``field`` [B, H, W] with the ``kernel`` [B, 23, 23] of its sample, zeros outside."""
     return F.conv2d(field[None], kernel[:, None], padding=KERNEL // 2, groups=len(field))[0]
+
+
+def promise(gradient: Tensor, shapes: Tensor) -> Tensor:
+    """``[B, K]``: how fast a small field can raise an objective with this ``gradient`` [B, H, W] of the grey image,
+    through the kernels of each of the ``shapes`` [B, K, 4]."""
+    found = []
+    for some in torch.split(shapes, _AT_ONCE, dim=1):
+        kernels = shaped_kernel(some.flatten(0, 1))
+        weights = (kernels / kernels.abs().sum(dim=(1, 2), keepdim=True))[:, None]
+        slopes = F.conv2d(gradient[None], weights, padding=KERNEL // 2, groups=len(gradient))[0]
+        found.append(slopes.abs().sum(dim=(1, 2)).view(some.shape[:2]))
+    return torch.cat(found, 1)
+
+
+def _most_promising(gradient: Tensor, shapes: Tensor) -> Tensor:
+    """``[B, 1, 4]``: the best of ``shapes`` [B, K, 4]."""
+    return shapes.take_along_dim(promise(gradient, shapes).argmax(1)[:, None, None], dim=1)
 
 
 def neutral_kernel(x: Tensor) -> Tensor:
@@ -66,9 +101,11 @@ class GaborTheta(Bundle):
 class Gabor(ThreatModel):
     """Adversarial Gabor noise; ``epsilon`` in units of 1/255.
 
-    The field is in [-epsilon, epsilon]; the kernel of 23 by 23 numbers is drawn once and scaled to a sum of absolute
-    values of 2. Then an adversarial pattern has a root mean square of about epsilon / 2, as much as the published one
-    deviates from its mean, and no pixel changes by more than 2 epsilon.
+    The field is in [-epsilon, epsilon]; the kernel of 23 by 23 numbers is scaled to a sum of absolute values of 2. Then
+    an adversarial pattern has a root mean square of about epsilon / 2, as much as the published one deviates from its
+    mean, and no pixel changes by more than 2 epsilon. The kernel is chosen, not only drawn: of ``draws`` random ones
+    the one through which the gradient of the clean image is steepest, then three times the best of as many more that
+    are drawn ever nearer to it.
 
     Differences from the published attack (:class:`~robustatlas.threats.historical.gabor.HistoricalGabor`): there the
     pattern is stretched to [0, epsilon] whatever the field, so the sets are neither nested nor contain the clean image,
@@ -81,6 +118,12 @@ class Gabor(ThreatModel):
         True
     """
 
+    draws: int = 64
+
+    @property
+    def chooses(self) -> bool:
+        return True
+
     def check(self, x: Tensor) -> None:
         require_images(x, "gabor")
 
@@ -92,6 +135,17 @@ class Gabor(ThreatModel):
         """A random kernel and a uniform field."""
         field = noise.child(1).symmetric(*x.shape[2:], dtype=x.dtype)
         return GaborTheta(per_sample(epsilon, field) * field, Fixed(random_kernel(noise.child(0), x.dtype)))
+
+    def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> GaborTheta:
+        """The kernel through which the gradient is steepest."""
+        grey = gradient.sum(dim=1)
+        shapes = random_shapes(noise.child(0), self.draws, dtype=x.dtype)
+        best = _most_promising(grey, shapes)
+        for number, reach in enumerate(_REACH, 1):
+            around = best + reach * (random_shapes(noise.child(number), self.draws, dtype=x.dtype) - 0.5)
+            around = torch.cat([around[..., :3].clamp(0, 1), around[..., 3:].remainder(1)], -1)  # angles go round
+            best = _most_promising(grey, torch.cat([best, around], 1))
+        return GaborTheta(torch.zeros_like(grey), Fixed(shaped_kernel(best[:, 0])))
 
     def apply(self, x: Tensor, theta: GaborTheta) -> Tensor:
         """The image with the noise added, clipped to [0, 1]."""

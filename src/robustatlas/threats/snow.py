@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.bundle import Bundle, Fixed, per_sample
+from robustatlas.bundle import Bundle, Fixed, per_sample, select
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.lp import project_l1_ball
@@ -42,8 +42,8 @@ def streak(row: Tensor, column: Tensor, width: Tensor) -> Tensor:
     return cover * ((along >= _CENTRE) & (along <= end) & (across >= _CENTRE))
 
 
-def random_kernels(noise: Noise, dtype: torch.dtype) -> Tensor:
-    """``[B, 7, 13, 13]``: streaks through the centre, blurred, all leaning to one side."""
+def random_streaks(noise: Noise, dtype: torch.dtype) -> Tensor:
+    """``[B, 7, 13, 13]``: streaks through the centre, blurred, all leaning to the same side."""
     row = 8 + noise.child(0).integers(5, GRIDS).to(dtype)
     column = 8 + noise.child(1).integers(5, GRIDS).to(dtype)
     draw = noise.child(2).uniform(GRIDS, dtype=dtype)
@@ -56,7 +56,12 @@ def random_kernels(noise: Noise, dtype: torch.dtype) -> Tensor:
     total = 1 + 2 * side
     padded = F.pad(lines, (1, 1, 1, 1))
     lines = (side * (padded[..., :-2, :] + padded[..., 2:, :]) + padded[..., 1:-1, :]) / total
-    lines = (side * (lines[..., :-2] + lines[..., 2:]) + lines[..., 1:-1]) / total
+    return (side * (lines[..., :-2] + lines[..., 2:]) + lines[..., 1:-1]) / total
+
+
+def random_kernels(noise: Noise, dtype: torch.dtype) -> Tensor:
+    """``[B, 7, 13, 13]``: random streaks that lean to one side or to the other."""
+    lines = random_streaks(noise, dtype)
     mirrored = noise.child(4).uniform(1, 1, 1, dtype=dtype) < 0.5
     return torch.where(mirrored, lines.flip(-1), lines)
 
@@ -109,6 +114,27 @@ def flake_grids(x: Tensor) -> tuple[int, int, int]:
     return GRIDS, math.ceil(x.shape[2] / SPACING), math.ceil(x.shape[3] / SPACING)
 
 
+def promise(x: Tensor, gradient: Tensor, kernels: Tensor) -> Tensor:
+    """``[B, 7]``: how fast a little snow, smeared with ``kernels`` [B, 7, 13, 13], can raise an objective with this
+    ``gradient`` of the image, grid by grid: what the steepest fifth of every block adds up to."""
+    with torch.enable_grad():
+        flakes = x.new_zeros(len(x), *flake_grids(x)).requires_grad_()
+        rise = (snow_layer(flakes, kernels, *x.shape[2:]) * gradient).sum()
+        (slopes,) = torch.autograd.grad(rise, flakes)
+    blocks = to_blocks(slopes.clamp_min(0)).sort(dim=1, descending=True).values
+    number = torch.arange(blocks.shape[1], dtype=x.dtype, device=x.device)
+    steepest = number < DENSITY * _flakes_in_blocks(slopes)[:, None]
+    return (blocks * steepest).sum(dim=1).view(len(x), GRIDS, -1).sum(dim=2)
+
+
+def _most_promising(x: Tensor, gradient: Tensor, drawn: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """``[B, 7, 13, 13]``: for every grid the best of the kernels ``drawn``; ``[B]``: what they promise together."""
+    promises = torch.stack([promise(x, gradient, kernels) for kernels in drawn], 2)
+    best, number = promises.max(dim=2)
+    kernels = torch.stack(drawn, 2).take_along_dim(number[..., None, None, None], dim=2)[:, :, 0]
+    return kernels, best.sum(dim=1)
+
+
 def neutral_kernels(x: Tensor) -> Tensor:
     """``[B, 7, 13, 13]``: one fixed draw, where no snow falls and the streaks do not matter."""
     return random_kernels(Noise.of(0, torch.zeros(len(x), dtype=torch.int64, device=x.device), "snow"), x.dtype)
@@ -133,7 +159,8 @@ class SnowTheta(Bundle):
 class Snow(ThreatModel):
     """Adversarial snow; ``epsilon`` is the brightness of the brightest flake (pixels in [0, 1]).
 
-    Flakes lie on seven grids with a spacing of 4 pixels; each grid has its own random streak. A flake is in [0,
+    Flakes lie on seven grids with a spacing of 4 pixels; each grid has its own streak, the one of ``draws`` random ones
+    along which the gradient of the clean image rewards snow the most. A flake is in [0,
     epsilon], and in every block of 8 by 8 flakes of a grid the mean is at most ``epsilon / 5``. The image turns paler
     as well, up to a quarter of the way to ``max(x, 1.5 luminance + 0.5)``.
 
@@ -149,6 +176,12 @@ class Snow(ThreatModel):
         >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
         True
     """
+
+    draws: int = 16
+
+    @property
+    def chooses(self) -> bool:
+        return True
 
     def check(self, x: Tensor) -> None:
         """Raise where the images are neither grey nor RGB."""
@@ -168,6 +201,14 @@ class Snow(ThreatModel):
         flakes = flakes**4 * per_sample(epsilon, flakes)
         kernels = random_kernels(noise.child(1), x.dtype)
         return SnowTheta(self._limit(flakes, epsilon), Fixed(kernels), epsilon.clamp_max(PALEST) / 2)
+
+    def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> SnowTheta:
+        """For every grid the most promising streak, all leaning to the side that promises more."""
+        drawn = [random_streaks(noise.child(number), x.dtype) for number in range(self.draws)]
+        one, other = (_most_promising(x, gradient, lines) for lines in (drawn, [line.flip(-1) for line in drawn]))
+        kernels = select(one[1] >= other[1], one[0], other[0])
+        flakes = x.new_zeros(len(x), *flake_grids(x))
+        return SnowTheta(flakes, Fixed(kernels), flakes.new_zeros(len(x)))
 
     def apply(self, x: Tensor, theta: SnowTheta) -> Tensor:
         """The image in the snow."""
