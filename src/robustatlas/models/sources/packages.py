@@ -28,7 +28,8 @@ def optional(package: str, what: str, extra: str) -> ModuleType:
         if error.name in (package, top):
             raise UserError(f"{what} needs {top}: pip install 'robustatlas[{extra}]'.") from error
         raise UserError(
-            f"{what} needs {top}, which cannot be imported without {error.name}: pip install 'robustatlas[{extra}]'."
+            f"{what} needs {top}, which cannot be imported without {error.name}; install that as well "
+            f"(pip install 'robustatlas[{extra}]' brings what {top} declares)."
         ) from error
     except Exception as error:  # a wheel that was built for another torch fails with whatever comes first
         hint = "reinstall it"
