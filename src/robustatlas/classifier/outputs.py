@@ -69,7 +69,7 @@ def looks_like(values: Tensor) -> str | None:
     """What else than logits the outputs [B, ...] of a network look like.
 
     Returns:
-        ``"probabilities"`` (rows in [0, 1] that sum to 1), ``"sigmoids"`` (several in [0, 1] that do not),
+        ``"probabilities"`` (rows in [0, 1] that sum to 1), ``"sigmoids"`` (several inside (0, 1) that do not),
         ``"probability"`` (one in [0, 1] a sample), ``"logit"`` (one of any size), or None.
 
     Example:
@@ -81,7 +81,9 @@ def looks_like(values: Tensor) -> str | None:
         return "probability" if within else "logit"
     if values.dim() != 2 or not within:
         return None
-    return "probabilities" if bool(((values.sum(1) - 1).abs() < _ROUNDING).all()) else "sigmoids"
+    if bool(((values.sum(1) - 1).abs() < _ROUNDING).all()):
+        return "probabilities"
+    return "sigmoids" if bool(((values > 0) & (values < 1)).all()) else None
 
 
 _ROUNDING = 1e-3

@@ -169,7 +169,7 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
 def _closeness(problem: Problem) -> float:
     """How short a line is that counts as a point of the boundary, as a share of its way to the input."""
     dimensions = flat(problem.x).shape[1]
-    return 1 / (dimensions**0.5 * dimensions)
+    return float(dimensions**-1.5)
 
 
 def _direction(sum_all: Tensor, sum_fooled: Tensor, fooled: Tensor, asked: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from robustatlas.classifier import Classifier, Outputs
 from robustatlas.classifier.normalisation import Given
@@ -102,5 +103,5 @@ def as_tensor(values: Any, like: Tensor) -> Tensor:
     elif isinstance(values, np.ndarray) or not hasattr(values, "__dlpack__"):
         tensor = torch.as_tensor(np.array(values))
     else:
-        tensor = torch.from_dlpack(values)
+        tensor = from_dlpack(values)
     return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None)
