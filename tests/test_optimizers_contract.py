@@ -26,6 +26,7 @@ from robustatlas.optimizers.ead import EAD
 from robustatlas.optimizers.fab import FAB
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
+from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.lpa import LPA, FastLPA
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.ppgd import PPGD
@@ -60,6 +61,7 @@ OPTIMIZERS: list[Optimizer] = [
     Once(),
     Square(4),
     SigmaZero(3),
+    HopSkipJump(40, first=5),
     CarliniWagner(inner_steps=2, rounds=2),
     EAD(inner_steps=2, rounds=2),
     PPGD(2),

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from robustatlas.evaluation import evaluate
     from robustatlas.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.models import load_model
+    from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions
+    from robustatlas.models.gradients import straight_through, surrogate
     from robustatlas.outcomes import Outcome
     from robustatlas.references import load_reference
     from robustatlas.result import Result, load_result
@@ -43,6 +45,9 @@ __all__ = [
     "__version__",
     "compose",
     "evaluate",
+    "from_gradient",
+    "from_jax",
+    "from_predictions",
     "load_dataset",
     "load_model",
     "load_reference",
@@ -50,6 +55,8 @@ __all__ = [
     "metrics",
     "plot_accuracy_matrix",
     "plot_curves",
+    "straight_through",
+    "surrogate",
     "train",
 ]
 
@@ -64,12 +71,17 @@ _HOME = {
     "UserError": "errors",
     "compose": "attacks.catalogue",
     "evaluate": "evaluation",
+    "from_gradient": "models.frameworks",
+    "from_jax": "models.frameworks",
+    "from_predictions": "models.frameworks",
     "load_dataset": "datasets",
     "load_model": "models",
     "load_reference": "references",
     "load_result": "result",
     "plot_accuracy_matrix": "figures",
     "plot_curves": "figures",
+    "straight_through": "models.gradients",
+    "surrogate": "models.gradients",
     "train": "training",
 }
 

@@ -10,6 +10,7 @@ from robustatlas.optimizers.ead import EAD
 from robustatlas.optimizers.fab import FAB
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
+from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
 from robustatlas.optimizers.square import Square
@@ -109,6 +110,7 @@ def lp_attacks(procedure: Procedure) -> list[Attack]:
                 ("square", Stage(Square(), "margin"), "Andriushchenko et al. 2020"),
             )
         ),
+        single("hop-skip-jump-l2", "l2", Stage(HopSkipJump(), "margin"), "Chen et al. 2020 (labels alone)"),
         single("cw-l2", "l2", Stage(CarliniWagner(), "margin"), "Carlini and Wagner 2017"),
         single("ead-l1", "l1", Stage(EAD(), "margin"), "Chen et al. 2018"),
         single("sigma-zero", "l0", Stage(SigmaZero(), "margin"), "Cinà et al. 2025"),

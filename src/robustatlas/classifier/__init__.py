@@ -1,19 +1,23 @@
 """Any classifier as one thing, and what it runs in: its precision, its random numbers, its passes counted."""
 
-from robustatlas.classifier.classifier import Classifier, Precision
+from robustatlas.classifier.classifier import Classifier, Knowledge, Precision
 from robustatlas.classifier.identity import ModelIdentity, Origin
 from robustatlas.classifier.normalisation import Statistic
+from robustatlas.classifier.outputs import Outputs, looks_like
 from robustatlas.classifier.passes import Passes
 from robustatlas.classifier.precision import true_float32, undisturbed
 from robustatlas.classifier.randomness import seeded
 
 __all__ = [
     "Classifier",
+    "Knowledge",
     "ModelIdentity",
     "Origin",
+    "Outputs",
     "Passes",
     "Precision",
     "Statistic",
+    "looks_like",
     "seeded",
     "true_float32",
     "undisturbed",

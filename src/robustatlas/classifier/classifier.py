@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from robustatlas.classifier.batches import batch_sizes, in_batches
 from robustatlas.classifier.identity import ModelIdentity, Origin, tensors_of
 from robustatlas.classifier.modes import in_eval_mode
 from robustatlas.classifier.normalisation import Given, Statistic, normalised, statistic
+from robustatlas.classifier.outputs import Outputs, as_logits, check_outputs
 from robustatlas.classifier.passes import Passes, counted, counting, listeners
 from robustatlas.classifier.precision import true_float32
 from robustatlas.errors import UserError
 from robustatlas.outcomes import sha256_of_tensors
 
 Precision = Literal["float32", "bfloat16"]
+Knowledge = Literal["gradients", "scores", "labels"]
+"""What an attacker can learn of a model."""
+
 _HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 """Half precision, and how far, relative to the largest logit, its logits vary with the rest of the batch."""
 
@@ -30,6 +35,9 @@ class Classifier:
     Args:
         net: an ``nn.Module`` or any callable from ``[B, ...]`` in [0, 1] to logits ``[B, C]`` (also a dict or object
             with ``logits``). Another :class:`Classifier` is taken over, with all that is not given here.
+        prepare: what is done to the inputs before all else, ``[B, ...]`` to ``[B, ...]``, such as resizing. It is part
+            of the model: attacks change the inputs that it gets. Where it has no gradient, see
+            :func:`straight_through`.
         mean, std: normalisation applied before ``net``, a number or one per channel (``None``: the network takes
             [0, 1]).
         device: where to run; by default where the parameters of ``net`` are. Another device gets a copy; ``net``
@@ -37,15 +45,22 @@ class Classifier:
         precision: ``"float32"`` (default); ``"bfloat16"`` runs the search under autocast, and what counts is always
             verified in float32 or the network's own float64. A network whose parameters are float16 or bfloat16
             computes in that and gets its inputs in it, in search and verification alike.
+        outputs: what ``net`` returns: ``"logits"`` (default; log-probabilities are such), ``"probabilities"``, or,
+            where it has one number a sample, the ``"logit"`` or ``"probability"`` of class 1 of two.
+        batch_size: the only size of batch that ``net`` takes, or several: batches are cut into such, and the last one
+            is filled up. By default batches are as they come.
+        dtype: float32 (default) or float64, what a ``net`` without parameters computes in.
+        knowledge: what an attacker can learn: ``"gradients"`` (default), ``"scores"``, or ``"labels"`` alone.
         name: what reports call it.
         origin: where it came from, as :func:`load_model` says it.
 
     ``net`` is never changed: it runs in eval mode inside :meth:`evaluating`, which restores every module's mode.
 
     Attributes:
-        net, mean, std, device, precision, name, origin: as above.
+        net, prepare, mean, std, device, precision, outputs, batch_sizes, knowledge, name, origin: as above.
         dtype: of the inputs that a search should hold, float32 or float64. Logits come in the dtype of the inputs.
         network_dtype: of the network's parameters, in which it computes.
+        casts: whether there are such, so that inputs are cast to that.
 
     Raises:
         UserError: ``net`` is not callable, ``mean`` or ``std`` are no numbers, the device cannot be used, the
@@ -59,12 +74,17 @@ class Classifier:
     """
 
     net: Callable[[Tensor], Any]
+    prepare: Callable[[Tensor], Tensor] | None
     mean: Statistic | None
     std: Statistic | None
     device: torch.device
     precision: Precision
     dtype: torch.dtype
     network_dtype: torch.dtype
+    casts: bool
+    outputs: Outputs
+    batch_sizes: tuple[int, ...]
+    knowledge: Knowledge
     name: str
     origin: Origin | None
 
@@ -74,19 +94,32 @@ class Classifier:
         mean: Given = None,
         std: Given = None,
         *,
+        prepare: Callable[[Tensor], Tensor] | None = None,
         device: str | torch.device | None = None,
         precision: Precision | None = None,
+        outputs: Outputs | None = None,
+        batch_size: int | Sequence[int] | None = None,
+        dtype: torch.dtype | None = None,
+        knowledge: Knowledge | None = None,
         name: str | None = None,
         origin: Origin | None = None,
     ) -> None:
         if isinstance(net, Classifier):
             mean = net.mean if mean is None else mean
             std = net.std if std is None else std
+            prepare, outputs = prepare or net.prepare, outputs or net.outputs
+            batch_size = (net.batch_sizes or None) if batch_size is None else batch_size
             device, precision = device or net.device, precision or net.precision
+            dtype, knowledge = dtype or (None if net.casts else net.dtype), knowledge or net.knowledge
             name, origin, net = name or net.name, origin or net.origin, net.net
         if not callable(net):
             raise UserError(
                 f"The model is a {type(net).__name__}; expected an nn.Module or a function from images to logits."
+            )
+        if prepare is not None and not callable(prepare):
+            raise UserError(
+                f"prepare is a {type(prepare).__name__}; expected a function of inputs [B, ...], such as one that "
+                "resizes images."
             )
         own = _first_float(net)
         self.precision = precision or "float32"
@@ -99,10 +132,18 @@ class Classifier:
             )
         home = own.device if own is not None else torch.device("cpu")
         self.device = _usable(device) if device is not None else home
+        self.outputs = outputs or "logits"
+        check_outputs(self.outputs)
+        self.batch_sizes = batch_sizes(batch_size)
+        self.knowledge = knowledge or "gradients"
+        if self.knowledge not in get_args(Knowledge):
+            expected = ", ".join(map(repr, get_args(Knowledge)))
+            raise UserError(f"knowledge={knowledge!r} is not known; expected one of {expected}.")
+        self.prepare = prepare
         self.net = net if own is None or self.device == home else _copy_on(self.device, net)
-        self.dtype = torch.float64 if own is not None and own.dtype == torch.float64 else torch.float32
+        self.dtype = _held_in(own, dtype)
         self.network_dtype = own.dtype if own is not None else self.dtype
-        self._casts = own is not None
+        self.casts = own is not None
         self.name = name or str(getattr(net, "__name__", type(net).__name__))
         self.origin = origin
         self.mean, self.std = statistic(mean, "mean"), statistic(std, "std")
@@ -177,13 +218,25 @@ class Classifier:
             return self._logits_of_nothing(x)
         x = counted(x, [self._total, *listeners(self)])
         with self._surroundings(verifying):
-            network_input = normalised(x, self._normalisation)
-            if self._casts:
-                network_input = network_input.to(self.network_dtype)
-            logits = _logits_in(self._run(network_input))
+            logits = in_batches(self._forward, x, self.batch_sizes)
         if logits.dim() == 2:
             self._classes = logits.shape[1]
         return logits.to(x.dtype if x.dtype not in _HALF else torch.float32)
+
+    def raw(self, x: Tensor) -> Tensor:
+        """What ``net`` itself returns for ``x`` [B, ...] in [0, 1], before it is taken for logits; not counted."""
+        with true_float32():
+            return in_batches(self._returned, x, self.batch_sizes)
+
+    def _forward(self, x: Tensor) -> Tensor:
+        return as_logits(self._returned(x), self.outputs)
+
+    def _returned(self, x: Tensor) -> Tensor:
+        prepared = x if self.prepare is None else self._run(self.prepare, x)
+        network_input = normalised(prepared, self._normalisation)
+        if self.casts:
+            network_input = network_input.to(self.network_dtype)
+        return _logits_in(self._run(self.net, network_input))
 
     def _surroundings(self, verifying: bool) -> AbstractContextManager[Any]:
         if verifying:
@@ -200,14 +253,15 @@ class Classifier:
         dtype = x.dtype if x.dtype not in _HALF else torch.float32
         return x.flatten(1).sum(1, keepdim=True).to(dtype).expand(0, self._classes or 0)
 
-    def _run(self, x: Tensor) -> Any:
+    def _run(self, part: Callable[[Tensor], Any], x: Tensor) -> Any:
         try:
-            return self.net(x)
+            return part(x)
         except (UserError, torch.OutOfMemoryError):
             raise
         except Exception as error:
             raise UserError(
-                f"The model failed on a batch of shape {tuple(x.shape)}: {type(error).__name__}: {_line(error)}. "
+                f"The model{'' if part is self.net else ' (its prepare)'} failed on a batch of shape "
+                f"{tuple(x.shape)}: {type(error).__name__}: {_line(error)}. "
                 "Try it on such a batch by itself; finished shards of the run are kept."
             ) from error
 
@@ -226,6 +280,15 @@ def _first_float(net: object) -> Tensor | None:
     if not isinstance(net, nn.Module):
         return None
     return next((tensor for tensor in chain(net.parameters(), net.buffers()) if tensor.is_floating_point()), None)
+
+
+def _held_in(own: Tensor | None, asked: torch.dtype | None) -> torch.dtype:
+    """What inputs of a network are held in, whose first tensor is ``own``."""
+    held = own.dtype if own is not None else asked or torch.float32
+    if asked not in (None, torch.float32, torch.float64) or (own is not None and asked not in (None, held)):
+        of_network = f"; the parameters of this network are {held}" if own is not None else ""
+        raise UserError(f"dtype={asked} does not fit: expected float32 or float64{of_network}.")
+    return torch.float64 if held == torch.float64 else torch.float32
 
 
 def _usable(device: str | torch.device) -> torch.device:

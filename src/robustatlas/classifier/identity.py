@@ -17,11 +17,17 @@ class Origin:
         source: what was asked for, such as ``"builtin:digits-linf"``.
         code_sha256: of the file that makes it and of the arguments given (None: not known).
         notes: what was done to make it fit, one sentence each; to be shown to the user.
+        licence: of the weights, as their publisher names it (None: not known).
+        home: where the weights come from: an address, or a file (None: not known).
+        library: what built the network, and its version, such as ``"timm 1.0.31"``.
     """
 
     source: str
     code_sha256: str | None = None
     notes: tuple[str, ...] = ()
+    licence: str | None = None
+    home: str | None = None
+    library: str | None = None
 
 
 @dataclass(frozen=True)

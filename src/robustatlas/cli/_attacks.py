@@ -43,7 +43,7 @@ def chosen(names: list[str], procedure: Procedure, features: str | None, model: 
 def own_attack(name: str) -> Attack:
     """The attack that ``file.py:NAME`` names: an :class:`Attack`, or a function without arguments that returns one."""
     from robustatlas.attacks.definition import Attack
-    from robustatlas.models.sources import object_named
+    from robustatlas.models.sources.functions import object_named
 
     found = object_named(name)
     if callable(found) and not isinstance(found, Attack):

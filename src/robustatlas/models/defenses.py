@@ -6,34 +6,22 @@ or BPDA: Athalye et al. 2018). An attack then sees through the defense instead o
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robustatlas.errors import UserError
+from robustatlas.models.gradients import straight_through
 from robustatlas.threats.jpeg import _CHROMINANCE, _LUMINANCE, _double, _plane, _synthesis, _to_rgb
 
 Table = tuple[tuple[int, ...], ...]
 _ONES: Table = ((1,) * 8,) * 8
 
 
-class _Round(torch.autograd.Function):
-    """To the nearest integer, halves away from zero; the gradient of the identity."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.sign() * (x.abs() + 0.5).floor()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient
-
-
+@straight_through
 def _round(x: Tensor) -> Tensor:
-    rounded: Tensor = _Round.apply(x)  # type: ignore[no-untyped-call]
-    return rounded
+    """To the nearest integer, halves away from zero."""
+    return x.sign() * (x.abs() + 0.5).floor()
 
 
 class BitDepthReduction(nn.Module):

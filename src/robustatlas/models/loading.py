@@ -34,7 +34,8 @@ def load_model(
     """The model that ``source`` names, ready: on its device, in eval mode, with its weights and its normalisation.
 
     Args:
-        source: ``path/file.py:function``, ``package.module:function`` or ``builtin:NAME``. The function returns an
+        source: ``path/file.py:function``, ``package.module:function``, or a name behind one of
+            :data:`~robustatlas.models.sources.SCHEMES`, such as ``timm:resnet18``. A function returns an
             ``nn.Module``, ``(nn.Module, mean, std)`` with one mean and deviation per channel, or a
             :class:`Classifier`.
         weights: a ``.safetensors`` file, or a state dict saved by ``torch.save``, to load into it.
@@ -42,7 +43,7 @@ def load_model(
         device: where to run; default: where the function put it.
         precision: ``"float32"`` or ``"bfloat16"``, see :class:`Classifier`.
         name: what reports call it; default: ``source``.
-        arguments: what the function is called with.
+        arguments: what the function is called with, or settings of the source, such as ``{"pretrained": False}``.
 
     Returns:
         The classifier; ``.net``, ``.mean``, ``.std`` are its parts, ``.origin`` says where it came from, and ``.notes``
@@ -58,15 +59,29 @@ def load_model(
         ('builtin:digits-linf', torch.Size([2, 10]))
     """
     found = source_named(source)
-    net, *own = _parts(found.made(arguments), source)
+    settings = dict(arguments)
+    if weights is not None and found.pretrains:
+        settings.setdefault("pretrained", False)
+    net, *own = _parts(found.made(settings), source)
     fitted = _loaded(net, weights, source) if weights is not None else Fitted({})
-    notes = list(fitted.notes)
+    made = net.origin if isinstance(net, Classifier) and net.origin is not None else Origin(source)
+    notes = [*made.notes, *fitted.notes]
     used_mean = _chosen("mean", source, mean, own[0], fitted.mean, notes)
     used_std = _chosen("std", source, std, own[1], fitted.std, notes)
-    if isinstance(net, nn.Module):
-        net.eval()
-    origin = Origin(source, found.sha256(arguments), tuple(notes))
+    module = net.net if isinstance(net, Classifier) else net
+    if isinstance(module, nn.Module):
+        _to_eval_mode(module)
+    code = found.sha256(arguments) or made.code_sha256
+    home = str(Path(weights).resolve()) if weights is not None else made.home
+    licence = made.licence if weights is None else None
+    origin = Origin(source, code, tuple(notes), licence, home, made.library)
     return Classifier(net, used_mean, used_std, device=device, precision=precision, name=name or source, origin=origin)
+
+
+def _to_eval_mode(net: nn.Module) -> None:
+    """As ``net.eval()``, which exported programs do not have."""
+    for module in net.modules():
+        module.training = False
 
 
 def _parts(made: Any, source: str) -> tuple[nn.Module | Classifier, Any, Any]:

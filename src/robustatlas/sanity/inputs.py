@@ -12,6 +12,15 @@ def check_inputs(images: Tensor, labels: Tensor) -> None:
     numbers."""
     if images.dim() and len(images) == 0:
         raise UserError("There are no samples; expected at least one image. Check the data set or --samples.")
+    if labels.dim() == 2 and len(labels) == len(images) and bool(((labels == 0) | (labels == 1)).all()):
+        one_each = bool((labels.sum(1) == 1).all())
+        remedy = (
+            "give labels.argmax(1)"
+            if one_each
+            else "several labels a sample are not measured here: evaluate one label against the rest, with a model of "
+            "two classes and labels[:, k]"
+        )
+        raise UserError(f"Labels have shape {tuple(labels.shape)}; expected one class number a sample, [N]: {remedy}.")
     if images.dim() < 2 or labels.dim() != 1 or len(images) != len(labels):
         raise UserError(
             f"Images have shape {tuple(images.shape)} and labels {tuple(labels.shape)}; expected [N, ...] and [N] "

@@ -5,13 +5,32 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.classifier import Classifier, seeded
+from robustatlas.classifier import Classifier, looks_like, seeded
 from robustatlas.errors import UserError
 from robustatlas.sanity.accuracy import accuracy_warnings
+from robustatlas.sanity.gradients import REMEDY, flat_operations, where_it_ends
 
 _PROBE = 8
 _SAME = 1e-3
 """Largest relative difference between two runs on the same input that rounding explains."""
+
+
+_SINGLE = {
+    "logit": "the logit of class 1",
+    "probability": "the probability of class 1 (after a sigmoid); better return the logit, before it",
+}
+_WARNED = {
+    "probabilities": (
+        "The model's outputs are non-negative and sum to 1: they look like probabilities. Saturated probabilities "
+        "hide gradients; return logits instead, or give Classifier(net, outputs='probabilities'), which takes their "
+        "logarithm."
+    ),
+    "sigmoids": (
+        "The model's outputs lie in [0, 1] and do not sum to 1: they look like one sigmoid a class. Saturated sigmoids "
+        "hide gradients; return the numbers before them. What counts here is the largest output: a model of several "
+        "labels a sample is not measured by that."
+    ),
+}
 
 
 def check_model(model: Classifier, images: Tensor, labels: Tensor) -> list[str]:
@@ -25,12 +44,19 @@ def check_model(model: Classifier, images: Tensor, labels: Tensor) -> list[str]:
     if len(images) == 0:
         raise UserError("There are no samples; expected at least one image.")
     x = images[:_PROBE].to(model.device, model.dtype)
+    with torch.no_grad(), seeded(0, model.device):
+        returned = model.raw(x)
+    kind = looks_like(returned)
+    if model.outputs == "logits" and kind in _SINGLE and len(returned) == len(x):
+        raise UserError(
+            f"The model returns one number a sample (shape {tuple(returned.shape)}); expected logits [B, C] with at "
+            f"least 2 classes. For two classes, give Classifier(net, outputs={kind!r}): {_SINGLE[kind]}."
+        )
     logits = _drawn(model, x, 0)
     if logits.dim() != 2 or len(logits) != len(x) or logits.shape[1] < 2:
         raise UserError(
             f"The model returns shape {tuple(logits.shape)} for a batch of {len(x)}; expected logits [B, C] with at "
-            f"least 2 classes. "
-            "A single logit z per sample can be given as [0, z]."
+            f"least 2 classes."
         )
     if not bool(logits.isfinite().all()):
         raise UserError(
@@ -42,13 +68,9 @@ def check_model(model: Classifier, images: Tensor, labels: Tensor) -> list[str]:
         raise UserError(
             f"Labels go up to {int(labels.max())}, but the model has {classes} classes (0 to {classes - 1})."
         )
-    found = []
-    if bool((logits >= 0).all()) and bool(((logits.sum(1) - 1).abs() < 1e-3).all()):
-        found.append(
-            "The model's outputs are non-negative and sum to 1: they look like probabilities. Saturated probabilities "
-            "hide gradients; return logits instead."
-        )
-    found += _gradient_warnings(model, x, labels[:_PROBE].to(model.device))
+    found = [_WARNED[kind]] if kind in _WARNED and model.outputs == "logits" and model.knowledge != "labels" else []
+    if model.knowledge == "gradients":
+        found += _gradient_warnings(model, x, labels[:_PROBE].to(model.device))
     found += _repetition_warnings(model, x, logits)
     return found + accuracy_warnings(model, images, labels, classes)
 
@@ -81,13 +103,22 @@ def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[s
 def _gradient_warnings(model: Classifier, x: Tensor, labels: Tensor) -> list[str]:
     x = x.clone().requires_grad_()
     loss = torch.nn.functional.cross_entropy(model.logits(x, verifying=True), labels)
+    ends = None
+    if not loss.requires_grad or (gradient := torch.autograd.grad(loss, x, allow_unused=True)[0]) is None:
+        gradient, ends = None, where_it_ends(model, x)
+    if ends is not None:
+        raise UserError(f"The gradient of the model ends in {ends}, which is not differentiable. {REMEDY}.")
     if not loss.requires_grad:
         raise UserError(
             "The model's output carries no gradient with respect to its input (no_grad, detach, or a conversion to "
-            "numpy inside?); "
-            "expected a differentiable model."
+            "numpy inside?); expected a differentiable model. Wrap what is not in straight_through(function), or give "
+            "from_predictions(function) a model that has no gradient at all."
         )
-    (gradient,) = torch.autograd.grad(loss, x, allow_unused=True)
+    flat = flat_operations(loss)
+    if flat:
+        return [
+            f"The model computes {' and '.join(flat)} of what depends on the input, whose gradient is zero. {REMEDY}."
+        ]
     if gradient is None or not bool(gradient.any()):
         return [
             "The gradient of the loss with respect to the input is zero everywhere: gradient attacks cannot work, and "

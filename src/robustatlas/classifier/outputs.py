@@ -1,0 +1,89 @@
+"""What a network's outputs are, as class scores that softmax turns into probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from robustatlas.errors import UserError
+
+Outputs = Literal["logits", "probabilities", "logit", "probability"]
+"""``"logits"`` [B, C] (log-probabilities are such); ``"probabilities"`` [B, C]; of a classifier of two classes with one
+output a sample, [B] or [B, 1]: the ``"logit"`` or the ``"probability"`` of class 1."""
+
+
+def _of_probabilities(values: Tensor) -> Tensor:
+    return values.clamp_min(torch.finfo(values.dtype).tiny).log()
+
+
+def _of_logit(values: Tensor) -> Tensor:
+    single = _single(values)
+    return torch.stack([torch.zeros_like(single), single], 1)
+
+
+def _of_probability(values: Tensor) -> Tensor:
+    single = _single(values)
+    return _of_probabilities(torch.stack([1 - single, single], 1))
+
+
+def _single(values: Tensor) -> Tensor:
+    if values.dim() == 1:
+        return values
+    if values.dim() == 2 and values.shape[1] == 1:
+        return values[:, 0]
+    raise UserError(
+        f"The model returns shape {tuple(values.shape)}, but its outputs are said to be one number a sample ([B] or "
+        "[B, 1]); leave outputs out, or give outputs='probabilities' where they sum to 1."
+    )
+
+
+_AS_LOGITS: dict[Outputs, Callable[[Tensor], Tensor]] = {
+    "logits": lambda values: values,
+    "probabilities": _of_probabilities,
+    "logit": _of_logit,
+    "probability": _of_probability,
+}
+
+
+def check_outputs(outputs: str) -> None:
+    """Raise :class:`UserError` unless ``outputs`` is one of :data:`Outputs`."""
+    if outputs not in _AS_LOGITS:
+        raise UserError(f"outputs={outputs!r} is not known; expected one of {', '.join(map(repr, get_args(Outputs)))}.")
+
+
+def as_logits(values: Tensor, outputs: Outputs) -> Tensor:
+    """``values`` as logits [B, C], differentiable.
+
+    Example:
+        >>> as_logits(torch.tensor([[0.25], [0.5]]), "probability").softmax(1)
+        tensor([[0.7500, 0.2500],
+                [0.5000, 0.5000]])
+    """
+    return _AS_LOGITS[outputs](values)
+
+
+def looks_like(values: Tensor) -> str | None:
+    """What else than logits the outputs [B, ...] of a network look like.
+
+    Returns:
+        ``"probabilities"`` (rows in [0, 1] that sum to 1), ``"sigmoids"`` (several inside (0, 1) that do not),
+        ``"probability"`` (one in [0, 1] a sample), ``"logit"`` (one of any size), or None.
+
+    Example:
+        >>> looks_like(torch.tensor([[0.2, 0.8], [0.5, 0.5]])), looks_like(torch.tensor([[0.2, 0.8], [0.9, 0.9]]))
+        ('probabilities', 'sigmoids')
+    """
+    within = bool((values >= 0).all()) and bool((values <= 1 + _ROUNDING).all())
+    if values.dim() == 1 or (values.dim() == 2 and values.shape[1] == 1):
+        return "probability" if within else "logit"
+    if values.dim() != 2 or not within:
+        return None
+    if bool(((values.sum(1) - 1).abs() < _ROUNDING).all()):
+        return "probabilities"
+    return "sigmoids" if bool(((values > 0) & (values < 1)).all()) else None
+
+
+_ROUNDING = 1e-3

@@ -1,0 +1,67 @@
+"""JAX functions as models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robustatlas.classifier import Classifier, Outputs
+from robustatlas.classifier.normalisation import Given
+from robustatlas.errors import UserError
+from robustatlas.models.frameworks.gradient import Foreign, Pullback
+from robustatlas.models.sources.packages import optional
+
+SIZES = (8, 32, 128, 256)
+"""Batches that a function is compiled for: enough of them that filling up costs little, few enough to compile."""
+
+
+def from_jax(
+    function: Callable[[Any], Any],
+    mean: Given = None,
+    std: Given = None,
+    *,
+    outputs: Outputs = "logits",
+    sizes: Sequence[int] = SIZES,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+    name: str | None = None,
+) -> Classifier:
+    """A model that is a function of JAX. It is compiled, forward and backward, once for each of ``sizes``.
+
+    Args:
+        function: a jax array [B, ...] in [0, 1] (less ``mean``, divided by ``std``) to logits [B, C]; it must be
+            traceable by ``jax.jit``, in eval mode, with its parameters bound
+            (``lambda x: net.apply(parameters, x)``). Torch's images are [B, C, H, W]; transpose where channels come
+            last.
+        mean, std, outputs, name: see :class:`Classifier`.
+        sizes: the sizes of batch that it is compiled for; other batches are cut into such and filled up.
+        dtype: float32, or float64, for which JAX must have been started with ``jax_enable_x64``.
+        device: where the tensors lie; arrays go over by DLPack, without a copy where both frameworks see the device.
+
+    Raises:
+        UserError: JAX is not installed, or computes in float32 where float64 is asked for.
+
+    Example:
+        >>> import jax.numpy as jnp  # doctest: +SKIP
+        >>> model = from_jax(lambda x: x.reshape(len(x), -1) @ jnp.ones((64, 10)))  # doctest: +SKIP
+    """
+    jax = optional("jax", "from_jax", "jax")
+    if dtype == torch.float64 and not jax.config.jax_enable_x64:
+        raise UserError(
+            "JAX computes in float32 unless told otherwise; call jax.config.update('jax_enable_x64', True) before any "
+            "array is made, or leave dtype out."
+        )
+    forward = jax.jit(function)
+    forward_with_pullback = jax.jit(lambda x: jax.vjp(function, x))
+    pull = jax.jit(lambda pullback, weights: pullback(weights)[0])
+
+    def with_pullback(x: Tensor) -> tuple[Any, Pullback]:
+        logits, pullback = forward_with_pullback(jax.dlpack.from_dlpack(x))
+        return logits, lambda weights: pull(pullback, jax.dlpack.from_dlpack(weights.to(x.dtype)).astype(logits.dtype))
+
+    net = Foreign(lambda x: forward(jax.dlpack.from_dlpack(x)), with_pullback)
+    called = name or getattr(function, "__name__", type(function).__name__)
+    return Classifier(net, mean, std, outputs=outputs, batch_size=sizes, dtype=dtype, device=device, name=called)

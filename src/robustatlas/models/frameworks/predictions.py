@@ -1,0 +1,109 @@
+"""Models that only answer: no gradient, scores or labels alone, perhaps slowly and for a price."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robustatlas.classifier import Classifier, Knowledge, Outputs
+from robustatlas.errors import UserError
+
+Answers = Literal["probabilities", "logits", "labels"]
+
+
+def from_predictions(
+    function: Callable[[np.ndarray[Any, np.dtype[np.float32]]], Any],
+    answers: Answers = "probabilities",
+    *,
+    classes: int | None = None,
+    batch_size: int | None = None,
+    per_second: float | None = None,
+    budget: int | None = None,
+    name: str | None = None,
+) -> Classifier:
+    """A model that can only be asked. Attacks that need a gradient are refused on it; what the others find is a weak
+    bound: a smaller change may well exist.
+
+    Args:
+        function: a float32 NumPy array [B, ...] in [0, 1] to ``answers``.
+        answers: ``"probabilities"`` [B, C] (default), ``"logits"`` [B, C], or ``"labels"``, class numbers [B].
+        classes: how many there are; needed for labels.
+        batch_size: the only size of batch that it takes; default: any.
+        per_second: at most so many samples a second are asked about.
+        budget: at most so many samples are asked about altogether.
+        name: what reports call it.
+
+    Raises:
+        UserError: ``answers`` is not known, or labels without ``classes``; later, when the budget is used up or an
+            answer has another shape.
+
+    Example:
+        >>> model = from_predictions(lambda x: (x.sum(1) > 1).astype(int), "labels", classes=2)
+        >>> model.logits(torch.tensor([[0.2, 0.3], [0.9, 0.8]])).argmax(1), model.knowledge
+        (tensor([0, 1]), 'labels')
+    """
+    if answers not in get_args(Answers):
+        expected = ", ".join(map(repr, get_args(Answers)))
+        raise UserError(f"answers={answers!r} is not known; expected one of {expected}.")
+    if answers == "labels" and (classes is None or classes < 2):
+        raise UserError(f"classes={classes}, but labels do not tell how many there are; give classes of at least 2.")
+    if per_second is not None and per_second <= 0:
+        raise UserError(f"per_second={per_second}; expected a positive number of samples a second.")
+    if budget is not None and budget < 1:
+        raise UserError(f"budget={budget}; expected at least 1 sample.")
+    outputs: Outputs = "probabilities" if answers == "probabilities" else "logits"
+    knowledge: Knowledge = "labels" if answers == "labels" else "scores"
+    return Classifier(
+        Oracle(function, classes if answers == "labels" else None, per_second, budget),
+        outputs=outputs,
+        batch_size=batch_size,
+        knowledge=knowledge,
+        name=name or getattr(function, "__name__", type(function).__name__),
+    )
+
+
+class Oracle:
+    """A function of arrays, asked within a rate and a budget; threads take turns.
+
+    ``classes``: the answers are labels of so many classes (None: scores). ``asked``: samples so far.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], classes: int | None, per_second: float | None, budget: int | None
+    ) -> None:
+        self.function, self.classes, self.per_second, self.budget = function, classes, per_second, budget
+        self.asked = 0
+        self._free_at = 0.0
+        self._asking = threading.Lock()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Scores [B, C]; 1 for the label and 0 elsewhere where that is all there is."""
+        with self._asking:
+            self._wait(len(x))
+            answer = np.asarray(self.function(x.detach().cpu().numpy().astype(np.float32, copy=False)))
+        values = torch.as_tensor(answer).to(x.device)
+        if self.classes is None:
+            return values.to(x.dtype)
+        if values.shape != x.shape[:1] or (values.is_floating_point() and bool((values != values.round()).any())):
+            raise UserError(f"The model answers with shape {tuple(answer.shape)}; expected class numbers [{len(x)}].")
+        if int(values.min()) < 0 or int(values.max()) >= self.classes:
+            raise UserError(f"The model answers with class {int(values.max())}; expected 0 to {self.classes - 1}.")
+        return torch.nn.functional.one_hot(values.long(), self.classes).to(x.dtype)
+
+    def _wait(self, count: int) -> None:
+        if self.budget is not None and self.asked + count > self.budget:
+            raise UserError(
+                f"The model was asked about {self.asked} samples and {count} more would exceed the budget of "
+                f"{self.budget}; give a larger budget, or fewer samples or strengths. Finished parts of a run are kept."
+            )
+        if self.per_second is not None:
+            now = time.monotonic()
+            time.sleep(max(0.0, self._free_at - now))
+            self._free_at = max(now, self._free_at) + count / self.per_second
+        self.asked += count

@@ -1,0 +1,65 @@
+"""``export:FILE``: a program that ``torch.export.save`` wrote."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from robustatlas.classifier import Classifier, Origin
+from robustatlas.errors import UserError
+from robustatlas.models.sources.source import first_line
+
+
+def exported_model(file: str, *, mean: Any = None, std: Any = None) -> Classifier:
+    """The program in ``file``, which maps images in [0, 1] (less ``mean``, divided by ``std``) to logits.
+
+    A program exported with a fixed batch gets batches of that size. A ``.pt2`` file is a program: load only what you
+    trust. Files that hold pickled objects are refused.
+
+    Raises:
+        UserError: no such file, no such program, or more than one input.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise UserError(f"There is no file {file} to load a program from.")
+    _refuse_pickles(path)
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        raise UserError(f"{file} cannot be read as a program of torch.export: {first_line(error)}.") from error
+    inputs = [node.meta["val"] for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
+    if len(inputs) != 1 or not isinstance(inputs[0], torch.Tensor):
+        raise UserError(f"The program in {file} has {len(inputs)} inputs; expected one, the images.")
+    batch = inputs[0].shape[0]
+    return Classifier(
+        program.module(check_guards=False),
+        mean,
+        std,
+        batch_size=batch if isinstance(batch, int) else None,
+        origin=Origin(f"export:{file}", home=str(path.resolve()), library=f"torch {torch.__version__}"),
+    )
+
+
+def _refuse_pickles(path: Path) -> None:
+    """Raise unless all that torch would unpickle of an archive is tensors."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            tensors = [name for name in names if name.endswith(".pt")]
+            if objects := [name for name in names if "custom_obj" in name.rpartition("/")[2]]:
+                raise UserError(
+                    f"{path} holds pickled objects ({objects[0]}), which are not loaded; export a network of tensors."
+                )
+            for name in tensors:
+                torch.load(io.BytesIO(archive.read(name)), "cpu", weights_only=True)
+    except zipfile.BadZipFile as error:
+        raise UserError(f"{path} is no file of torch.export.save (not a zip archive).") from error
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        raise UserError(
+            f"{path} holds pickled objects besides tensors ({name}), which are not loaded; export a network of tensors."
+        ) from error

@@ -1,0 +1,63 @@
+"""Packages that only some models need."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from types import ModuleType
+
+from robustatlas.errors import UserError
+from robustatlas.models.sources.source import first_line
+
+
+def optional(package: str, what: str, extra: str) -> ModuleType:
+    """The imported ``package``, which ``what`` (the model, or a function) needs.
+
+    Raises:
+        UserError: it is not installed, or cannot be imported.
+
+    Example:
+        >>> optional("no_such_package", "zoo:net", "zoo")
+        Traceback (most recent call last):
+        robustatlas.errors.UserError: zoo:net needs no_such_package: pip install 'robustatlas[zoo]'.
+    """
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        top = package.partition(".")[0]
+        if error.name in (package, top):
+            raise UserError(f"{what} needs {top}: pip install 'robustatlas[{extra}]'.") from error
+        raise UserError(
+            f"{what} needs {top}, which cannot be imported without {error.name}; install that as well "
+            f"(pip install 'robustatlas[{extra}]' brings what {top} declares)."
+        ) from error
+    except Exception as error:  # a wheel that was built for another torch fails with whatever comes first
+        hint = "reinstall it"
+        if "torchvision::" in f"{_root(error)}":
+            hint = (
+                "the torchvision that is installed was built for another torch (such as one with CUDA); install both "
+                "from one place: pip install torch torchvision --index-url https://download.pytorch.org/whl/cpu"
+            )
+        raise UserError(
+            f"{what} needs {package}, which fails to import ({first_line(_root(error))}): {hint}."
+        ) from error
+
+
+def version_of(package: str) -> str:
+    """``"timm 1.0.31"``."""
+    return f"{package} {importlib.metadata.version(package)}"
+
+
+def _root(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def unreachable(what: str, library: str, error: BaseException) -> UserError:
+    """The one sentence of weights that are neither here nor to be had."""
+    return UserError(
+        f"The weights of {what!r} are not in the cache of {library} and could not be fetched "
+        f"({first_line(_root(error))}); run this once where there is a network, or give a file of weights (--weights), "
+        "or pretrained=False for random ones (--set pretrained=false)."
+    )

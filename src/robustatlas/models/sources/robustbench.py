@@ -1,0 +1,66 @@
+"""``robustbench:ID``: the defenses of RobustBench, such as ``robustbench:Carmon2019Unlabeled``."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from robustatlas.classifier import Classifier, Origin
+from robustatlas.errors import UserError
+from robustatlas.models.sources.packages import optional, version_of
+from robustatlas.models.weights import load_weights
+
+_DEFAULT = ("cifar10", "Linf")
+
+
+def robustbench_model(name: str, *, pretrained: bool = True, folder: str = "models") -> Classifier:
+    """A defense by RobustBench's own definition, which normalises by itself.
+
+    Args:
+        name: ``ID`` (CIFAR-10, Linf) or ``DATASET/THREAT/ID``, such as ``cifar100/L2/...``.
+        pretrained: with the published weights, which RobustBench keeps as ``FOLDER/DATASET/THREAT/ID.pt``; otherwise
+            random ones.
+        folder: where RobustBench keeps its weights.
+
+    Raises:
+        UserError: robustbench is not installed or does not import, has no such defense, or its weights are not there.
+    """
+    source = f"robustbench:{name}"
+    zoo = optional("robustbench.model_zoo.models", source, "robustbench").model_dicts
+    kinds = {
+        (dataset.value, threat.value): known for dataset, of_data in zoo.items() for threat, known in of_data.items()
+    }
+    *place, identifier = name.split("/")
+    key = tuple(place) or _DEFAULT
+    if key not in kinds:
+        raise UserError(
+            f"RobustBench has no models for {'/'.join(place)!r}; expected ID or DATASET/THREAT/ID with "
+            f"{', '.join('/'.join(kind) for kind in kinds)}."
+        )
+    known = kinds[key]
+    if identifier not in known:
+        near = difflib.get_close_matches(identifier, known, n=1)
+        raise UserError(
+            f"RobustBench has no model {identifier!r} for {'/'.join(key)}"
+            + (f"; did you mean {near[0]!r}?" if near else f"; it has {len(known)}, such as {next(iter(known))}.")
+        )
+    net = known[identifier]["model"]()
+    notes: tuple[str, ...] = ()
+    file = Path(folder, *key, f"{identifier}.pt")
+    if pretrained:
+        if not file.is_file():
+            raise UserError(
+                f"The weights of {source!r} are not at {file}; fetch them with robustbench.utils.load_model("
+                f"{identifier!r}, {folder!r}, {key[0]!r}, {key[1]!r}), name another folder (--set folder=...), or give "
+                "a file of weights (--weights)."
+            )
+        notes = load_weights(net, file).notes
+    return Classifier(
+        net,
+        origin=Origin(
+            source,
+            home=str(file.resolve()) if pretrained else None,
+            library=version_of("robustbench"),
+            notes=notes,
+        ),
+    )

@@ -1,0 +1,71 @@
+"""``timm:NAME``: the image models of timm, with their own normalisation and size."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from robustatlas.classifier import Classifier, Origin
+from robustatlas.errors import UserError
+from robustatlas.models.resizing import Resizing
+from robustatlas.models.sources.packages import optional, unreachable, version_of
+
+
+def timm_model(name: str, *, pretrained: bool = True, resize: bool | None = None, **settings: Any) -> Classifier:
+    """A model of timm.
+
+    Args:
+        name: as in ``timm.list_models()``, such as ``resnet18`` or ``resnet18.a1_in1k``.
+        pretrained: with published weights, from timm's cache or fetched by timm; otherwise random ones.
+        resize: bring images to the size that the weights were published for; default: where the weights are the
+            published ones, or the network takes no other size.
+        settings: of ``timm.create_model``, such as ``num_classes=10``.
+
+    Raises:
+        UserError: timm is not installed or does not import, has no such model, or cannot get its weights.
+    """
+    source = f"timm:{name}"
+    timm = optional("timm", source, "timm")
+    if not timm.is_model(name.partition(".")[0]) and not name.startswith(("hf-hub:", "hf_hub:", "local-dir:")):
+        close = difflib.get_close_matches(name, timm.list_models(), n=3)
+        meant = f"; there are {', '.join(close)}" if close else "; timm.list_models() names all"
+        raise UserError(f"timm has no model {name!r}{meant}.")
+    try:
+        net = timm.create_model(name, pretrained=pretrained, **settings)
+    except OSError as error:  # what the hub and urllib raise without a network
+        raise unreachable(source, "timm", error) from error
+    about: Mapping[str, Any] = net.pretrained_cfg
+    if resize is None:
+        resize = pretrained or bool(about.get("fixed_input_size"))
+    if "img_size" in settings and resize:
+        side = settings["img_size"]
+        about = dict(about) | {"input_size": (3, *((side, side) if isinstance(side, int) else side))}
+    home = about.get("hf_hub_id") or about.get("url") or about.get("origin_url")
+    return Classifier(
+        net,
+        about["mean"],
+        about["std"],
+        prepare=resizing_of(about) if resize else None,
+        origin=Origin(
+            source,
+            licence=about.get("license") if pretrained else None,
+            home=home if pretrained else None,
+            library=version_of("timm"),
+        ),
+    )
+
+
+def resizing_of(about: Mapping[str, Any]) -> Resizing:
+    """What timm's transforms for evaluation do, of the ``pretrained_cfg`` of a model."""
+    _, height, width = about["input_size"]
+    share = about.get("crop_pct") or 0.875
+    interpolation = about.get("interpolation", "bicubic")
+    if interpolation not in ("bicubic", "bilinear", "nearest"):
+        interpolation = "bicubic"
+    if about.get("crop_mode") == "squash" or height != width:
+        resize: int | tuple[int, int] = (math.floor(height / share), math.floor(width / share))
+    else:
+        resize = math.floor(height / share)
+    return Resizing(resize, (height, width), interpolation)

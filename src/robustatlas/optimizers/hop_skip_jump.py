@@ -1,0 +1,181 @@
+"""HopSkipJump (Chen, Jordan and Wainwright 2020): from labels alone, along the boundary towards the input.
+
+A sample first looks for any point that is misclassified, then repeats three things: it bisects the line to the input
+until it stands at the boundary; it estimates the boundary's direction from the labels of random points around; and it
+jumps along that direction, halving the jump until it lands among the misclassified. Every evaluation is one query of
+one sample, and each sample goes through these phases at its own pace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.bundle import flat, per_sample, select
+from robustatlas.noise import Noise
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.lp import L2, norm
+
+_LOOKING, _BISECTING, _ESTIMATING, _JUMPING = range(4)
+_TINY = 1e-12
+_FIRST_RADIUS = 0.1
+
+
+@dataclass(frozen=True)
+class HopSkipJumpState(State):
+    """Where each sample stands.
+
+    ``phase`` [B]; ``round`` [B]: of the three steps, from 0; ``asked`` [B]: queries of this estimate so far; ``low``
+    [B]: share of the way from the misclassified end to the input that is known to be right, ``high`` [B]: the one
+    known to be misclassified (1: the end itself); ``end``: the misclassified end of the line; ``base``: the point at
+    the boundary; ``drawn``: the direction in question; ``sum_all``, ``sum_fooled``: of directions so far; ``fooled``
+    [B]: how many of them; ``direction``: the estimate; ``length`` [B]: of the next jump.
+    """
+
+    phase: Tensor
+    round: Tensor
+    asked: Tensor
+    low: Tensor
+    high: Tensor
+    end: Tensor
+    base: Tensor
+    drawn: Tensor
+    sum_all: Tensor
+    sum_fooled: Tensor
+    fooled: Tensor
+    direction: Tensor
+    length: Tensor
+
+
+@dataclass(frozen=True)
+class HopSkipJump(Optimizer[HopSkipJumpState]):
+    """Needs labels alone.
+
+    Attributes:
+        steps: queries per sample.
+        first, most: queries of the first estimate of a direction, and of any: the number grows with the root of the
+            round, as in the source.
+        halvings: of a jump, before the sample stays where it was.
+    """
+
+    needs_gradient: ClassVar[bool] = False
+    minimum_size: ClassVar[bool] = True
+
+    steps: int = 5000
+    first: int = 100
+    most: int = 10000
+    halvings: int = 15
+
+    def check(self, threat: ThreatModel) -> None:
+        if not isinstance(threat, L2):
+            raise unsearchable(self, threat, "the l2 ball", "Square")
+
+    def init(self, problem: Problem, theta: Tensor) -> HopSkipJumpState:
+        count, zeros = counter(theta), torch.zeros_like(problem.epsilon)
+        blank = torch.zeros_like(theta)
+        start = self._anywhere(problem, count)
+        return HopSkipJumpState(
+            theta=start,
+            step=count,
+            phase=torch.full_like(count, _LOOKING),
+            round=count,
+            asked=count,
+            low=zeros,
+            high=torch.ones_like(zeros),
+            end=start,
+            base=blank,
+            drawn=blank,
+            sum_all=blank,
+            sum_fooled=blank,
+            fooled=zeros,
+            direction=blank,
+            length=zeros,
+        )
+
+    def step(self, problem: Problem, state: HopSkipJumpState, evaluation: Evaluation) -> HopSkipJumpState:
+        hit, noise = evaluation.fooled, problem.noise.child(state.step + 1)
+        looking, bisecting = state.phase == _LOOKING, state.phase == _BISECTING
+        estimating, jumping = state.phase == _ESTIMATING, state.phase == _JUMPING
+
+        # The line from the input (share 0) to a misclassified end (share 1).
+        middle = (state.low + state.high) / 2
+        high = torch.where(bisecting & hit, middle, state.high)
+        low = torch.where(bisecting & ~hit, middle, state.low)
+        at_boundary = bisecting & (high - low <= _closeness(problem))
+        base = select(at_boundary, per_sample(high, state.end) * state.end, state.base)
+
+        # The direction in which labels change.
+        taken = estimating
+        sum_all = state.sum_all + per_sample(taken.to(state.low.dtype), state.drawn) * state.drawn
+        sum_fooled = state.sum_fooled + per_sample((taken & hit).to(state.low.dtype), state.drawn) * state.drawn
+        asked, fooled = state.asked + taken.long(), state.fooled + (taken & hit).to(state.fooled.dtype)
+        estimated = estimating & (asked >= self._queries(state.round))
+        direction = select(estimated, _direction(sum_all, sum_fooled, fooled, asked), state.direction)
+        jump = norm(base, 2) / (state.round + 1).to(base.dtype).sqrt()
+        length = torch.where(estimated, jump, torch.where(jumping & ~hit, state.length / 2, state.length))
+
+        # A jump ends among the misclassified, or where it began.
+        given_up = jumping & ~hit & (length * 2**self.halvings < jump)
+        landed = looking & hit | jumping & hit | given_up
+        end = select(landed, select(given_up, base, state.theta), state.end)
+        low, high = torch.where(landed, 0.0, low), torch.where(landed, 1.0, high)
+        asked, fooled = torch.where(at_boundary, 0, asked), torch.where(at_boundary, 0.0, fooled)
+        sum_all = select(at_boundary, torch.zeros_like(base), sum_all)
+        sum_fooled = select(at_boundary, torch.zeros_like(base), sum_fooled)
+        rounds = state.round + (jumping & landed).long()
+
+        phase = torch.where(landed, _BISECTING, state.phase)
+        phase = torch.where(at_boundary, _ESTIMATING, phase)
+        phase = torch.where(estimated, _JUMPING, phase)
+        drawn = self._drawn(problem, base, rounds, noise)
+        theta = select(phase == _LOOKING, self._anywhere(problem, state.step + 1), state.theta)
+        theta = select(phase == _BISECTING, per_sample((low + high) / 2, end) * end, theta)
+        theta = select(phase == _ESTIMATING, base + drawn, theta)
+        theta = select(phase == _JUMPING, base + per_sample(length, base) * direction, theta)
+        inside = torch.minimum(torch.maximum(theta, -problem.x), 1 - problem.x)
+        asked_about = select(phase == _ESTIMATING, inside - base, drawn)
+        return HopSkipJumpState(
+            inside, state.step + 1, phase, rounds, asked, low, high, end, base, asked_about, sum_all, sum_fooled,
+            fooled, direction, length,
+        )  # fmt: skip
+
+    def _anywhere(self, problem: Problem, step: Tensor) -> Tensor:
+        """A random image, as its difference from the input: noise, after that noise of some brightness and contrast,
+        every other time around the negative of the input, because some networks give all noise one class."""
+        noise, x = problem.noise.child(-3).child(step), problem.x
+        pixels = noise.child(0).symmetric(*x.shape[1:], dtype=x.dtype) / 2
+        level, contrast = (noise.child(k).uniform(dtype=x.dtype) for k in (1, 2))
+        level = select(step % 2 == 1, 1 - x, per_sample(level, x).expand_as(x))
+        level = select(step == 0, torch.full_like(x, 0.5), level)
+        contrast = torch.where(step == 0, 1.0, 2 * contrast)
+        return (level + per_sample(contrast, x) * pixels).clamp(0, 1) - x
+
+    def _drawn(self, problem: Problem, base: Tensor, rounds: Tensor, noise: Noise) -> Tensor:
+        """A random direction, as long as the source's radius in this round."""
+        ray = noise.normal(*problem.x.shape[1:], dtype=problem.x.dtype)
+        dimensions = flat(base).shape[1]
+        radius = dimensions**0.5 * _closeness(problem) * norm(base, 2)
+        radius = torch.where(rounds == 0, _FIRST_RADIUS * torch.ones_like(radius), radius)
+        return ray / per_sample(norm(ray, 2) + _TINY, ray) * per_sample(radius, ray)
+
+    def _queries(self, rounds: Tensor) -> Tensor:
+        return (self.first * (rounds + 1).double().sqrt()).floor().clamp_max(self.most).long()
+
+
+def _closeness(problem: Problem) -> float:
+    """How short a line is that counts as a point of the boundary, as a share of its way to the input."""
+    dimensions = flat(problem.x).shape[1]
+    return float(dimensions**-1.5)
+
+
+def _direction(sum_all: Tensor, sum_fooled: Tensor, fooled: Tensor, asked: Tensor) -> Tensor:
+    """Towards the misclassified, with the mean label as the baseline that the source subtracts."""
+    count = asked.clamp_min(1).to(fooled.dtype)
+    mean = (2 * fooled - count) / count
+    one_sided = (fooled == 0) | (fooled == count)
+    steep = 2 * sum_fooled - sum_all - per_sample(torch.where(one_sided, 0.0, mean), sum_all) * sum_all
+    return steep / per_sample(norm(steep, 2) + _TINY, steep)

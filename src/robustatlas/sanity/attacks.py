@@ -1,0 +1,66 @@
+"""Which attacks can say anything of a model, by what they need to learn of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from robustatlas.attacks.catalogue import catalogue
+from robustatlas.attacks.definition import Attack
+from robustatlas.classifier import Classifier
+from robustatlas.errors import UserError
+from robustatlas.optimizers.hop_skip_jump import HopSkipJump
+from robustatlas.optimizers.scan import Once, Scan
+from robustatlas.optimizers.square import Square
+
+_LABELS_ALONE = (HopSkipJump, Scan, Once)
+_IMAGES = 4
+"""Dimensions of a batch of images, which Square needs."""
+
+
+def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor) -> list[str]:
+    """Refuse attacks that need more than the model tells; say how much the others prove.
+
+    Args:
+        model: with what it tells, ``model.knowledge``.
+        attacks: those asked for.
+        images: a batch shaped like the inputs, ``[B, ...]``.
+
+    Returns:
+        a warning where only attacks without a gradient can be run.
+
+    Raises:
+        UserError: attacks that need a gradient of a model that has none, or scores of one that gives labels alone;
+            names those that would do.
+    """
+    if model.knowledge == "gradients":
+        return []
+    lacking = [attack.name for attack in attacks if not learns_enough(attack, model)]
+    if lacking:
+        valid = [a.name for a in catalogue().values() if learns_enough(a, model) and _searches(a) and _takes(a, images)]
+        told = "labels alone" if model.knowledge == "labels" else "scores without a gradient"
+        raise UserError(
+            f"The model {model.name!r} gives {told}, and {', '.join(lacking)} need{'s' * (len(lacking) == 1)} more; "
+            f"use {' or '.join(valid)} (and corruptions, which need nothing)."
+        )
+    return [
+        f"The model {model.name!r} has no gradient to attack with, so the robust accuracies are weak upper "
+        "bounds: smaller adversarial examples probably exist that attacks without a gradient do not find."
+    ]
+
+
+def learns_enough(attack: Attack, model: Classifier) -> bool:
+    """Whether all that an attack may run makes do with what ``model`` tells."""
+    stages = [*attack.stages, *attack.bound, *(attack.descent or ()), *attack.closing]
+    if any(stage.optimizer.needs_gradient or stage.order == "distance" for stage in stages):
+        return model.knowledge == "gradients"
+    return model.knowledge != "labels" or all(isinstance(stage.optimizer, _LABELS_ALONE) for stage in stages)
+
+
+def _searches(attack: Attack) -> bool:
+    return any(isinstance(stage.optimizer, (Square, HopSkipJump)) for stage in attack.stages)
+
+
+def _takes(attack: Attack, images: Tensor) -> bool:
+    return images.dim() == _IMAGES or not any(isinstance(stage.optimizer, Square) for stage in attack.stages)

@@ -1,0 +1,73 @@
+"""Where the gradient of a model gets lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.classifier import Classifier
+
+REMEDY = (
+    "Wrap it in straight_through(function), or surrogate(function, approximation), so that attacks see through it; "
+    "otherwise this would be found as robustness"
+)
+_FLAT = ("RoundBackward", "FloorBackward", "CeilBackward", "TruncBackward")
+"""Operations whose gradient is zero everywhere they have one."""
+
+
+def flat_operations(output: Tensor) -> list[str]:
+    """Operations on the way to ``output`` whose gradient is zero: round, floor, ceil, trunc.
+
+    Example:
+        >>> flat_operations((torch.rand(3, requires_grad=True) * 4).round())
+        ['round']
+    """
+    names = (type(node).__name__ for node in _nodes(output))
+    found = {name for name in names if name.startswith(_FLAT)}
+    return sorted(name.partition("Backward")[0].lower() for name in found)
+
+
+def _nodes(output: Tensor) -> Iterator[Any]:
+    waiting, seen = [output.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            waiting += [following for following, _ in node.next_functions]
+
+
+def where_it_ends(model: Classifier, x: Tensor) -> str | None:
+    """The part of ``model`` that passes no gradient of ``x`` [B, ...] on: its ``prepare``, or a module of its network
+    by name, the first in order; None where every part does."""
+    if model.prepare is not None and not model.prepare(x.detach().clone().requires_grad_()).requires_grad:
+        return "its prepare"
+    if not isinstance(model.net, nn.Module):
+        return None
+    ends: list[str] = []
+
+    def look(name: str, module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        watched = any(isinstance(value, Tensor) and value.requires_grad for value in given)
+        if watched and isinstance(output, Tensor) and not output.requires_grad:
+            ends.append(f"its module {name!r} ({type(module).__name__})")
+
+    hooks = [
+        module.register_forward_hook(lambda module, given, output, name=name: look(name, module, given, output))
+        for name, module in model.net.named_modules()
+        if name
+    ]
+    parameters = [p for p in model.net.parameters() if p.requires_grad]
+    try:
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+        with torch.enable_grad():
+            model.raw(x.detach().clone().requires_grad_())
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_()
+        for hook in hooks:
+            hook.remove()
+    return ends[0] if ends else None

@@ -1,0 +1,301 @@
+"""Models that are functions of other frameworks, and gradients in place of missing ones."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustatlas as ra
+from helpers_core import digits_images, digits_network
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.errors import UserError
+from robustatlas.sanity import check_attacks, check_model
+from robustatlas.sanity.inputs import check_inputs
+
+NET = digits_network()
+WEIGHTS = [(layer.weight.numpy(), layer.bias.numpy()) for layer in NET if isinstance(layer, nn.Linear)]  # type: ignore[attr-defined]
+
+
+def in_jax(x: Any) -> Any:
+    """:data:`NET`, written in JAX."""
+    jax = pytest.importorskip("jax")
+    (first, b1), (second, b2) = WEIGHTS
+    hidden = x.reshape(len(x), -1) @ first.T + b1
+    return (jax.nn.softplus(5 * hidden) / 5) @ second.T + b2
+
+
+def in_numpy(x: np.ndarray) -> np.ndarray:
+    (first, b1), (second, b2) = WEIGHTS
+    return (np.logaddexp(0, 5 * (x.reshape(len(x), -1) @ first.T + b1)) / 5) @ second.T + b2
+
+
+def gradient_of(model: ra.Classifier, x: Tensor, labels: Tensor) -> Tensor:
+    x = x.clone().requires_grad_()
+    return torch.autograd.grad(nn.functional.cross_entropy(model.logits(x), labels), x)[0]
+
+
+def agree(other: ra.Classifier, samples: int = 60) -> None:
+    """Logits within 1e-5, gradients within 1e-4, minimal sizes for 95 % of samples those of torch's network."""
+    torch_model, (images, labels) = ra.Classifier(NET), digits_images(samples)
+    theirs, ours = torch_model.logits(images), other.logits(images)
+    assert (theirs - ours).abs().max() < 1e-5 * theirs.abs().max()
+    expected = gradient_of(torch_model, images, labels)
+    assert (gradient_of(other, images, labels) - expected).norm() < 1e-4 * expected.norm()
+    sizes = [ra.evaluate(m, (images, labels), "linf").minimal_size("linf") for m in (torch_model, other)]
+    assert np.isclose(*sizes, rtol=1e-3).mean() >= 0.95
+
+
+def test_jax_is_torch() -> None:
+    pytest.importorskip("jax")
+    agree(ra.from_jax(in_jax))
+
+
+def test_jax_compiles_once_for_each_size() -> None:
+    pytest.importorskip("jax")
+    traced: list[int] = []
+
+    def counted(x: Any) -> Any:
+        traced.append(len(x))
+        return in_jax(x)
+
+    model = ra.from_jax(counted, sizes=(8, 32))
+    images, labels = digits_images(100)
+    for count in (8, 32):
+        gradient_of(model, images[:count], labels[:count])
+        with torch.no_grad():
+            model.logits(images[:count])
+    warm = len(traced)
+    assert sorted(set(traced)) == [8, 32]
+    for count in (1, 2, 5, 8, 9, 31, 40, 100):
+        gradient_of(model, images[:count], labels[:count])
+    ra.evaluate(model, (images[:40], labels[:40]), "linf", strengths={"linf": [0.05, 0.1]}, batch_size=20)
+    assert len(traced) == warm
+
+
+def test_jax_in_float64_is_said() -> None:
+    jax = pytest.importorskip("jax")
+    with pytest.raises(UserError, match="JAX computes in float32 unless told otherwise; call jax.config"):  # noqa: RUF043
+        ra.from_jax(in_jax, dtype=torch.float64)
+    with jax.experimental.enable_x64() if hasattr(jax.experimental, "enable_x64") else jax.enable_x64(True):
+        model = ra.from_jax(in_jax, dtype=torch.float64)
+        x, labels = digits_images(4, torch.float64)
+        assert model.dtype == torch.float64
+        assert gradient_of(model, x, labels).dtype == torch.float64
+
+
+def test_any_gradient() -> None:
+    (first, b1), (second, _) = WEIGHTS
+
+    def vjp(x: Tensor, weights: Tensor) -> np.ndarray:
+        hidden = 5 * (x.numpy().reshape(len(x), -1) @ first.T + b1)
+        slope = (weights.numpy() @ second) / (1 + np.exp(-hidden))
+        return (slope @ first).reshape(x.shape)
+
+    agree(ra.from_gradient(lambda x: in_numpy(x.numpy()), vjp))
+    wrong = ra.from_gradient(lambda x: in_numpy(x.numpy()), lambda x, weights: vjp(x, weights)[:, 0])
+    with pytest.raises(UserError, match="gradient of the model has shape .*; expected that of its inputs"):  # noqa: RUF043
+        gradient_of(wrong, *digits_images(3))
+
+
+# predictions alone
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    scores = np.exp(in_numpy(x))
+    return scores / scores.sum(1, keepdims=True)
+
+
+def labels_of(x: np.ndarray) -> np.ndarray:
+    return in_numpy(x).argmax(1)
+
+
+@pytest.mark.parametrize("answers", ["probabilities", "logits", "labels"])
+def test_attacks_that_learn_too_much_are_refused(answers: Any) -> None:
+    function = {"probabilities": softmax, "logits": in_numpy, "labels": labels_of}[answers]
+    model = ra.from_predictions(function, answers, classes=10)
+    images, labels = digits_images(20)
+    assert check_model(model, images, labels) == []
+    with pytest.raises(UserError, match="gives .*linf.* need.* more; use .*hop-skip-jump-l2") as caught:  # noqa: RUF043
+        check_attacks(model, [attack_named("linf"), attack_named("fmn-l2")], images)
+    assert ("square-linf" in str(caught.value)) == (answers != "labels")
+    (warning,) = check_attacks(model, [attack_named("hop-skip-jump-l2")], images)
+    assert "weak upper bounds" in warning
+    if answers == "labels":
+        with pytest.raises(UserError, match="labels alone, and square-linf needs more; use hop-skip-jump-l2"):
+            check_attacks(model, [attack_named("square-linf")], images)
+    tabular = images.flatten(1)
+    with pytest.raises(UserError, match="use hop-skip-jump-l2"):
+        check_attacks(model, [attack_named("linf")], tabular)
+    assert check_attacks(ra.Classifier(NET), [attack_named("linf")], images) == []
+
+
+def test_a_budget_and_a_rate() -> None:
+    images, _ = digits_images(8)
+    model = ra.from_predictions(softmax, budget=20)
+    model.logits(images)
+    model.logits(images)
+    with pytest.raises(UserError, match="asked about 16 samples and 8 more would exceed the budget of 20"):
+        model.logits(images)
+    slow = ra.from_predictions(softmax, per_second=100)
+    begun = time.monotonic()
+    for _ in range(3):
+        slow.logits(images)
+    assert time.monotonic() - begun > 0.15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"answers": "scores"}, "answers='scores' is not known"),
+        ({"answers": "labels"}, "classes=None, but labels do not tell"),
+        ({"per_second": 0}, "per_second=0"),
+        ({"budget": 0}, "budget=0"),
+    ],
+)
+def test_wrong_settings_of_predictions(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        ra.from_predictions(softmax, **arguments)
+
+
+def test_labels_beyond_the_classes() -> None:
+    model = ra.from_predictions(labels_of, "labels", classes=2)
+    with pytest.raises(UserError, match="expected 0 to 1"):
+        model.logits(digits_images(20)[0])
+
+
+# gradients in place of missing ones
+
+
+def coarse(x: Tensor) -> Tensor:
+    return (x * 4).round() / 4
+
+
+def leaves_torch(x: Tensor) -> Tensor:
+    return torch.from_numpy(np.round(x.detach().numpy() * 4) / 4)
+
+
+class Named(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def test_what_has_no_gradient_is_named() -> None:
+    images, labels = digits_images(20)
+    (warning,) = check_model(ra.Classifier(NET, prepare=coarse), images, labels)
+    assert "computes round of what depends on the input" in warning
+    assert "straight_through(function)" in warning
+    with pytest.raises(UserError, match=r"ends in its prepare, which is not differentiable. Wrap it in straight_thr"):
+        check_model(ra.Classifier(NET, prepare=leaves_torch), images, labels)
+    hidden = nn.Sequential(nn.Identity(), Named(leaves_torch), NET)
+    with pytest.raises(UserError, match=r"ends in its module '1' \(Named\), which is not differentiable"):
+        check_model(ra.Classifier(hidden), images, labels)
+    for function in (coarse, leaves_torch):
+        sound = ra.Classifier(NET, prepare=ra.straight_through(function))
+        assert check_model(sound, images, labels) == []
+
+
+def test_attacks_see_through_what_is_replaced() -> None:
+    data = digits_images(30)
+    robust = [
+        (ra.evaluate(ra.Classifier(NET, prepare=prepare), data, "linf").minimal_size("linf") > 0.1).mean()
+        for prepare in (coarse, ra.straight_through(coarse), ra.surrogate(coarse, lambda x: x * 1.0))
+    ]
+    assert robust[1] == robust[2] < robust[0]
+    with pytest.raises(UserError, match=r"shape \(3, 1, 4, 4\), and what stands for its gradient \(3, 1, 8, 8\)"):
+        ra.straight_through(lambda x: x[:, :, ::2, ::2])(data[0][:3].requires_grad_())
+
+
+# shapes and tasks
+
+
+@pytest.mark.parametrize("classes", [2, 3, 1000])
+@pytest.mark.parametrize("shape", [(12,), (6, 5), (1, 8, 8), (3, 6, 10), (2, 4, 4, 4)], ids=str)
+def test_shapes_and_numbers_of_classes(shape: tuple[int, ...], classes: int) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), classes))
+    x = torch.rand(6, *shape)
+    labels = net(x).argmax(1)
+    result = ra.evaluate(net, (x, labels), ["linf", "l2"], strengths={"linf": [0.1, 1.0], "l2": [1.0, 9.0]})
+    assert result.clean_accuracy == 100
+    for norm in ("linf", "l2"):
+        assert np.isfinite(result.minimal_size(norm)).mean() > 0.5
+
+
+def test_images_of_224_pixels_and_1000_classes() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 7, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 1000))
+    x = torch.rand(2, 3, 224, 224)
+    result = ra.evaluate(net, (x, net(x).argmax(1)), "linf", strengths={"linf": [0.1]})
+    assert result.clean_accuracy == 100
+
+
+@pytest.mark.parametrize(
+    ("shown", "outputs"),
+    [
+        (lambda z: z.softmax(1), "probabilities"),
+        (lambda z: z.log_softmax(1), "logits"),
+        (lambda z: z[:, 1] - z[:, 0], "logit"),
+        (lambda z: (z[:, 1:] - z[:, :1]).sigmoid(), "probability"),
+    ],
+    ids=["probabilities", "log-probabilities", "logit", "probability"],
+)
+def test_other_outputs_give_the_sizes_of_logits(shown: Any, outputs: Any) -> None:
+    torch.manual_seed(0)
+    net, x = nn.Linear(5, 2), torch.rand(12, 5)
+    labels = net(x).argmax(1)
+    plain = ra.evaluate(net, (x, labels), "l2").minimal_size("l2")
+    other = ra.Classifier(lambda x: shown(net(x)), outputs=outputs)
+    assert check_model(other, x, labels) == []
+    np.testing.assert_allclose(ra.evaluate(other, (x, labels), "l2").minimal_size("l2"), plain, rtol=1e-3)
+
+
+def test_outputs_are_recognised() -> None:
+    x, labels = torch.rand(12, 5), torch.zeros(12, dtype=torch.long)
+    one, many = nn.Linear(5, 1), nn.Linear(5, 4)
+    for net, said in (
+        (lambda x: one(x)[:, 0], r"one number a sample \(shape \(8,\)\).*outputs='logit'"),
+        (lambda x: one(x).sigmoid(), "outputs='probability'.*better return the logit"),
+    ):
+        with pytest.raises(UserError, match=said):
+            check_model(ra.Classifier(net), x, labels)
+    assert any(
+        "outputs='probabilities'" in w for w in check_model(ra.Classifier(lambda x: many(x).softmax(1)), x, labels)
+    )
+    assert any("one sigmoid a class" in w for w in check_model(ra.Classifier(lambda x: many(x).sigmoid()), x, labels))
+    with pytest.raises(UserError, match="outputs='odds' is not known; expected one of 'logits', 'probabilities'"):
+        ra.Classifier(many, outputs="odds")  # type: ignore[arg-type]
+
+
+def test_several_labels_a_sample_are_refused() -> None:
+    x = torch.rand(3, 5)
+    with pytest.raises(UserError, match=r"expected one class number a sample, \[N\]: give labels.argmax\(1\)"):
+        check_inputs(x, torch.eye(3))
+    with pytest.raises(UserError, match="several labels a sample are not measured here"):
+        check_inputs(x, torch.ones(3, 3))
+
+
+def test_networks_of_one_size_of_batch() -> None:
+    seen = set()
+
+    def fixed(x: Tensor) -> Tensor:
+        seen.add(len(x))
+        return NET(x)
+
+    data = digits_images(20)
+    plain = ra.evaluate(NET, data, "l2")
+    filled = ra.evaluate(ra.Classifier(fixed, batch_size=8), data, "l2")
+    assert seen == {8}
+    np.testing.assert_allclose(filled.minimal_size("l2"), plain.minimal_size("l2"), rtol=1e-3)
+    assert filled.passes("l2") == pytest.approx(plain.passes("l2"), rel=0.05)
+    for wrong in (0, (), "8", (4, -1)):
+        with pytest.raises(UserError, match="batch_size=.* does not fit"):  # noqa: RUF043
+            ra.Classifier(fixed, batch_size=wrong)  # type: ignore[arg-type]
