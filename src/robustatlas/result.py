@@ -38,8 +38,8 @@ class Result(OutcomeTable):
         ...     labels=[0, 1, 1], clean_prediction=[0, 1, 0],
         ...     minimal_size={"linf": [0.15, np.inf, 0.0]}, strengths={"linf": [0.1, 0.2]},
         ... )
-        >>> result.accuracies().values("linf").round(1), result.curve("linf").at(0.2).round(1)
-        (array([66.7, 33.3]), array(66.7))
+        >>> result.accuracies().values("linf").round(1), round(float(result.curve("linf").at(0.2)), 1)
+        (array([66.7, 33.3]), 66.7)
     """
 
     identity: Identity | None = None
