@@ -62,7 +62,8 @@ def _max_pool(given: Sequence[Any], attributes: Attributes) -> Tensor:
     run = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}[count]
     x = _padded(given[0], attributes, kernel, -torch.inf)
     strides, dilations = attributes.get("strides", [1] * count), attributes.get("dilations", [1] * count)
-    return run(x, kernel, strides, 0, dilations, bool(attributes.get("ceil_mode", 0)))
+    pooled: Tensor = run(x, kernel, strides, 0, dilations, bool(attributes.get("ceil_mode", 0)))
+    return pooled
 
 
 def _average_pool(given: Sequence[Any], attributes: Attributes) -> Tensor:
@@ -85,7 +86,8 @@ def _layer_norm(given: Sequence[Any], attributes: Attributes) -> Tensor:
     x, scale, *bias = given
     shape = x.shape[attributes.get("axis", -1) % x.dim() :]
     normal = F.layer_norm(x, shape, eps=attributes.get("epsilon", 1e-5)) * scale
-    return normal + bias[0] if bias else normal
+    shifted: Tensor = normal + bias[0] if bias else normal
+    return shifted
 
 
 def _gemm(given: Sequence[Any], attributes: Attributes) -> Tensor:
@@ -158,10 +160,8 @@ def _unsqueeze(given: Sequence[Any], attributes: Attributes) -> Tensor:
 
 def _split(given: Sequence[Any], attributes: Attributes) -> tuple[Tensor, ...]:
     axis, sizes = attributes.get("axis", 0), _list(given, attributes, 1, "split")
-    if sizes is None:
-        count = attributes["num_outputs"]
-        sizes = -(-given[0].shape[axis] // count)  # type: ignore[assignment]
-    return torch.split(given[0], sizes, dim=axis)  # type: ignore[arg-type,no-any-return]
+    parts = sizes if sizes is not None else -(-given[0].shape[axis] // attributes["num_outputs"])
+    return torch.split(given[0], parts, dim=axis)  # type: ignore[no-any-return]
 
 
 def _pad(given: Sequence[Any], attributes: Attributes) -> Tensor:
@@ -265,7 +265,7 @@ OPERATORS: dict[str, Operator] = {
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
     "Split": _split,
-    "Expand": lambda given, _: given[0].expand(torch.broadcast_shapes(given[0].shape, _numbers(given[1]))),
+    "Expand": lambda given, _: given[0] * torch.ones(_numbers(given[1]), dtype=given[0].dtype, device=given[0].device),
     "Pad": _pad,
     "ReduceMean": _reduced(torch.mean),
     "ReduceSum": _reduced(torch.sum),
