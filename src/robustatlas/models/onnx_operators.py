@@ -94,7 +94,9 @@ def _gemm(given: Sequence[Any], attributes: Attributes) -> Tensor:
     a = given[0].T if attributes.get("transA") else given[0]
     b = given[1].T if attributes.get("transB") else given[1]
     product: Tensor = attributes.get("alpha", 1.0) * (a @ b)
-    return product + attributes.get("beta", 1.0) * given[2] if len(given) > 2 else product
+    if len(given) > 2:
+        product = product + attributes.get("beta", 1.0) * given[2]
+    return product
 
 
 def _reshape(given: Sequence[Any], attributes: Attributes) -> Tensor:
@@ -161,7 +163,7 @@ def _unsqueeze(given: Sequence[Any], attributes: Attributes) -> Tensor:
 def _split(given: Sequence[Any], attributes: Attributes) -> tuple[Tensor, ...]:
     axis, sizes = attributes.get("axis", 0), _list(given, attributes, 1, "split")
     parts = sizes if sizes is not None else -(-given[0].shape[axis] // attributes["num_outputs"])
-    return torch.split(given[0], parts, dim=axis)  # type: ignore[no-any-return]
+    return torch.split(given[0], parts, dim=axis)
 
 
 def _pad(given: Sequence[Any], attributes: Attributes) -> Tensor:
