@@ -115,7 +115,7 @@ def _slice(given: Sequence[Any], attributes: Attributes) -> Tensor:
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         picked = range(x.shape[axis])[slice(start, end if end > -(2**31) else None, step)]
         x = x.index_select(axis, torch.tensor(list(picked), dtype=torch.int64, device=x.device))
-    return x
+    return x  # type: ignore[no-any-return]
 
 
 def _reduced(reduce: Callable[..., Tensor]) -> Operator:
