@@ -12,6 +12,7 @@ from robustatlas.models.builtin import load_builtin
 from robustatlas.models.sources.exported import exported_model
 from robustatlas.models.sources.functions import function_named
 from robustatlas.models.sources.huggingface import huggingface_model
+from robustatlas.models.sources.onnx import onnx_model
 from robustatlas.models.sources.robustbench import robustbench_model
 from robustatlas.models.sources.source import Source
 from robustatlas.models.sources.timm import timm_model
@@ -23,11 +24,12 @@ SCHEMES: dict[str, Callable[..., Any]] = {
     "torchvision": torchvision_model,
     "hf": huggingface_model,
     "robustbench": robustbench_model,
+    "onnx": onnx_model,
     "export": exported_model,
 }
 """What stands before the colon, and the function that makes a model of what stands behind it."""
 
-FILES = frozenset({"export"})
+FILES = frozenset({"onnx", "export"})
 """The schemes behind whose colon stands a file."""
 
 __all__ = ["SCHEMES", "Source", "source_named"]

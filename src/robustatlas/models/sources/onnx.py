@@ -1,0 +1,90 @@
+"""``onnx:FILE``: a network in ONNX, computed in torch, with torch's gradient."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.classifier import Classifier, Origin
+from robustatlas.errors import UserError
+from robustatlas.models.onnx_operators import OPERATORS
+from robustatlas.models.sources.packages import optional, version_of
+from robustatlas.models.sources.source import first_line
+
+
+def onnx_model(file: str, *, mean: Any = None, std: Any = None) -> Classifier:
+    """The network in ``file``, which maps images in [0, 1] (less ``mean``, divided by ``std``) to logits.
+
+    A network with a fixed batch gets batches of that size.
+
+    Raises:
+        UserError: onnx is not installed, no such file, more than one input, or an operator that is not known.
+    """
+    onnx = optional("onnx", f"onnx:{file}", "onnx")
+    path = Path(file)
+    if not path.is_file():
+        raise UserError(f"There is no file {file} to load a network from.")
+    try:
+        model = onnx.load(path)
+        onnx.checker.check_model(model)
+    except Exception as error:  # protobuf, the checker and missing external data each have their own
+        raise UserError(f"{file} cannot be read as ONNX: {first_line(error)}.") from error
+    net = OnnxNetwork(onnx, model.graph, file)
+    sides = net.input.type.tensor_type.shape.dim
+    batch = sides[0].dim_value if sides and sides[0].HasField("dim_value") else 0
+    return Classifier(
+        net,
+        mean,
+        std,
+        batch_size=batch or None,
+        origin=Origin(f"onnx:{file}", home=str(path.resolve()), library=version_of("onnx")),
+    )
+
+
+class OnnxNetwork(nn.Module):
+    """The graph of an ONNX file; its weights are buffers, so that they move, are cast and identify the model."""
+
+    def __init__(self, onnx: ModuleType, graph: Any, file: str) -> None:
+        super().__init__()
+        self.nodes = [
+            (node.op_type, list(node.input), list(node.output), _attributes(onnx, node)) for node in graph.node
+        ]
+        domains = {node.domain for node in graph.node} - {"", "ai.onnx"}
+        unknown = sorted({kind for kind, *_ in self.nodes} - set(OPERATORS)) + sorted(domains)
+        if unknown:
+            raise UserError(
+                f"{file} uses {', '.join(unknown)}, which robustatlas cannot differentiate; give the network in torch, "
+                "or from_predictions(a function that runs it) for attacks without a gradient."
+            )
+        self.places = {}
+        for number, weight in enumerate(graph.initializer):
+            self.places[weight.name] = f"weight_{number}"
+            self.register_buffer(f"weight_{number}", torch.from_numpy(onnx.numpy_helper.to_array(weight).copy()))
+        inputs = [given for given in graph.input if given.name not in self.places]
+        if len(inputs) != 1:
+            raise UserError(f"The network in {file} has {len(inputs)} inputs; expected one, the images.")
+        self.input, self.output = inputs[0], graph.output[0].name
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The first output of the graph."""
+        values: dict[str, Any] = {name: getattr(self, place) for name, place in self.places.items()}
+        values |= {"": None, self.input.name: x}
+        for kind, given, returned, attributes in self.nodes:
+            result = OPERATORS[kind]([values[name] for name in given], attributes)
+            values.update(zip(returned, result if isinstance(result, tuple) else (result,), strict=False))
+        logits: Tensor = values[self.output]
+        return logits
+
+
+def _attributes(onnx: ModuleType, node: Any) -> dict[str, Any]:
+    found = {}
+    for attribute in node.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, onnx.TensorProto):
+            value = torch.from_numpy(onnx.numpy_helper.to_array(value).copy())
+        found[attribute.name] = value.decode() if isinstance(value, bytes) else value
+    return found
