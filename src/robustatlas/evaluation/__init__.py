@@ -36,7 +36,7 @@ from robustatlas.outcomes import Identity, ModelRecord, Plan, Run
 from robustatlas.outcomes.records import command_line, now, spans_of
 from robustatlas.progress import Progress, progress_shown
 from robustatlas.result import Result
-from robustatlas.sanity import check_model
+from robustatlas.sanity import check_attacks, check_model
 from robustatlas.threats.probe import probe
 from robustatlas.wording import counted
 
@@ -118,7 +118,7 @@ def evaluate(
     ):
         asked = chosen_attacks(attacks, procedure, strengths, exclude, classifier)
         searches = {attack.name: attack.searched_by(search) for attack in asked}
-        warnings = check_model(classifier, work.images, work.labels)
+        warnings = check_attacks(classifier, asked, work.images) + check_model(classifier, work.images, work.labels)
         asked, left_out = those_that_fit(asked, attacks, _probed(classifier, work.images[:1]))
         _probe(asked, _probed(classifier, work.images[:4]))
         for warning in [*warnings, *left_out]:
@@ -208,9 +208,11 @@ def _identity(model: Classifier, work: Work) -> Identity:
 
 def _seconds_of_a_pair(model: Classifier, work: Work) -> float:
     """Seconds that the forward and backward pass of one sample take."""
-    x = _probed(model, work.images[:8]).requires_grad_()
+    x = _probed(model, work.images[:8]).requires_grad_(model.knowledge == "gradients")
     begun = time.perf_counter()
-    torch.autograd.grad(model.logits(x).sum(), x)
+    logits = model.logits(x)
+    if x.requires_grad:
+        torch.autograd.grad(logits.sum(), x)
     return (time.perf_counter() - begun) / len(x)
 
 

@@ -1,0 +1,36 @@
+"""Evaluations of models that have no gradient."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import robustatlas as ra
+from helpers_core import digits_images, digits_network
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Stage
+from robustatlas.errors import UserError
+from robustatlas.optimizers.hop_skip_jump import HopSkipJump
+from robustatlas.optimizers.square import Square
+from test_frameworks import labels_of, softmax
+
+
+@pytest.mark.parametrize("answers", ["probabilities", "labels"])
+def test_a_model_without_a_gradient(answers: str) -> None:
+    data = digits_images(6)
+    model = ra.from_predictions(softmax if answers == "probabilities" else labels_of, answers, classes=10)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="linf needs more; use .*hop-skip-jump-l2"):  # noqa: RUF043
+        ra.evaluate(model, data, "linf")
+    attack = "square-l2" if answers == "probabilities" else "hop-skip-jump-l2"
+    optimizer = Square(300) if answers == "probabilities" else HopSkipJump(500)
+    stage = Stage(optimizer, "margin")
+    bound = (stage,) if answers == "labels" else ()
+    short = replace(attack_named(attack), strengths=(1.0, 2.5), stages=(stage,), bound=bound)
+    result = ra.evaluate(model, data, short)
+    assert any("weak upper bounds" in warning for warning in result.warnings)
+    strong = ra.evaluate(digits_network(), data, "l2").minimal_size("l2")
+    assert (result.minimal_size(attack) >= 0.99 * strong).all()
+    assert np.isfinite(result.minimal_size(attack)).any()
+    assert result.passes(attack)[1] == 0
