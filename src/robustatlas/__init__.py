@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from robustatlas.version import __version__
+
 if TYPE_CHECKING:
     from robustatlas import metrics
     from robustatlas.attacks.catalogue import compose
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
 
-__version__ = "0.1.0"
-
 __all__ = [
     "Attack",
     "Classifier",
@@ -40,6 +40,7 @@ __all__ = [
     "Stage",
     "ThreatModel",
     "UserError",
+    "__version__",
     "compose",
     "evaluate",
     "load_dataset",
@@ -82,4 +83,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return list(__all__)

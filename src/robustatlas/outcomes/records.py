@@ -34,6 +34,7 @@ from pydantic import (
 
 from robustatlas.errors import UserError
 from robustatlas.outcomes.strengths import check_strengths
+from robustatlas.version import __version__
 
 if TYPE_CHECKING:
     from torch import Tensor

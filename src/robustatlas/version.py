@@ -1,0 +1,3 @@
+"""The version of the package, for whoever must not import the rest."""
+
+__version__ = "0.1.0"
