@@ -3,10 +3,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 WORKERS ?= 2
+LOWEST := .venv-lowest
+LEANING := $(wildcard tests/test_outcomes_*.py) tests/test_bad_inputs.py tests/test_datasets.py tests/test_defenses.py \
+	tests/test_metrics_accuracies.py tests/test_metrics_cli.py tests/test_models.py tests/test_noise.py \
+	tests/test_report_figures.py tests/test_report_page.py
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint examples clean
+.PHONY: demo test lowest lint examples clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +28,15 @@ demo: $(VENV)/.installed  ## Set up from nothing, and evaluate the three built-i
 test: $(VENV)/.tools  ## Set up from nothing, and pass all tests.
 	$(BIN)/python -m pytest -n $(WORKERS)
 
+$(LOWEST)/.tools: pyproject.toml constraints.txt constraints-lowest.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --constraint constraints.txt --constraint constraints-lowest.txt \
+		--editable . pytest pytest-xdist hypothesis scikit-learn
+	touch $@
+
+lowest: $(LOWEST)/.tools  ## Pass the tests that lean on other packages most, with the lowest declared versions of them.
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) $(LEANING)
+
 lint: $(VENV)/.tools  ## Style, types, and which room may import which.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -34,4 +47,4 @@ examples: $(VENV)/.tools  ## Run every example.
 	set -e; for example in examples/*.py; do echo "$$example"; $(BIN)/python "$$example"; done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache

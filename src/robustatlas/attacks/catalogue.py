@@ -33,13 +33,16 @@ def _as_published(attack: Attack) -> Attack:
     return replace(attack, searches=(*first, *(search for search in searches if search not in first)))
 
 
-def attack_named(name: str, procedure: Procedure = "default") -> Attack:
-    """The attack of that name; ``"recolor+stadv+linf"`` is a composition (see :func:`compose`)."""
+def attack_named(name: str, procedure: Procedure = "default", also: Iterable[str] = ()) -> Attack:
+    """The attack of that name; ``"recolor+stadv+linf"`` is a composition (see :func:`compose`).
+
+    ``also``: other names that may have been meant where this one is not known.
+    """
     if composed.JOINT in name:
         return compose(*name.split(composed.JOINT))
     attacks = catalogue(procedure)
     if name not in attacks:
-        near = nearest(name, attacks)
+        near = nearest(name, [*attacks, *also])
         raise UserError(
             f"Attack {name!r} is not known{f'; do you mean {near}?' if near else '.'} 'robustatlas attacks' lists all "
             "attacks (such as linf, stadv or recolor+stadv+linf) and suites (such as lp or multirobustbench)."

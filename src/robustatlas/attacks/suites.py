@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
@@ -124,18 +124,39 @@ SUITES: dict[str, Suite] = {
 
 
 def attacks_of(given: str | Attack | Sequence[str | Attack], procedure: Procedure = "default") -> list[Attack]:
-    """The attacks behind names of the catalogue, names of suites and :class:`Attack` objects."""
+    """The attacks behind names of the catalogue, names of suites and :class:`Attack` objects.
+
+    An attack that is given by itself counts instead of the one of its name in a suite.
+
+    Example:
+        >>> [attack.name for attack in attacks_of(["lp", "linf"])]
+        ['l2', 'l1', 'l0', 'linf']
+    """
     if procedure not in ("default", PAPER):
         raise UserError(f"procedure={procedure!r} is not known; expected 'default' or 'paper'.")
-    items = [given] if isinstance(given, (str, Attack)) else list(given)
-    if not items:
-        raise UserError("No attacks are given; expected at least one, such as 'linf'.")
+    items = _items(given)
+    single = {item if isinstance(item, str) else item.name for item in items if item not in SUITES}
     found: list[Attack] = []
     for item in items:
         if isinstance(item, Attack):
             found.append(item)
         elif item in SUITES:
-            found += SUITES[item].build(procedure)
+            found += [attack for attack in SUITES[item].build(procedure) if attack.name not in single]
         else:
-            found.append(attack_named(item, procedure))
+            found.append(attack_named(item, procedure, also=SUITES))
     return found
+
+
+def _items(given: str | Attack | Sequence[str | Attack]) -> list[str | Attack]:
+    wrong: object = given
+    if isinstance(given, (str, Attack)):
+        return [given]
+    if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
+        items = list(given)
+        strange = [item for item in items if not isinstance(item, (str, Attack))]
+        if items and not strange:
+            return items
+        wrong = strange[0] if strange else items
+    raise UserError(
+        f"attacks={wrong!r} is not understood; expected names of attacks or suites such as 'linf', or Attack objects."
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -57,10 +59,26 @@ def _options(
 app.add_typer(leaderboard, name="leaderboard")
 
 
-def main() -> None:
-    """Run the command line; mistakes of the user end with one sentence and exit code 1."""
-    try:
-        app()
-    except UserError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/bold red] {safe(error)}", highlight=False)
-        sys.exit(1)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; mistakes of the user end with one sentence and exit code 1.
+
+    Args:
+        arguments: what follows the program's name; those of this process by default.
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = _warn
+        try:
+            app(args=arguments)
+        except UserError as error:
+            _fail(str(error))
+        except MemoryError as error:
+            _fail(f"There is not enough memory ({error}); take fewer samples or a smaller --batch-size.")
+
+
+def _fail(sentence: str) -> NoReturn:
+    Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/bold red] {safe(sentence)}", highlight=False)
+    sys.exit(1)
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"[yellow]Warning:[/yellow] {safe(message)}", highlight=False)

@@ -3,36 +3,63 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from robustatlas.errors import UserError
 
+MOST_STRENGTHS = 10_000
+"""More strengths of one attack than this are a slip of the fingers."""
 
-def parse_strengths(given: list[str]) -> dict[str, tuple[float, ...]]:
-    """``linf=0.01,0.02`` (a list) and ``linf=0.1:20`` (equal steps up to a last one) by attack.
+_FORMS = "expected NAME=0.01,0.02,0.05 or NAME=LAST:COUNT, such as linf=8/255:20"
+
+
+def number(text: str) -> float:
+    """A number, or a fraction such as ``8/255``; NaN where it is neither.
 
     Example:
-        >>> parse_strengths(["linf=0.1:4", "l2=0.5,1"])
+        >>> number("8/256"), number("0.5"), number("8/0")
+        (0.03125, 0.5, nan)
+    """
+    above, slash, below = text.partition("/")
+    try:
+        return float(above) / (float(below) if slash else 1.0)
+    except (ValueError, ZeroDivisionError):
+        return math.nan
+
+
+def names_in(given: str | None) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in (given or "").split(",") if name.strip()]
+
+
+def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    """``linf=2/255,4/255`` (a list) and ``linf=0.1:20`` (equal steps up to a last one) by attack.
+
+    Example:
+        >>> parse_strengths(["linf=0.1:4", "l2=1/2,1"])
         {'linf': (0.025, 0.05, 0.075, 0.1), 'l2': (0.5, 1.0)}
     """
+    found: dict[str, tuple[float, ...]] = {}
+    for item in given:
+        name, _, values = (part.strip() for part in item.partition("="))
+        strengths = _steps(item, values) if ":" in values else tuple(number(value) for value in values.split(","))
+        if not name or not strengths or not all(0 < strength < math.inf for strength in strengths):
+            raise UserError(f"--strengths {item!r} is not understood; {_FORMS}.")
+        if name in found:
+            raise UserError(f"--strengths is given twice for {name}; give all its strengths at once.")
+        found[name] = strengths
+    return found
+
+
+def _steps(item: str, values: str) -> tuple[float, ...]:
     from robustatlas.attacks.definition import grid  # torch comes with it, and help need not wait for that
 
-    found = {}
-    for item in given:
-        name, equals, values = item.partition("=")
-        try:
-            if ":" in values:
-                last, _, count = values.partition(":")
-                found[name] = grid(float(last), int(count))
-            else:
-                found[name] = tuple(float(value) for value in values.split(","))
-        except ValueError:
-            found[name] = ()
-        if not equals or not name or not found[name]:
-            raise UserError(
-                f"--strengths {item!r} is not understood; expected NAME=0.01,0.02,0.05 or NAME=LAST:COUNT, "
-                "such as linf=0.1:20."
-            )
-    return found
+    last, _, count = values.partition(":")
+    if not count.strip().isdecimal():
+        return ()
+    if not 1 <= int(count) <= MOST_STRENGTHS:
+        raise UserError(f"--strengths {item!r} asks for {count} strengths; expected 1 to {MOST_STRENGTHS:,}.")
+    return grid(number(last), int(count)) if math.isfinite(number(last)) else ()
 
 
 def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None:
@@ -49,11 +76,7 @@ def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None
         return found
     for item in given.split(","):
         name, _, value = (part.strip() for part in item.partition("="))
-        above, slash, below = value.partition("/")
-        try:
-            strength = float(above) / (float(below) if slash else 1.0)
-        except (ValueError, ZeroDivisionError):
-            strength = math.nan
+        strength = number(value)
         if not name or name in found or not 0 < strength < math.inf:
             raise UserError(
                 f"{option} {given!r} is not understood at {item.strip()!r}; expected each attack once with a strength, "
@@ -61,3 +84,18 @@ def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None
             )
         found[name] = strength
     return found
+
+
+def parse_statistic(given: str | None, option: str) -> float | tuple[float, ...] | None:
+    """A mean or deviation: one number, or one for each channel with commas.
+
+    Example:
+        >>> parse_statistic("0.5", "--mean"), parse_statistic("0.49,0.48,0.45", "--mean")
+        (0.5, (0.49, 0.48, 0.45))
+    """
+    if given is None:
+        return None
+    values = tuple(number(value) for value in given.split(","))
+    if not all(map(math.isfinite, values)):
+        raise UserError(f"{option} {given!r} is not understood; expected a number, or one per channel: 0.49,0.48,0.45.")
+    return values if len(values) > 1 else values[0]

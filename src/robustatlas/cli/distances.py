@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -16,6 +16,7 @@ from rich.table import Table
 
 from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
+from robustatlas.files import write_atomically
 from robustatlas.metrics import interclass_distances
 from robustatlas.metrics.interclass import LpNorm
 
@@ -57,7 +58,7 @@ def distances(
         table.add_column(
             column, justify="left" if column == "norm" else "right", style="bold" if column == "norm" else ""
         )
-    saved: dict[str, NDArray[np.generic]] = {}
+    saved: dict[str, NDArray[Any]] = {}
     found = None
     with Progress(console=console, transient=True) as bars:
         for norm in chosen:
@@ -77,12 +78,13 @@ def distances(
             "of another class; perturbations as large as the median distance can turn half of the samples into others."
         )
     if output is not None:
-        try:
-            with output.open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **saved)
-        except OSError as error:
-            raise UserError(f"--output {output} cannot be written: {error.strerror or error}.") from error
+        write_atomically(output, partial(_save, saved))
         console.print(f"Distances and nearest samples of every sample: {safe(output)}")
+
+
+def _save(arrays: Any, path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
 
 
 def _show_share(bars: Progress, task: TaskID, share: float) -> None:

@@ -8,19 +8,25 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from robustatlas.cli._options import parse_strengths
-from robustatlas.cli._terminal import accuracy_tables
+from robustatlas.cli import _attacks, _models
+from robustatlas.cli._options import names_in, parse_strengths
+from robustatlas.cli._stopped import what_is_kept
+from robustatlas.cli._terminal import accuracy_tables, safe
+from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="`path/file.py:function`, `package.module:function` or `builtin:NAME`.")],
-    data: Annotated[
-        str, typer.Option(metavar="NAME", help="digits, mnist, fashion-mnist, cifar10, or a file.npz (images, labels).")
-    ],
+    model: _models.Model,
+    data: _models.Data,
     attacks: Annotated[
-        str, typer.Option(metavar="NAMES", help="Attacks or suites, with commas; `robustatlas attacks` lists them.")
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Attacks or suites, with commas; `robustatlas attacks` lists them. `file.py:ATTACK`: one of your own.",
+        ),
     ] = "linf,l2",
+    exclude: Annotated[str | None, typer.Option(metavar="NAMES", help="Attacks to leave out of the suites.")] = None,
     search: Annotated[
         str | None, typer.Option(metavar="NAME", help="descent (default), bisection (as MultiRobustBench) or every.")
     ] = None,
@@ -31,7 +37,15 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUES",
-            help="Own strengths: `linf=0.01,0.02` or `linf=0.1:20` (20 equal steps up to 0.1). Repeatable.",
+            help="Own strengths: `linf=2/255,8/255` or `linf=0.1:20` (20 equal steps up to 0.1). Repeatable.",
+        ),
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NET=FILE",
+            help="What lpips compares images by: `alexnet=FILE`, `alexnet_cifar=FILE` or `vgg16=FILE` of weights; "
+            "default: the model's own activations.",
         ),
     ] = None,
     samples: Annotated[
@@ -42,17 +56,27 @@ def evaluate(
     ] = False,
     run: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Directory of the run; an interrupted one goes on. Default: runs/MODEL-DATA."),
+        typer.Option(
+            metavar="DIR", help="Directory of the run; one that is there goes on or grows. Default: runs/MODEL-DATA."
+        ),
     ] = None,
-    weights: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Weights: .safetensors, or .pt of plain tensors.")
-    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="TEXT", help="What reports call the model.")] = None,
+    weights: _models.Weights = None,
+    settings: _models.Settings = None,
+    mean: _models.Mean = None,
+    std: _models.Std = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of all random numbers.")] = 0,
     batch_size: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Samples at work at once (default 256).")
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps; default: cuda where there is one.")
+    shard_size: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Samples per file, the most that a stop loses; default: 45 s of work."),
+    ] = None,
+    device: _models.Device = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="On a processor; default: 1 or torch's own, whichever is faster here."),
     ] = None,
     precision: Annotated[
         str, typer.Option(metavar="NAME", help="bfloat16 searches faster on GPUs; successes count in float32.")
@@ -60,6 +84,7 @@ def evaluate(
     keep_adversarial: Annotated[
         bool, typer.Option("--keep-adversarial", help="Keep the smallest adversarial example of each sample.")
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what was chosen for you.")] = False,
 ) -> None:
     """Find, for each sample and attack, the smallest strength at which MODEL errs.
 
@@ -77,41 +102,40 @@ def evaluate(
 
         robustatlas evaluate builtin:digits-linf --data digits --strengths linf=0.3:20 --strengths l2=1.5:20
 
-    Ctrl-C stops; the same command goes on where it stopped.
+    Ctrl-C stops; the same command goes on where it stopped. More --samples, attacks or strengths add to the run.
     """
-    import torch
-
     import robustatlas as ra
 
-    names = [name.strip() for name in attacks.split(",") if name.strip()]
-    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    classifier = ra.load_model(model, weights, device=chosen, precision=_precision(precision))
-    for note in classifier.notes:
-        Console(stderr=True).print(note, highlight=False, soft_wrap=True)
-    dataset = ra.load_dataset(data)
-    if samples is not None:
-        dataset = dataset.take(samples, stratified=stratified, seed=seed)
+    wanted = parse_strengths(strengths or [])
+    classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name)
+    chosen = _attacks.chosen(names_in(attacks), procedure, features, classifier)  # type: ignore[arg-type]
+    dataset = ra.load_dataset(data).take(samples, stratified=stratified, seed=seed)
     folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
-    console = Console()
+    used = set_threads(threads, classifier, dataset.images)
+    if verbose:
+        Console(stderr=True).print(f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False)
     try:
         result = ra.evaluate(
             classifier,
             dataset,
-            names,
+            chosen,
             search=search,  # type: ignore[arg-type]
             procedure=procedure,  # type: ignore[arg-type]
-            strengths=parse_strengths(strengths or []),
+            strengths=wanted,
             seed=seed,
             run=folder,
             batch_size=batch_size,
+            exclude=names_in(exclude),
+            shard_size=shard_size,
             keep_adversarial=keep_adversarial,
             progress=True,
         )
     except KeyboardInterrupt:
-        Console(stderr=True).print(f"\nStopped. Finished shards are in {folder}; the same command goes on from there.")
+        Console(stderr=True, soft_wrap=True).print(f"\n{safe(what_is_kept(folder))}", highlight=False)
         raise typer.Exit(130) from None
+    console = Console()
     console.print(accuracy_tables(result))
-    console.print(f"Run: {folder}   More: robustatlas show {folder}", highlight=False, soft_wrap=True)
+    console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(folder)}", highlight=False, soft_wrap=True)
 
 
 def _precision(given: str) -> Literal["float32", "bfloat16"]:

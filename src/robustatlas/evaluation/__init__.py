@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Procedure, Search
@@ -16,6 +17,7 @@ from robustatlas.bundle import per_sample
 from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
+from robustatlas.evaluation.checks import check_arguments
 from robustatlas.evaluation.plan import (
     Attacks,
     Samples,
@@ -36,6 +38,7 @@ from robustatlas.progress import Progress, progress_shown
 from robustatlas.result import Result
 from robustatlas.sanity import check_model
 from robustatlas.threats.probe import probe
+from robustatlas.wording import counted
 
 DEFAULT_BATCH = 256
 
@@ -44,7 +47,7 @@ __all__ = ["DEFAULT_BATCH", "evaluate"]
 
 def evaluate(
     model: Classifier | nn.Module | Callable[[Tensor], Any],
-    data: Dataset | tuple[Tensor, Tensor],
+    data: Dataset | tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]],
     attacks: Attacks = ("linf", "l2"),
     search: Search | None = None,
     procedure: Procedure = "default",
@@ -93,9 +96,18 @@ def evaluate(
         >>> result.minimal_size("linf").shape
         (5,)
     """
-    _check_numbers(seed, batch_size, shard_size)
-    classifier = model if isinstance(model, Classifier) else Classifier(model)
-    work = samples_of(data, samples)
+    check_arguments(
+        seed=seed,
+        run=run,
+        batch_size=batch_size,
+        exclude=exclude,
+        shard_size=shard_size,
+        keep_adversarial=keep_adversarial,
+        progress=progress,
+    )
+    with undisturbed():
+        classifier = model if isinstance(model, Classifier) else Classifier(model)
+        work = samples_of(data, samples)
     size = min(batch_size or DEFAULT_BATCH, len(work.labels))
     precision = classifier.precision if classifier.dtype == torch.float32 else "float64"
     with (
@@ -132,9 +144,10 @@ def evaluate(
             manner = Manner(seed, size, keep_adversarial, shard_size, pair)
             _carry_out_all(classifier, store, tasks, work, manner, display)
         except torch.OutOfMemoryError as error:
+            advice = f"a batch size of {size // 2}" if size > 1 else "a smaller network, or on another device"
             raise UserError(
-                f"{classifier.device} ran out of memory with {size} samples at work at once; run the same again with a "
-                f"batch size of {max(1, size // 2)}. Finished parts of the run are kept."
+                f"{classifier.device} ran out of memory with {counted(size, 'sample')} at work at once; run the same "
+                f"again with {advice}. Finished parts of the run are kept."
             ) from error
         grids = {attack.name: attack.strengths for attack in asked}
         result = Result.of_run(store, list(grids), work.index, grids)
@@ -212,11 +225,3 @@ def _rejections(result: Result, attack: Attack) -> str | None:
         "example): they lie outside of [0, 1] or are classified correctly when looked at again, so the robust "
         "accuracies under it may be too high."
     )
-
-
-def _check_numbers(seed: int, batch_size: int | None, shard_size: int | None) -> None:
-    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
-        raise UserError(f"seed={seed!r}; expected an integer.")
-    for name, value in (("batch_size", batch_size), ("shard_size", shard_size)):
-        if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
-            raise UserError(f"{name}={value!r}; expected an integer of at least 1.")

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from robustatlas.attacks.catalogue import nearest
 from robustatlas.attacks.definition import Attack, Procedure, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.suites import SUITES, attacks_of
@@ -52,13 +53,13 @@ class Task:
     record: AttackRecord
 
 
-def samples_of(data: Dataset | tuple[Tensor, Tensor], samples: Samples) -> Work:
+def samples_of(data: Dataset | tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]], samples: Samples) -> Work:
     """The samples that ``samples`` names of ``data``: the first so many, positions, or a boolean mask."""
     if isinstance(data, Dataset):
         images, labels, name, index, known = data.images, data.labels, data.name, data.index, data.fingerprint
     elif isinstance(data, (tuple, list)) and len(data) == 2:
-        images, labels, name = torch.as_tensor(data[0]), torch.as_tensor(data[1]), "arrays"
-        index, known = torch.arange(len(images)), None
+        (images, labels), name = map(_tensor, data), "arrays"
+        index, known = torch.arange(images.shape[0] if images.dim() else 0), None
     else:
         raise UserError(
             f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
@@ -70,10 +71,22 @@ def samples_of(data: Dataset | tuple[Tensor, Tensor], samples: Samples) -> Work:
     return Work(images[positions].contiguous(), labels[positions].long(), index[positions].numpy(), record)
 
 
+def _tensor(values: Any) -> Tensor:
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"data holds {_brief(values)}, which is no array of numbers; give images and labels."
+        ) from error
+
+
 def _positions(samples: Samples, count: int) -> Integers:
     if samples is None:
         return np.arange(count)
-    given = np.asarray(samples)
+    try:
+        given = np.asarray(samples)
+    except ValueError:
+        given = np.asarray(None)
     if given.ndim == 0 and given.dtype.kind in "iu":
         if not 1 <= int(given) <= count:
             raise UserError(f"samples={samples}, but the data has {count}; expected a number from 1 to {count}.")
@@ -103,8 +116,12 @@ def chosen_attacks(
     """
     attacks = attacks_of(given, procedure)
     names = [attack.name for attack in attacks]
-    if unknown := [name for name in exclude if name not in names]:
-        raise UserError(f"{', '.join(unknown)} is to be left out, but is not among the attacks {', '.join(names)}.")
+    if unknown := [str(name) for name in exclude if name not in names]:
+        near = nearest(unknown[0], names)
+        raise UserError(
+            f"{unknown[0]!r} is to be left out, but is not among the attacks {', '.join(names)}"
+            f"{f'; do you mean {near}?' if near else '.'}"
+        )
     attacks = [attack for attack in attacks if attack.name not in exclude]
     if not attacks:
         raise UserError(f"Every attack of {', '.join(names)} is left out; keep at least one.")
@@ -125,10 +142,11 @@ def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
             f"strengths is {_brief(given)}; expected strengths for each attack by name, such as "
             '{"linf": [0.01, 0.02]}.'
         )
-    if unknown := [name for name in given if name not in names]:
+    if unknown := [str(name) for name in given if name not in names]:
+        near = nearest(unknown[0], names)
         raise UserError(
-            f"Strengths are given for {', '.join(map(str, unknown))}, which is not among the attacks "
-            f"{', '.join(names)}."
+            f"Strengths are given for {', '.join(unknown)}, which is not among the attacks {', '.join(names)}"
+            f"{f'; do you mean {near}?' if near else '.'}"
         )
     wanted = {}
     for name, values in given.items():

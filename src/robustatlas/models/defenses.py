@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from kornia.filters import median_blur
 from torch import Tensor, nn
 
 from robustatlas.errors import UserError
@@ -67,8 +66,9 @@ class MedianSmoothing(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` is ``[B, C, H, W]``, mirrored at its borders."""
-        smooth: Tensor = median_blur(x, self.size)
-        return smooth
+        padded = F.pad(x, (self.size // 2,) * 4, mode="reflect")
+        windows = padded.unfold(2, self.size, 1).unfold(3, self.size, 1)
+        return windows.flatten(4).median(dim=-1).values
 
 
 class JPEGCompression(nn.Module):

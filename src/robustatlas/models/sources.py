@@ -82,6 +82,16 @@ def source_named(name: str) -> Source:
     return Source(name, make, _file_of(make, place), Path.cwd())
 
 
+def object_named(name: str) -> Any:
+    """Whatever ``path/file.py:NAME`` names, as it stands there; :class:`UserError` where there is nothing."""
+    place, _, wanted = name.rpartition(":")
+    module = _module_of_file(Path(place))
+    if not hasattr(module, wanted):
+        close = difflib.get_close_matches(wanted, vars(module), n=1)
+        raise UserError(f"{place} has no {wanted!r}" + (f"; did you mean {close[0]!r}?" if close else "."))
+    return getattr(module, wanted)
+
+
 def _check_arguments(source: Source, arguments: Mapping[str, Any]) -> None:
     try:
         parameters = inspect.signature(source.make).parameters
@@ -166,7 +176,7 @@ def _importable(folder: Path | None) -> Iterator[None]:
 
 def _module_of_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UserError(f"There is no file {path} to take a model from.")
+        raise UserError(f"There is no file {path}.")
     spec = importlib.util.spec_from_file_location(f"robustatlas_model_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UserError(f"{path} cannot be imported as a Python file.")

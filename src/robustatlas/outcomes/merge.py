@@ -26,6 +26,7 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
     """
     if not runs:
         raise UserError("No runs are given; name at least one run directory.")
+    _check_alike(list(map(Path, runs)))
     for source in map(Path, runs):
         if format1.is_format1(source):
             old = format1.read(source)
@@ -41,6 +42,14 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
                 for file in sorted((source / folder).rglob("*.*")):
                     _copy(file, Path(into) / file.relative_to(source))
     return Run.open(into)
+
+
+def _check_alike(runs: Sequence[Path]) -> None:
+    """Raise where the runs are not about one model and data set, before anything is written."""
+    identities = [(format1.read(run) if format1.is_format1(run) else Run.open(run)).identity for run in runs]
+    for run, identity in zip(runs, identities, strict=True):
+        if differences := identities[0].differences(identity):
+            raise UserError(f"{runs[0]} and {run} cannot be joined: {'; '.join(differences)}.")
 
 
 def _copy(file: Path, target: Path) -> None:

@@ -52,7 +52,9 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path) -> Table:
         with duckdb.connect() as connection:
             _fill(connection, {name: (run, run.table()) for name, run in opened.items()})
             cursor = connection.execute(sql)
-            return Table(tuple(column[0] for column in cursor.description or ()), cursor.fetchall())
+            if cursor is None or cursor.description is None:
+                raise UserError("The SQL returns no table; give a SELECT over runs, attacks, samples and outcomes.")
+            return Table(tuple(column[0] for column in cursor.description), cursor.fetchall())
     except duckdb.Error as error:
         raise UserError(f"The SQL could not be run: {str(error).strip()}") from error
 

@@ -32,6 +32,7 @@ from pydantic import (
     model_validator,
 )
 
+from robustatlas import __version__
 from robustatlas.errors import UserError
 from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.version import __version__
@@ -224,7 +225,7 @@ def now() -> str:
 
 def circumstances(**more: str) -> dict[str, str]:
     """Where and with what a part was computed: versions, host, processor; ``more`` adds to it, such as the device."""
-    versions = {package: metadata.version(package) for package in ("robustatlas", "torch", "numpy")}
+    versions = {"robustatlas": __version__} | {package: metadata.version(package) for package in ("torch", "numpy")}
     machine = {"python": platform.python_version(), "system": platform.platform(), "host": socket.gethostname()}
     return versions | machine | {"cores": str(os.cpu_count()), "created": now()} | more
 

@@ -473,9 +473,9 @@ def _grid(records: Sequence[AttackRecord], strengths: Sequence[float] | None = N
 def _rows_at(columns: Arrays, index: Integers) -> Arrays:
     """The rows of the samples ``index``; of a sample that stands twice (the same numbers) the first."""
     known, first = np.unique(columns["index"], return_index=True)
-    rows = first[np.searchsorted(known, index).clip(max=max(len(known) - 1, 0))]
-    if not np.array_equal(columns["index"][rows], index):
+    if not np.isin(index, known).all():
         raise UserError("The samples of this run are not all there: a file of samples/ is missing or damaged.")
+    rows = first[np.searchsorted(known, index)]
     return {name: values[rows] for name, values in columns.items()}
 
 

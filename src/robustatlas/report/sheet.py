@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,9 +18,11 @@ from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.evaluation import evaluate
+from robustatlas.files import write_atomically
 from robustatlas.threats.base import UnsupportedInputError
 
 _CELL = 1.15  # inches
+_KINDS = ("png", "pdf", "svg")
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,19 @@ def plot_gallery(
                 factor = amplify or min(0.5 / max(float(np.abs(difference).max()), 1e-6), 100.0)
                 _show(right, np.clip(0.5 + factor * difference, 0, 1), f"change\nx {factor:.2g}")
     return figure
+
+
+def picture_kind(path: Path) -> str:
+    """The format that a picture of this name is written in: png, pdf or svg."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in _KINDS:
+        raise UserError(f"The gallery cannot be written as {path.name!r}; give a name that ends in .png, .pdf or .svg.")
+    return kind
+
+
+def save_gallery(figure: Figure, path: Path) -> None:
+    """Write the figure as PNG, PDF or SVG, whole or not at all."""
+    write_atomically(path, partial(figure.savefig, format=picture_kind(path)))
 
 
 def _show(axis: Axes, image: NDArray[np.float32], title: str, *, dim: bool = False) -> None:

@@ -10,9 +10,9 @@ from robustatlas.errors import UserError
 def check_inputs(images: Tensor, labels: Tensor) -> None:
     """Raise :class:`UserError` unless ``images`` [N, ...] are finite and in [0, 1] and ``labels`` [N] are class
     numbers."""
-    if len(images) == 0:
+    if images.dim() and len(images) == 0:
         raise UserError("There are no samples; expected at least one image. Check the data set or --samples.")
-    if images.dim() < 2 or len(images) != len(labels) or labels.dim() != 1:
+    if images.dim() < 2 or labels.dim() != 1 or len(images) != len(labels):
         raise UserError(
             f"Images have shape {tuple(images.shape)} and labels {tuple(labels.shape)}; expected [N, ...] and [N] "
             f"with the same N."

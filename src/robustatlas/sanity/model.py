@@ -91,7 +91,7 @@ def _gradient_warnings(model: Classifier, x: Tensor, labels: Tensor) -> list[str
     if gradient is None or not bool(gradient.any()):
         return [
             "The gradient of the loss with respect to the input is zero everywhere: gradient attacks cannot work, and "
-            "robustness is overestimated. Use the attack 'square'."
+            "robustness is overestimated. Use attacks that need none: square-linf, square-l2 or square-l1."
         ]
     if not bool(gradient.isfinite().all()):
         return [

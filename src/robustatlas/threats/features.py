@@ -182,7 +182,13 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     """Convolution weights ``features.*`` of a file, whatever the checkpoint is wrapped in."""
     if not path.is_file():
         raise UserError(f"There is no weights file {path}; give the path of a .safetensors or .pt file.")
-    content: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+    try:
+        content: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+    except Exception as error:
+        raise UserError(
+            f"{path} cannot be read as weights ({type(error).__name__}); expected .safetensors, or plain tensors saved "
+            "by torch.save. Nothing is unpickled."
+        ) from error
     while isinstance(content, Mapping) and not any(isinstance(value, Tensor) for value in content.values()):
         inner = [value for value in content.values() if isinstance(value, Mapping) and value]
         if not inner:

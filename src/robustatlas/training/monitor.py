@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.noise import Noise
+from robustatlas.outcomes.outcome import percent
 from robustatlas.training.against import ascent
 from robustatlas.training.crafting import Opponent, craft, in_mode
 from robustatlas.training.recipes.base import entropy_of
@@ -55,7 +56,6 @@ def accuracies(
                     right = net(found.x).argmax(1) == truth
                 columns[opponent.name].append(found.survived & right & columns["clean"][-1])
     standing = {name: torch.cat(parts) for name, parts in columns.items()}
-    result = {name: 100 * float(column.float().mean()) for name, column in standing.items()}
     if opponents:
-        result["union"] = 100 * float(torch.stack(list(standing.values())).all(0).float().mean())
-    return result
+        standing["union"] = torch.stack(list(standing.values())).all(0)
+    return {name: float(percent(int(column.sum()), len(labels))) for name, column in standing.items()}

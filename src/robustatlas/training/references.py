@@ -26,6 +26,7 @@ from robustatlas.training.networks import network_for
 from robustatlas.training.recipes import recipe_named
 from robustatlas.training.settings import Settings
 from robustatlas.training.trainer import train
+from robustatlas.wording import counted
 
 PLAN = "plan.json"
 REFERENCE = "reference.json"
@@ -169,8 +170,8 @@ def collect(plan: ReferencePlan, folder: Path, data: str) -> Reference | None:
         strengths=plan.strengths,
         rule=plan.rule,
         notes=(
-            f"Trained by the recipe {recipe} with {plan.steps} steps for {plan.settings.epochs} epochs, {plan.seeds} "
-            f"run(s) of each; evaluated on {plan.samples or 'all'} test images by the search {plan.search}.",
+            f"Trained by the recipe {recipe} with {plan.steps} steps for {plan.settings.epochs} epochs, "
+            f"{counted(plan.seeds, 'run')} of each; evaluated on {plan.samples or 'all'} test images by the search {plan.search}.",
         ),
     )
     write_text(folder / REFERENCE, json.dumps(reference.to_dict(), indent=1) + "\n")

@@ -1,0 +1,79 @@
+"""Attacks as they are typed: names, suites, and ``file.py:ATTACK`` for one's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from robustatlas.errors import UserError
+
+if TYPE_CHECKING:
+    from robustatlas.attacks.definition import Attack, Procedure
+    from robustatlas.classifier import Classifier
+
+PERCEPTUAL = "lpips"
+"""The attack that compares images by the features of a network."""
+
+
+def chosen(names: list[str], procedure: Procedure, features: str | None, model: Classifier) -> list[str | Attack]:
+    """Attacks for ``evaluate(attacks=...)``.
+
+    Args:
+        names: of the catalogue, of suites, or ``file.py:ATTACK``.
+        procedure: in which to look for ``lpips``.
+        features: what ``lpips`` compares images by, as ``ARCHITECTURE=FILE``; None for the model's own activations.
+        model: whose device the features go to.
+    """
+    from robustatlas.attacks.suites import attacks_of
+
+    found: list[str | Attack] = [own_attack(name) if ".py:" in name else name for name in names]
+    if features is None:
+        return found
+    every = {attack.name: attack for attack in attacks_of(found, procedure)}
+    if PERCEPTUAL not in every:
+        raise UserError(
+            f"--features is for the attack {PERCEPTUAL}, which is not among the attacks {', '.join(every)}; name it "
+            "in --attacks, or leave --features out."
+        )
+    with_features = _compared_by(every[PERCEPTUAL], features, model)
+    return [*(item for item in found if item != PERCEPTUAL), with_features]
+
+
+def own_attack(name: str) -> Attack:
+    """The attack that ``file.py:NAME`` names: an :class:`Attack`, or a function without arguments that returns one."""
+    from robustatlas.attacks.definition import Attack
+    from robustatlas.models.sources import object_named
+
+    found = object_named(name)
+    if callable(found) and not isinstance(found, Attack):
+        try:
+            found = found()
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"{name!r} failed ({type(error).__name__}: {error}); it was called without arguments."
+            ) from (error)
+    if not isinstance(found, Attack):
+        raise UserError(
+            f"{name!r} is a {type(found).__name__}; expected a robustatlas.Attack, or a function that returns one."
+        )
+    return found
+
+
+def _compared_by(attack: Attack, features: str, model: Classifier) -> Attack:
+    from robustatlas.classifier import Classifier
+    from robustatlas.threats.features import ActivationFeatures, Backbone, load_features
+    from robustatlas.threats.perceptual import PerceptualDistance
+
+    architecture, separator, file = features.partition("=")
+    if not separator or not architecture or not file:
+        raise UserError(
+            f"--features {features!r} is not understood; expected ARCHITECTURE=FILE with one of "
+            f"{', '.join(get_args(Backbone))}, such as alexnet=alexnet.pth."
+        )
+    loaded = load_features(cast(Backbone, architecture), Path(file))
+    there = ActivationFeatures(Classifier(loaded.model, device=model.device), loaded.layers)
+    threat: Any = attack.threat
+    return replace(attack, threat=replace(threat, distance=PerceptualDistance(there)))

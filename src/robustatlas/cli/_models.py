@@ -1,0 +1,73 @@
+"""The options that name a model and data, the same in every command that has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from robustatlas.cli._options import parse_statistic
+from robustatlas.cli._terminal import safe
+from robustatlas.errors import UserError
+
+if TYPE_CHECKING:
+    from robustatlas.classifier import Classifier, Precision
+
+Model = Annotated[
+    str,
+    typer.Argument(help="`path/file.py:function`, `package.module:function` or `builtin:NAME`."),
+]
+Data = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="digits, mnist, fashion-mnist, cifar10, or a file.npz (images, labels).",
+        show_default=False,
+    ),
+]
+Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights: .safetensors, or .pt of plain tensors.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="What MODEL's function is called with: `bits=3`. Repeatable."),
+]
+Mean = Annotated[
+    str | None, typer.Option(metavar="NUMBERS", help="Normalisation: one number, or one per channel with commas.")
+]
+Std = Annotated[str | None, typer.Option(metavar="NUMBERS", help="Likewise, what the difference is divided by.")]
+Device = Annotated[
+    str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps; default: cuda where there is one.")
+]
+
+
+def loaded(
+    model: str,
+    weights: Path | None,
+    settings: list[str] | None,
+    mean: str | None,
+    std: str | None,
+    device: str | None,
+    precision: Precision | None = None,
+    name: str | None = None,
+) -> Classifier:
+    """The model that the options name; what was done to make it fit is said on standard error."""
+    import torch
+
+    from robustatlas.models import load_model, parse_settings
+
+    if name is not None and not name.strip():
+        raise UserError("--name is empty; give the model a name, or leave the option out.")
+    classifier = load_model(
+        model,
+        weights,
+        mean=parse_statistic(mean, "--mean"),
+        std=parse_statistic(std, "--std"),
+        device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        precision=precision,
+        name=name,
+        arguments=parse_settings(settings or []),
+    )
+    for note in classifier.notes:
+        Console(stderr=True).print(safe(note), highlight=False, soft_wrap=True)
+    return classifier

@@ -1,0 +1,178 @@
+"""A folder full of things that go wrong, for the table of mistakes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import outcomes_examples as examples
+
+NET = """
+import torch
+from torch import nn
+
+def make(bits=3):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+def needs(size):
+    return make()
+
+def wrong_width():
+    return nn.Sequential(nn.Flatten(), nn.Linear(65, 10))
+
+def one_class():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 1))
+
+def three_classes():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+
+def nothing():
+    return None
+
+def pair():
+    return make(), 0.5
+
+def odd_normalisation():
+    return make(), "mean", "std"
+
+def fails():
+    raise RuntimeError("no [bold]such\\x1b[31m thing\\nand a second line")
+
+class Broken(nn.Module):
+    def __init__(self, value):
+        super().__init__()
+        self.linear, self.value = nn.Linear(64, 10), value
+
+    def forward(self, x):
+        return self.value(self.linear(x.flatten(1)))
+
+def gives_nan():
+    return Broken(lambda logits: logits * float("nan"))
+
+def gives_text():
+    return Broken(lambda logits: "cat")
+
+def gives_map():
+    return Broken(lambda logits: logits[..., None])
+
+def detached():
+    return Broken(lambda logits: logits.detach())
+
+def fails_in_forward():
+    return Broken(lambda logits: 1 / 0)
+"""
+
+ATTACKS = """
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+
+NUMBER = 3
+MINE = attack_named("pgd-linf")
+
+def fails():
+    raise RuntimeError("not today")
+
+def gives_number():
+    return 3
+"""
+
+
+def build(folder: Path) -> None:
+    """Fill ``folder``: models, attacks, weights, data, runs, references and notes, most of them bad."""
+    texts = {
+        "net.py": NET,
+        "own.py": ATTACKS,
+        "syntax.py": "def make(:\n",
+        "imports.py": "import nowhere_to_be_found\n",
+        "exits.py": "raise ValueError('at import')\n",
+        "text.safetensors": "not weights",
+        "text.pt": "not weights",
+        "text.npz": "not an archive",
+        "empty.npz": "",
+        "text.json": "{",
+        "list.json": "[1, 2]",
+        "twice.json": '{"a": 1, "a": 2}',
+        "about-unknown.json": json.dumps({"net": {"colour": "red"}}),
+        "about-type.json": json.dumps({"net": {"trained_on": {"linf": "weak"}}}),
+        "about-negative.json": json.dumps({"net": {"trained_on": {"linf": -1}}}),
+        "about-nan.json": '{"net": {"trained_on": {"linf": NaN}}}',
+        "reference-empty.json": "{}",
+        "reference-type.json": json.dumps({"name": "r", "description": "d", "accuracies": 3, "ranked": ["linf"]}),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (folder / "latin.json").write_bytes(b'{"a": "\xff"}')
+    (folder / "folder").mkdir()
+    (folder / "folder" / "file.txt").write_text("mine")
+    torch.save({"weight": torch.zeros(3)}, folder / "other.pt")
+    torch.save({"weight": Path("objects")}, folder / "objects.pt")
+    _arrays(folder)
+    _runs(folder)
+
+
+def _arrays(folder: Path) -> None:
+    images, labels = np.zeros((3, 1, 8, 8), np.float32), np.array([0, 1, 2])
+    for name, arrays in {
+        "bright": {"images": images + 200, "labels": labels},
+        "negative": {"images": images - 1, "labels": labels},
+        "nan": {"images": images + np.nan, "labels": labels},
+        "integers": {"images": images.astype(np.int64), "labels": labels},
+        "objects": {"images": images, "labels": np.array([{}, 1, 2], object)},
+        "no-labels": {"images": images},
+        "few-labels": {"images": images, "labels": labels[:2]},
+        "real-labels": {"images": images, "labels": labels / 2},
+        "negative-labels": {"images": images, "labels": labels - 1},
+        "table-labels": {"images": images, "labels": labels[:, None]},
+        "large-labels": {"images": images, "labels": labels + 9},
+        "no-images": {"images": images[:0], "labels": labels[:0]},
+        "flat": {"images": images[:, 0, 0, 0], "labels": labels},
+        "words": {"images": np.array(["a", "b", "c"]), "labels": labels},
+        "strange-classes": {"images": images, "labels": labels, "classes": np.array(["cat"])},
+        "fine": {"images": images, "labels": labels},
+    }.items():
+        np.savez(folder / f"{name}.npz", **arrays)  # type: ignore[arg-type]
+
+
+def _runs(folder: Path) -> None:
+    examples.fill(examples.begin(folder / "run"))
+    examples.begin(folder / "begun")
+    examples.fill(examples.begin(folder / "other-model", weights_sha256="fedcba"))
+    for name in (
+        "newer",
+        "no-format",
+        "cut",
+        "binary",
+        "extra",
+        "absurd",
+        "hostile",
+        "nan-strengths",
+        "damaged",
+        "swapped",
+    ):
+        shutil.copytree(folder / "run", folder / name)
+    _edit(folder / "newer" / "run.json", format_version=99)
+    _edit(folder / "no-format" / "run.json", format_version="new")
+    _edit(folder / "extra" / "run.json", surprise=1)
+    (folder / "cut" / "run.json").write_text('{"format_version": 2, "model"')
+    (folder / "binary" / "run.json").write_bytes(b"\xff\xfe\x00")
+    _edit(next((folder / "absurd" / "plans").iterdir()), spans=[[0, 10**15]])
+    _edit(next((folder / "hostile" / "attacks").iterdir()), name="../../etc/passwd")
+    _edit(next((folder / "nan-strengths" / "attacks").iterdir()), strengths=["NaN", 0.2])
+    for part in (folder / "damaged" / "outcomes").rglob("*.parquet"):
+        part.write_bytes(part.read_bytes()[:100])
+    for part in (folder / "swapped" / "samples").rglob("*.parquet"):
+        part.unlink()
+    shutil.copytree(folder / "run", folder / "painted")
+    content = json.loads((folder / "painted" / "run.json").read_text())
+    content["model"]["name"] = "net\x1b[31m[bold]red\x07"
+    (folder / "painted" / "run.json").write_text(json.dumps(content))
+
+
+def _edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))

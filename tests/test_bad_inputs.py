@@ -1,0 +1,470 @@
+"""Mistakes of every kind, over all commands and functions: one sentence, an exit code, and nothing written or lost."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import bad_inputs
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.cli import main
+
+EVALUATE = "evaluate net.py:make --data digits --run out --samples 4 "
+OTHER_DATA = "evaluate net.py:make --run out --data "
+OTHER_MODEL = "evaluate --data digits --run out --samples 4 "
+
+SENTENCES = [  # what is typed, and a word of the sentence that answers
+    # The model
+    (OTHER_MODEL + "net.py:missing", "missing"),
+    (OTHER_MODEL + "net.py:mkae", "did you mean 'make'"),
+    (OTHER_MODEL + "nowhere.py:make", "nowhere.py"),
+    (OTHER_MODEL + "net.py", "function"),
+    (OTHER_MODEL + "net.py:", "function"),
+    (OTHER_MODEL + "''", "function"),
+    (OTHER_MODEL + "builtin:nothing", "nothing"),
+    (OTHER_MODEL + "not.a.module:make", "not.a.module"),
+    (OTHER_MODEL + "syntax.py:make", "syntax.py"),
+    (OTHER_MODEL + "imports.py:make", "nowhere_to_be_found"),
+    (OTHER_MODEL + "exits.py:make", "at import"),
+    (OTHER_MODEL + "net.py:nothing", "nn.Module"),
+    (OTHER_MODEL + "net.py:pair", "nn.Module"),
+    (OTHER_MODEL + "net.py:odd_normalisation", "mean"),
+    (OTHER_MODEL + "net.py:fails", "such"),
+    (OTHER_MODEL + "net.py:needs", "--set size"),
+    (OTHER_MODEL + "net.py:wrong_width", "shape"),
+    (OTHER_MODEL + "net.py:one_class", "2 classes"),
+    (OTHER_MODEL + "net.py:three_classes", "3 classes"),
+    (OTHER_MODEL + "net.py:gives_nan", "NaN"),
+    (OTHER_MODEL + "net.py:gives_text", "str"),
+    (OTHER_MODEL + "net.py:gives_map", "logits"),
+    (OTHER_MODEL + "net.py:detached", "gradient"),
+    (OTHER_MODEL + "net.py:fails_in_forward", "ZeroDivisionError"),
+    (OTHER_MODEL + "folder:make", "folder"),
+    (EVALUATE + "--weights nowhere.safetensors", "nowhere.safetensors"),
+    (EVALUATE + "--weights text.safetensors", "text.safetensors"),
+    (EVALUATE + "--weights text.pt", "text.pt"),
+    (EVALUATE + "--weights objects.pt", "pickled"),
+    (EVALUATE + "--weights other.pt", "weight"),
+    (EVALUATE + "--weights folder", "folder"),
+    (EVALUATE + "--set bits", "NAME=VALUE"),
+    (EVALUATE + "--set colour=red", "bits"),
+    (EVALUATE + "--set bits=1 --set bits=2", "twice"),
+    (EVALUATE + "--set '=3'", "NAME=VALUE"),
+    (EVALUATE + "--mean grey", "grey"),
+    (EVALUATE + "--mean 0.5,", "0.49,0.48,0.45"),
+    (EVALUATE + "--mean nan", "nan"),
+    (EVALUATE + "--std 0", "std"),
+    (EVALUATE + "--std 1/0", "1/0"),
+    (EVALUATE + "--mean 0.1,0.2,0.3,0.4", "mean"),
+    (EVALUATE + "--name ''", "--name"),
+    (EVALUATE + "--device tpu9", "tpu9"),
+    (EVALUATE + "--device cuda:77", "cuda:77"),
+    (EVALUATE + "--precision int4", "int4"),
+    # The data
+    (OTHER_DATA + "nonsense", "nonsense"),
+    (OTHER_DATA + "''", "data set"),
+    (OTHER_DATA + "nowhere.npz", "nowhere.npz"),
+    (OTHER_DATA + "text.npz", "text.npz"),
+    (OTHER_DATA + "empty.npz", "empty.npz"),
+    (OTHER_DATA + "folder", "folder"),
+    (OTHER_DATA + "bright.npz", "[0, 1]"),
+    (OTHER_DATA + "negative.npz", "[0, 1]"),
+    (OTHER_DATA + "nan.npz", "NaN"),
+    (OTHER_DATA + "integers.npz", "int64"),
+    (OTHER_DATA + "objects.npz", "pickled"),
+    (OTHER_DATA + "no-labels.npz", "labels"),
+    (OTHER_DATA + "few-labels.npz", "2 labels"),
+    (OTHER_DATA + "real-labels.npz", "integers"),
+    (OTHER_DATA + "negative-labels.npz", "-1"),
+    (OTHER_DATA + "table-labels.npz", "(3, 1)"),
+    (OTHER_DATA + "large-labels.npz", "10 classes"),
+    (OTHER_DATA + "no-images.npz", "non-empty"),
+    (OTHER_DATA + "flat.npz", "shape"),
+    (OTHER_DATA + "words.npz", "[N, ...]"),
+    (OTHER_DATA + "strange-classes.npz", "1 classes"),
+    (OTHER_DATA + "digits --samples 100000", "600"),
+    # The attacks
+    (EVALUATE + "--attacks lymph", "lymph"),
+    (EVALUATE + "--attacks lnif", "do you mean linf"),
+    (EVALUATE + "--attacks LINF", "do you mean linf"),
+    (EVALUATE + "--attacks gaussian_noise", "corruption-gaussian-noise"),
+    (EVALUATE + "--attacks multirobustbnch", "do you mean multirobustbench"),
+    (EVALUATE + "--attacks linf,linf", "twice"),
+    (EVALUATE + "--attacks ,", "attacks"),
+    (EVALUATE + "--attacks hue", "RGB"),
+    (EVALUATE + "--attacks linf+", "not known"),
+    (EVALUATE + "--attacks linf+lq", "lq"),
+    (EVALUATE + "--attacks 'l\x1b[31minf'", "not known"),
+    (EVALUATE + "--attacks '[bold]linf[/bold]'", "[bold]"),
+    (EVALUATE + "--attacks nowhere.py:MINE", "nowhere.py"),
+    (EVALUATE + "--attacks own.py:MINNE", "did you mean 'MINE'"),
+    (EVALUATE + "--attacks own.py:NUMBER", "int"),
+    (EVALUATE + "--attacks own.py:fails", "not today"),
+    (EVALUATE + "--attacks own.py:gives_number", "int"),
+    (EVALUATE + "--attacks own.py:", "has no"),
+    (EVALUATE + "--attacks syntax.py:MINE", "syntax.py"),
+    (EVALUATE + "--exclude fog", "fog"),
+    (EVALUATE + "--exclude lnif", "do you mean linf"),
+    (EVALUATE + "--exclude linf,l2", "left out"),
+    (EVALUATE + "--features alexnet=nowhere.pt", "lpips"),
+    (EVALUATE + "--attacks lpips --features alexnet=nowhere.pt", "nowhere.pt"),
+    (EVALUATE + "--attacks lpips --features resnet=other.pt", "resnet"),
+    (EVALUATE + "--attacks lpips --features alexnet", "ARCHITECTURE=FILE"),
+    (EVALUATE + "--attacks lpips --features alexnet=text.pt", "text.pt"),
+    (EVALUATE + "--attacks lpips --features alexnet=other.pt", "alexnet"),
+    (EVALUATE + "--search guess", "guess"),
+    (EVALUATE + "--attacks corruption-fog --search descent", "descent"),
+    (EVALUATE + "--procedure guess", "guess"),
+    (EVALUATE + "--strengths linf", "linf"),
+    (EVALUATE + "--strengths linf=", "not understood"),
+    (EVALUATE + "--strengths =0.1", "not understood"),
+    (EVALUATE + "--strengths linf=much", "much"),
+    (EVALUATE + "--strengths linf=8/0", "8/0"),
+    (EVALUATE + "--strengths linf=0.2,0.1", "increasing"),
+    (EVALUATE + "--strengths linf=0.1,0.1", "increasing"),
+    (EVALUATE + "--strengths linf=-0.1", "not understood"),
+    (EVALUATE + "--strengths linf=nan", "not understood"),
+    (EVALUATE + "--strengths linf=inf:3", "not understood"),
+    (EVALUATE + "--strengths linf=0.1:0", "10,000"),
+    (EVALUATE + "--strengths linf=0.1:2.5", "not understood"),
+    (EVALUATE + "--strengths linf=0.1:99999999", "10,000"),
+    (EVALUATE + "--strengths l1=0.2", "l1"),
+    (EVALUATE + "--strengths lnif=0.2", "do you mean linf"),
+    (EVALUATE + "--strengths linf=0.1 --strengths linf=0.2", "twice"),
+    (EVALUATE + "--seed 99999999999999999999", "64 bits"),
+    # Folders
+    (EVALUATE.replace("out", "net.py/sub"), "net.py"),
+    (EVALUATE.replace("out", "folder"), "not a run"),
+    (EVALUATE.replace("out", "run"), "another evaluation"),
+    (EVALUATE.replace("out", "newer"), "newer"),
+    (EVALUATE.replace("out", "cut"), "complete JSON"),
+    # Reading runs
+    *[
+        (f"{command} {run}", said)
+        for command in ("show", "compare run", "report", "leaderboard build", "query 'SELECT 1'", "merge -o joined")
+        for run, said in (
+            ("nowhere", "nowhere"),
+            ("folder", "not a run"),
+            ("newer", "newer"),
+            ("no-format", "format_version"),
+            ("cut", "complete JSON"),
+            ("binary", "binary"),
+            ("extra", "surprise"),
+        )
+    ],
+    *[
+        (f"{command} {run}", said)
+        for command in ("show", "report", "query 'SELECT 1'")
+        for run, said in (
+            ("begun", "no finished samples"),
+            ("absurd", "spans"),
+            ("hostile", "name"),
+            ("nan-strengths", "strengths"),
+            ("swapped", "samples"),
+        )
+    ],
+    ("show damaged", "no finished samples"),
+    ("show run --json --csv", "one of them"),
+    ("show run --union linf", "--union"),
+    ("show run --union linf=0", "--union"),
+    ("show run --union fog=0.1", "fog"),
+    ("show run --trained-on linf=8/0", "--trained-on"),
+    ("show run --trained-on linf=1,linf=2", "--trained-on"),
+    ("show run --reference nowhere.json", "nowhere.json"),
+    ("show run --reference text.json", "JSON"),
+    ("show run --reference latin.json", "JSON"),
+    ("show run --reference list.json", "reference is an object"),
+    ("show run --reference twice.json", "twice"),
+    ("show run --reference reference-empty.json", "missing"),
+    ("show run --reference reference-type.json", "accuracies"),
+    ("compare run", "two"),
+    ("compare run run", "twice"),
+    ("merge run other-model -o joined", "weights"),
+    ("merge run -o folder", "not a run"),
+    ("merge run -o net.py", "net.py"),
+    ("query 'SELEC 1' run", "SQL"),
+    ("query 'SELECT nothing FROM outcomes' run", "nothing"),
+    ("query 'SELECT * FROM nowhere' run", "nowhere"),
+    ("query '' run", "SQL"),
+    ("report run --about text.json", "JSON"),
+    ("report run --about list.json", "list.json"),
+    ("report run --about about-unknown.json", "colour"),
+    ("report run --about about-type.json", "weak"),
+    ("report run --about about-negative.json", "linf"),
+    ("report run --about about-nan.json", "linf"),
+    ("report run --data nonsense", "nonsense"),
+    ("report run -o folder", "folder"),
+    ("report run -o net.py/report.html", "net.py"),
+    ("report run -o locked/report.html", "locked"),
+    ("report run run run run run run", "1 to 5"),
+    ("leaderboard build run", "reference"),
+    ("leaderboard build -o net.py", "net.py"),
+    ("leaderboard build -o locked/site", "locked"),
+    ("leaderboard build --about about-unknown.json", "colour"),
+    ("leaderboard build --reference nowhere", "nowhere"),
+    ("leaderboard serve folder", "no leaderboard"),
+    # The other commands
+    ("attacks fgo", "fog"),
+    ("attacks [bold]", "not known"),
+    ("gallery net.py:make --data digits --attacks fgo", "fog"),
+    ("gallery net.py:make --data digits --attacks hue", "fits"),
+    ("gallery net.py:make --data digits --sample 99999", "99999"),
+    ("gallery net.py:make --data digits -o gallery.exe", ".png"),
+    ("gallery net.py:missing --data digits", "missing"),
+    ("distances nonsense", "nonsense"),
+    ("distances digits --norm l3", "l3"),
+    ("distances digits --samples 1", "at least 2"),
+    ("distances digits --split valid", "valid"),
+    ("distances digits --samples 20 -o nowhere/d.npz", "nowhere"),
+    ("distances digits --samples 20 -o locked/d.npz", "locked"),
+    ("distances nan.npz", "NaN"),
+]
+
+USAGE = [  # what typer itself refuses
+    "evaluate",
+    "evaluate net.py:make",
+    "evaluate net.py:make --data digits --samples none",
+    "evaluate net.py:make --data digits --samples 0",
+    "evaluate net.py:make --data digits --batch-size 0",
+    "evaluate net.py:make --data digits --shard-size -1",
+    "evaluate net.py:make --data digits --threads 0",
+    "evaluate net.py:make --data digits --seed one",
+    "evaluate net.py:make --data digits --nonsense",
+    "shwo run",
+    "show",
+    "query",
+    "merge run",
+    "gallery net.py:make --data digits --columns 99",
+    "leaderboard serve --port 99999",
+]
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bad")
+    bad_inputs.build(folder)
+    (folder / "locked").mkdir()
+    return folder
+
+
+@pytest.fixture
+def here(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(workplace)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("ROBUSTATLAS_DATA", str(workplace / "nowhere"))
+    return workplace
+
+
+def contents(folder: Path) -> dict[str, tuple[int, int]]:
+    return {
+        str(path): (path.stat().st_mtime_ns, path.stat().st_size)
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def typed(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and standard error of a command."""
+    with pytest.raises(SystemExit) as ended:
+        main(shlex.split(line))
+    code = ended.value.code
+    assert isinstance(code, int)
+    return code, capsys.readouterr().err
+
+
+def is_plain(text: str) -> bool:
+    return not any(unicodedata.category(char) in ("Cc", "Cf", "Cs") for char in text.replace("\n", ""))
+
+
+def test_the_table_is_long() -> None:
+    assert len(SENTENCES) + len(USAGE) + len(CALLS) >= 120
+
+
+@pytest.mark.parametrize(("line", "said"), SENTENCES, ids=[line for line, _ in SENTENCES])
+def test_a_mistake_gets_a_sentence(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, line: str, said: str
+) -> None:
+    before = contents(here)
+    if "locked" in line:
+        _lock(monkeypatch)
+    code, err = typed(line, capsys)
+    sentences = [text for text in err.splitlines() if not text.startswith("Warning: ")]
+    assert code == 1
+    assert len(sentences) == 1 and sentences[0].startswith("Error: ")
+    assert said in err
+    assert "Traceback" not in err
+    assert is_plain(err)
+    assert contents(here) == before
+
+
+def _lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be written below ``locked``, as on a full disk (tests may run as a user who may write anywhere)."""
+
+    def refuse(self: Path, *arguments: Any, **options: Any) -> Any:
+        if "locked" in self.parts and any(flag in str(arguments[:1]) for flag in "wxa"):
+            raise OSError(28, os.strerror(28))
+        return path_open(self, *arguments, **options)
+
+    def make(self: Path, *arguments: Any, **options: Any) -> None:
+        if "locked" in self.parts[:-1]:
+            raise OSError(30, os.strerror(30))
+        mkdir(self, *arguments, **options)
+
+    path_open, mkdir = Path.open, Path.mkdir
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "mkdir", make)
+    monkeypatch.setattr(Path, "write_text", lambda self, text, **options: refuse(self, "w").write(text))
+
+
+@pytest.mark.parametrize("line", USAGE)
+def test_usage(here: Path, capsys: pytest.CaptureFixture[str], line: str) -> None:
+    before = contents(here)
+    code, err = typed(line, capsys)
+    assert code == 2
+    assert "Traceback" not in err
+    assert contents(here) == before
+
+
+@pytest.mark.parametrize("command", ["show", "show --json", "show --csv", "report -o painted.html", "merge -o both",
+                                     "query 'SELECT model FROM runs'", "compare run"])  # fmt: skip
+def test_names_of_strangers_never_reach_the_terminal(
+    here: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    name, *rest = shlex.split(command)
+    with pytest.raises(SystemExit) as ended:
+        main([name, *rest, "painted"])
+    said = capsys.readouterr()
+    assert not ended.value.code
+    assert is_plain(said.out) and is_plain(said.err)
+
+
+NET = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+IMAGES, LABELS = torch.rand(5, 1, 2, 2), torch.tensor([0, 1, 2, 0, 1])
+
+
+def evaluate(**changes: Any) -> Any:
+    given: dict[str, Any] = {"model": NET, "data": (IMAGES, LABELS), "attacks": "linf"}
+    return ra.evaluate(**(given | changes))
+
+
+def result() -> ra.Result:
+    return ra.Result.from_arrays([0, 1], [0, 1], {"linf": [0.1, np.inf]}, {"linf": [0.1, 0.2]})
+
+
+CALLS: list[tuple[str, Callable[[], Any]]] = [
+    ("model", lambda: evaluate(model=3)),
+    ("model", lambda: evaluate(model=None)),
+    ("model", lambda: evaluate(model="builtin:digits-linf")),
+    ("returned", lambda: evaluate(model=lambda x: "cat")),
+    ("failed", lambda: evaluate(model=lambda x: 1 / 0)),
+    ("gradient", lambda: evaluate(model=lambda x: torch.zeros(len(x), 3))),
+    ("data", lambda: evaluate(data=None)),
+    ("data", lambda: evaluate(data=3)),
+    ("data", lambda: evaluate(data=IMAGES)),
+    ("data", lambda: evaluate(data=("images", "labels"))),
+    ("data", lambda: evaluate(data=(None, None))),
+    ("shape", lambda: evaluate(data=(3, 4))),
+    ("shape", lambda: evaluate(data=(IMAGES, LABELS[:2]))),
+    ("no samples", lambda: evaluate(data=(IMAGES[:0], LABELS[:0]))),
+    ("255", lambda: evaluate(data=((IMAGES * 255).byte(), LABELS))),
+    ("[0, 1]", lambda: evaluate(data=(IMAGES * 255, LABELS))),
+    ("[0, 1]", lambda: evaluate(data=(IMAGES - 1, LABELS))),
+    ("NaN", lambda: evaluate(data=(IMAGES * torch.nan, LABELS))),
+    ("integers", lambda: evaluate(data=(IMAGES, LABELS.float()))),
+    ("integers", lambda: evaluate(data=(IMAGES, LABELS - 1))),
+    ("classes", lambda: evaluate(data=(IMAGES, LABELS + 9))),
+    ("attacks", lambda: evaluate(attacks=3)),
+    ("attacks", lambda: evaluate(attacks=None)),
+    ("attacks", lambda: evaluate(attacks=[])),
+    ("attacks", lambda: evaluate(attacks=[3])),
+    ("attacks", lambda: evaluate(attacks={"linf": 0.1})),
+    ("attacks", lambda: evaluate(attacks=b"linf")),
+    ("do you mean linf", lambda: evaluate(attacks="lnif")),
+    ("twice", lambda: evaluate(attacks=["linf", "linf"])),
+    ("search", lambda: evaluate(search="guess")),
+    ("search", lambda: evaluate(search=3)),
+    ("procedure", lambda: evaluate(procedure=None)),
+    ("strengths", lambda: evaluate(strengths=[0.1, 0.2])),
+    ("strengths", lambda: evaluate(strengths=0.1)),
+    ("strengths", lambda: evaluate(strengths={"linf": "much"})),
+    ("strengths", lambda: evaluate(strengths={"linf": None})),
+    ("strengths", lambda: evaluate(strengths={"linf": [0.2, 0.1]})),
+    ("strengths", lambda: evaluate(strengths={"linf": [np.nan]})),
+    ("Strengths", lambda: evaluate(strengths={3: [0.1]})),
+    ("samples", lambda: evaluate(samples="all")),
+    ("samples", lambda: evaluate(samples=0)),
+    ("samples", lambda: evaluate(samples=6)),
+    ("samples", lambda: evaluate(samples=2.5)),
+    ("samples", lambda: evaluate(samples=True)),
+    ("samples", lambda: evaluate(samples=[])),
+    ("samples", lambda: evaluate(samples=[7])),
+    ("samples", lambda: evaluate(samples=[0, [1, 2]])),
+    ("twice", lambda: evaluate(samples=[1, 1])),
+    ("mask", lambda: evaluate(samples=np.ones(3, bool))),
+    ("seed", lambda: evaluate(seed="a")),
+    ("seed", lambda: evaluate(seed=None)),
+    ("seed", lambda: evaluate(seed=1.5)),
+    ("seed", lambda: evaluate(seed=2**70)),
+    ("run", lambda: evaluate(run=3)),
+    ("run", lambda: evaluate(run="")),
+    ("batch_size", lambda: evaluate(batch_size=0)),
+    ("batch_size", lambda: evaluate(batch_size="all")),
+    ("batch_size", lambda: evaluate(batch_size=True)),
+    ("shard_size", lambda: evaluate(shard_size=-1)),
+    ("shard_size", lambda: evaluate(shard_size=2.5)),
+    ("exclude", lambda: evaluate(exclude="linf")),
+    ("exclude", lambda: evaluate(exclude=3)),
+    ("left out", lambda: evaluate(exclude=["fog"])),
+    ("left out", lambda: evaluate(exclude=[3])),
+    ("keep_adversarial", lambda: evaluate(keep_adversarial="yes")),
+    ("progress", lambda: evaluate(progress="yes")),
+    ("cuda:77", lambda: ra.Classifier(NET, device="cuda:77")),
+    ("device", lambda: ra.Classifier(NET, device="nonsense")),
+    ("precision", lambda: ra.Classifier(NET, precision="int4")),  # type: ignore[arg-type]
+    ("mean", lambda: ra.Classifier(NET, mean="grey")),  # type: ignore[arg-type]
+    ("std", lambda: ra.Classifier(NET, std=0.0)),
+    ("name", lambda: ra.load_model(NET)),  # type: ignore[arg-type]
+    ("nothing", lambda: ra.load_model("builtin:nothing")),
+    ("bits", lambda: ra.load_model("net.py:make", arguments={"colour": 1})),
+    ("nonsense", lambda: ra.load_dataset("nonsense")),
+    ("split", lambda: ra.load_dataset("digits", "valid")),  # type: ignore[arg-type]
+    ("samples", lambda: ra.load_dataset("digits").take(0)),
+    ("nowhere", lambda: ra.load_result("nowhere")),
+    ("fog", lambda: ra.load_result("run", ["fog"])),
+    ("nowhere", lambda: ra.load_reference("nowhere")),
+    ("l7", lambda: result().minimal_size("l7")),
+    ("l7", lambda: result().curve("l7")),
+    ("keep_adversarial", lambda: result().adversarial("linf")),
+    ("sizes", lambda: ra.Result.from_arrays([0], [0], {"linf": [-1.0]}, {"linf": [0.1]})),
+    ("l7", lambda: ra.compose("linf", "l7")),
+    ("strengths", lambda: ra.compose("linf", "l2", strengths=[0.1])),
+    ("not valid", lambda: attack_named("corruption-fog").searched_by("descent")),
+]
+
+
+@pytest.mark.parametrize(("said", "call"), CALLS, ids=[f"{number}-{said}" for number, (said, _) in enumerate(CALLS)])
+def test_a_call_gets_a_sentence(here: Path, said: str, call: Callable[[], Any]) -> None:
+    before = contents(here)
+    with pytest.raises(ra.UserError) as caught:
+        call()
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert contents(here) == before
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_evaluations_work_where_gradients_are_off(mode: Any) -> None:
+    expected = evaluate(samples=3).minimal_size("linf")
+    with mode():
+        found = evaluate(samples=3).minimal_size("linf")
+    np.testing.assert_array_equal(found, expected)
