@@ -10,7 +10,7 @@ LEANING := $(wildcard tests/test_outcomes_*.py) tests/test_bad_inputs.py tests/t
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lowest lint examples clean
+.PHONY: demo test lowest lint examples docs wheel clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -46,5 +46,19 @@ lint: $(VENV)/.tools  ## Style, types, and which room may import which.
 examples: $(VENV)/.tools  ## Run every example.
 	set -e; for example in examples/*.py; do echo "$$example"; $(BIN)/python "$$example"; done
 
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP) --editable '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs  ## Build the documentation into docs/_build/html: every example runs, every link inside is followed.
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
+	$(BIN)/python docs/_tools/check_site.py docs/_build/html
+
+wheel: $(VENV)/.installed  ## Build sdist and wheel into dist/, and use the wheel far from the checkout.
+	$(PIP) build hatchling
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	PYTHON=$(PYTHON) scripts/check_wheel.sh dist
+
 clean:
-	rm -rf $(VENV) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) docs/_build dist .mypy_cache .pytest_cache .ruff_cache

@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from robustatlas.version import __version__ as __version__
+from robustatlas.version import __version__
 
 if TYPE_CHECKING:
     from robustatlas import metrics

@@ -1,0 +1,140 @@
+"""A Sphinx extension: what the pages show is true.
+
+- Python of a page (fenced ``python``) runs from top to bottom, in one namespace and one empty folder per page. A block
+  that begins with ``# name.py`` is that file. `preambles.py` says what a page takes for granted.
+- ``{terminal}`` runs commands in the page's folder and shows what they print.
+- ``robustatlas ...`` in any other block is held against the commands and options that exist.
+
+Whatever fails is a warning, and warnings are errors. Notebooks are run by myst-nb.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import traceback
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from preambles import PREAMBLES, SHORTER
+from sphinx.application import Sphinx
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+from typer.main import get_command
+
+logger = logging.getLogger(__name__)
+
+FILE = re.compile(r"# ([\w-]+\.py)\n")
+COMMAND = re.compile(r"^\s*\$?\s*(robustatlas (?:.|\\\n)*)$", re.MULTILINE)
+SHELLS = ("console", "sh", "shell", "bash", "none", "text", "default", "")
+
+
+def folder_of(app: Sphinx, page: str) -> Path:
+    return Path(app.outdir).parent / "examples" / page
+
+
+def fresh_folder(app: Sphinx, page: str, _: list[str]) -> None:
+    """Before a page is read: an empty folder for what it runs."""
+    shutil.rmtree(folder_of(app, page), ignore_errors=True)
+
+
+class Terminal(SphinxDirective):
+    """Commands, one a line, run in the page's folder and shown with what they print."""
+
+    has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {
+        "silent": directives.flag,  # commands only
+        "hidden": directives.flag,  # nothing is shown
+        "first": directives.nonnegative_int,  # so many lines of the output
+    }
+
+    def run(self) -> list[nodes.Node]:
+        folder = folder_of(self.env.app, self.env.docname)
+        folder.mkdir(parents=True, exist_ok=True)
+        shown: list[str] = []
+        for command in "\n".join(self.content).split("\n\n"):
+            done = subprocess.run(
+                ["bash", "-c", command], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+            )
+            if done.returncode:
+                logger.warning("%s\n%s", command, done.stderr[-2000:], location=self.get_location())
+            shown.append("$ " + command)
+            if "silent" not in self.options:
+                lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
+                first = self.options.get("first", len(lines))
+                shown += lines[:first] + ["..."] * (len(lines) > first)
+        if "hidden" in self.options:
+            return []
+        text = "\n".join(shown)
+        return [nodes.literal_block(text, text, language="console", classes=["terminal"])]
+
+
+def run_page(app: Sphinx, tree: nodes.document) -> None:
+    page = app.env.docname
+    blocks = [node for node in tree.findall(nodes.literal_block) if node.get("language") == "python"]
+    if blocks and not page.startswith("api/"):
+        _run_python(app, page, blocks)
+    for node in tree.findall(nodes.literal_block):
+        if node.get("language", "") in SHELLS and "terminal" not in node["classes"]:
+            for line, sentence in wrong_commands(node.astext()):
+                logger.warning("%r: %s", line, sentence, location=node)
+
+
+def _run_python(app: Sphinx, page: str, blocks: list[nodes.literal_block]) -> None:
+    folder = folder_of(app, page)
+    folder.mkdir(parents=True, exist_ok=True)
+    names: dict[str, Any] = {"__name__": "robustatlas_example"}
+    with chdir(folder), redirect_stdout(StringIO()):
+        exec(compile(PREAMBLES.get(page, ""), f"preamble of {page}", "exec"), names)
+        for node in blocks:
+            code = node.astext()
+            if file := FILE.match(code):
+                (folder / file[1]).write_text(code, encoding="utf-8")
+                continue
+            for shown, run in SHORTER.get(page, {}).items():
+                code = code.replace(shown, run)
+            try:
+                exec(compile(code, f"{page}.md", "exec"), names)
+            except Exception:
+                logger.warning("an example fails:\n%s", traceback.format_exc(limit=-3), location=node)
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+
+
+def wrong_commands(text: str) -> Iterator[tuple[str, str]]:
+    """Of the ``robustatlas`` commands in a text those that do not exist, or have options that do not."""
+    from robustatlas.cli import app
+
+    for match in COMMAND.finditer(text.replace("\\\n", " ")):
+        line = match[1].strip()
+        words = shlex.split(line, comments=True)[1:]
+        command: Any = get_command(app)
+        while words and hasattr(command, "commands"):
+            if words[0].startswith("-"):
+                break
+            known = command.commands
+            if words[0] not in known:
+                yield line, f"there is no command {words[0]!r}"
+                return
+            command, words = known[words[0]], words[1:]
+        options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        options |= {"--help", "-h"}
+        for word in words:
+            name = word.split("=")[0]
+            if name.startswith("-") and not re.match(r"-[\d.]", name) and name not in options:
+                yield line, f"{command.name} has no option {name}"
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("terminal", Terminal)
+    app.connect("source-read", fresh_folder)
+    app.connect("doctree-read", run_page)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}

@@ -1,0 +1,52 @@
+"""What pages take for granted, and how their long examples are made short when the documentation is built."""
+
+from __future__ import annotations
+
+PREAMBLES = {
+    "data_and_models": """
+import sys, types
+import numpy as np, torch
+import robustatlas as ra
+from pathlib import Path
+from safetensors.torch import save_file
+from robustatlas.training import network_for, network_named
+images, labels = np.zeros((4, 8, 8, 1), np.uint8), np.arange(4)
+vision = types.ModuleType("torchvision")
+vision.models = types.SimpleNamespace(resnet18=lambda num_classes: network_named("resnet20", (3, 32, 32), num_classes))
+sys.modules["torchvision"] = vision
+net = vision.models.resnet18(10)
+save_file(net.state_dict(), "resnet.safetensors")
+""",
+    "runs": """
+import robustatlas as ra
+model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+result = ra.evaluate(model, data, ["linf"], strengths={"linf": [0.1, 0.2]}, samples=4, run="runs/a", progress=False)
+""",
+    "leaderboard": """
+import robustatlas as ra
+model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+ra.evaluate(model, data, ["linf"], strengths={"linf": [0.1, 0.2]}, samples=4, run="runs/mine", progress=False)
+""",
+    "report": """
+import robustatlas as ra
+model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+result = ra.evaluate(model, data, ["linf"], strengths={"linf": [0.1, 0.2]}, samples=4, run="runs/mine", progress=False)
+a = b = result
+reference = ra.load_reference("multirobustbench-cifar10")
+""",
+    "threat_models": """
+import torch
+import robustatlas as ra
+from robustatlas.training import network_named
+model = other = ra.Classifier(network_named("resnet20", (3, 32, 32), 10))
+""",
+}
+
+SHORTER = {
+    "training": {
+        "epochs=60": "epochs=1",
+        "steps=10": "steps=1",
+        'ra.load_dataset("digits"), [': 'ra.load_dataset("digits").take(4), [',
+    },
+    "data_and_models": {"epochs=50": "epochs=1", 'device="cuda"': 'device="cpu"'},
+}
