@@ -263,7 +263,8 @@ def refuse(attack: str, index: np.ndarray) -> None:
 
 
 def test_equal_settings_are_written_once(tmp_path: Path) -> None:
-    place = SimpleNamespace(circumstances=lambda: [circumstances()], adversarial=refuse)
+    here = circumstances()
+    place = SimpleNamespace(circumstances=lambda: [here], adversarial=refuse)
     runs = [dataclasses.replace(run, _run=place) for run in (result(), result(model="other"))]
     text = build_report(runs, tmp_path / "report.html").read_text()
     assert text.count('<th scope="row">computed with</th>') == 1
