@@ -19,6 +19,7 @@ from robustatlas.files import one_sentence
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.references import Reference
 from robustatlas.report import pages
+from robustatlas.report.names import parts
 from robustatlas.result import Result
 from robustatlas.wording import GROUPS, axis, counted, listed, wording
 
@@ -30,14 +31,13 @@ ALPHA = 3.0
 
 SCRIPTS = (
     "page.js",
-    "names.js",
     "metrics.js",
     "plots.js",
     "address.js",
     "columns.js",
     "exports.js",
     "table.js",
-    "choice.js",
+    "drawer.js",
     "comparison.js",
     "leaderboard.js",
 )
@@ -142,7 +142,7 @@ def _summary(board: Mapping[str, Any]) -> str:
     )
     return (
         f"{listed(shown)}, measured with {counted(len(board['attacks']), 'attack')} at {strengths} and held "
-        f"against {against}. The official ranking counts {counted(ranked, 'attack')}; choose your own below."
+        f"against {against}. The official ranking counts {counted(ranked, 'attack')}."
     )
 
 
@@ -163,6 +163,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
     clean = None if math.isnan(row.accuracies.clean) else row.bounds([row.accuracies.clean])
     return {
         "name": row.name,
+        "parts": parts(row.name),
         "title": row.about.title,
         "url": pages.web_address(row.about.url),
         "architecture": row.about.architecture,

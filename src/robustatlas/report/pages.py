@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 import jinja2
 from markupsafe import Markup
 
+from robustatlas.report.names import breakable
+
 
 @cache
 def _templates() -> jinja2.Environment:
@@ -20,6 +22,7 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["model"] = breakable
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
     return environment
 
