@@ -127,7 +127,7 @@
     const target = Page.element("own");
     target.hidden = row === undefined;
     if (!row) return;
-    const link = make("button", { type: "button", class: "link" }, "your model ", Table.nameOf(row.defense));
+    const link = make("button", { type: "button", class: "link" }, "Your model ", Table.nameOf(row.defense));
     link.addEventListener("click", () => table.show(row.defense.name));
     const place = row.rank === null ? `incomplete, ${row.missing} of ${Page.counted(cells.attack.length, "cell")} missing`
       : `${ordinal(row.rank)} of ${complete}`;

@@ -101,6 +101,21 @@ const Page = (() => {
     setTimeout(() => URL.revokeObjectURL(address), 1000);
   }
 
+  /**
+   * Run the compressed script that an element of the page holds.
+   * @param {string} id
+   */
+  async function unpack(id) {
+    const holder = element(id);
+    const bytes = Uint8Array.from(atob(holder.textContent ?? ""), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
+    holder.remove();
+    script.remove();
+  }
+
   /** @param {Record<string, any>} [options] */
   function axis(options = {}) {
     const { title, ...rest } = options;
@@ -249,6 +264,6 @@ const Page = (() => {
   }
 
   return {
-    element, make, swatch, download, colour, series, plotText, number, counted, axis, layout, draw, widthOf, startTheme, startPrinting,
+    element, make, swatch, download, unpack, colour, series, plotText, number, counted, axis, layout, draw, widthOf, startTheme, startPrinting,
   };
 })();
