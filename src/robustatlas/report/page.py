@@ -166,6 +166,8 @@ def _context(runs: Sequence[RunPage]) -> dict[str, list[tuple[str, str]]]:
 
 
 def _title(facts: Sequence[RunFacts]) -> str:
+    if len(facts) > 2:
+        return f"How robust are these {len(facts)} models?"
     return f"How robust {'is' if len(facts) == 1 else 'are'} {wording.listed([shortened(run.name) for run in facts])}?"
 
 

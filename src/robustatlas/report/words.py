@@ -68,7 +68,7 @@ def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[st
     share = f", {100 * half / distances[weakest.attack]:.0f}% of the smallest distance between classes" if (
         distances.get(weakest.attack)
     ) else ""
-    unit = f" ({weakest.unit})" if weakest.unit and not in_levels else ""
+    unit = f"; it measures {weakest.unit}" if weakest.unit and not in_levels else ""
     return "Where it breaks", f"{label} {size(half)}{in_levels}", f"Half of the images are wrong from here on{share}{unit}.{left}"
 
 
