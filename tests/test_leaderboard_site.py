@@ -51,7 +51,9 @@ def test_strengths_match_up_to_rounding_and_holes_stay_empty() -> None:
 def test_bounds_stand_beside_every_accuracy() -> None:
     defense = board_data(REFERENCE, [run_row(result(), REFERENCE)], "title")["defenses"][0]
     assert defense["samples"] == 4 and defense["ratios"].keys() == {"ind-avg", "ind-worst", "exp", "max"}
-    for low, value, high in zip(defense["low"]["linf"], defense["accuracies"]["linf"], defense["high"]["linf"], strict=True):
+    for low, value, high in zip(
+        defense["low"]["linf"], defense["accuracies"]["linf"], defense["high"]["linf"], strict=True
+    ):
         assert low < value < high
     assert defense["trainedOn"] is None
     clean = run_row(result(), REFERENCE, About(trained_on={}))

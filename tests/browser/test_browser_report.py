@@ -83,7 +83,11 @@ def test_the_first_screen_is_the_answer(full_page: Path, visit: Visit, width: in
     page.set_viewport_size({"width": width, "height": height})
     assert re.search(r"[\d.]+% \([\d.]+ to [\d.]+\) of 200 images", page.inner_text(".headline"))
     findings = page.locator(".findings li")
-    assert [findings.nth(i).locator("h2").inner_text() for i in range(3)] == ["Where it breaks", "Rank", "All attacks at once"]
+    assert [findings.nth(i).locator("h2").inner_text() for i in range(3)] == [
+        "Where it breaks",
+        "Rank",
+        "All attacks at once",
+    ]
     assert re.search(r"\d+(st|nd|rd|th) of 21", findings.nth(1).inner_text())
     for element in (page.locator(".headline"), findings.nth(0), findings.nth(1), findings.nth(2)):
         box = element.bounding_box()
@@ -105,7 +109,10 @@ def test_names_and_warnings_are_text(full_page: Path, visit: Visit) -> None:
 def test_a_comparison_of_some_attacks(comparison_page: Path, visit: Visit) -> None:
     page = ready(visit(comparison_page), 2)
     assert page.locator(".runs b").all_inner_texts()[0] == "one"
-    assert page.evaluate("[...document.querySelectorAll('.card .plot:not([hidden])')].map(p => p.data.length)") == [6, 3]
+    assert page.evaluate("[...document.querySelectorAll('.card .plot:not([hidden])')].map(p => p.data.length)") == [
+        6,
+        3,
+    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -165,7 +172,9 @@ def test_paper_is_light_and_holds_everything(comparison_page: Path, visit: Visit
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate(line) != on_screen
-    assert page.evaluate("[...document.querySelectorAll('.plot')].filter(p => p.layout).every(p => p.layout.width === 300)")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.plot')].filter(p => p.layout).every(p => p.layout.width === 300)"
+    )
     assert page.evaluate("document.documentElement.scrollWidth") == 688
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")

@@ -64,9 +64,7 @@ class Place:
     of: int
 
 
-def place_among_published(
-    ratio: Interval, constant: float | None, reference: Reference
-) -> Place | None:
+def place_among_published(ratio: Interval, constant: float | None, reference: Reference) -> Place | None:
     """The place of a model with every ranked cell among the complete published defenses; None where there are none."""
     ratios, constants = [ratio.value], [constant]
     spans = [(ratio.low, ratio.high)]

@@ -153,9 +153,7 @@ def paired_differences(
     }
 
 
-def mean_statistic(
-    values: NDArray[np.float64] | NDArray[np.bool_], largest: float | None = None
-) -> SampleStatistic:
+def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: float | None = None) -> SampleStatistic:
     """The mean of one number per sample [N] such as the adversarial hypervolume of each, from 0 to `largest` if given."""
     column = np.asarray(values, dtype=np.float32)
     if column.ndim != 1 or not np.isfinite(column).all():
@@ -189,9 +187,7 @@ def confidence_intervals(
         if statistic.proportion is not None:
             column = statistic.columns[:, statistic.proportion]
             found[name] = proportion_interval(int(np.count_nonzero(column)), len(column), confidence)
-        elif statistic.largest is not None and (
-            len(statistic.columns) < FEW or found[name].low == found[name].high
-        ):
+        elif statistic.largest is not None and (len(statistic.columns) < FEW or found[name].low == found[name].high):
             found[name] = statistic.bound(confidence)
     return {name: found[name] for name in statistics}
 

@@ -9,10 +9,10 @@ from markupsafe import Markup, escape
 LONGEST = 44
 """Characters of a name that are shown; the middle of a longer one is left out."""
 
-LONGEST_PART = 14
+LONGEST_PART = 20
 """Characters that stand together without a place to break."""
 
-_JOINTS = re.compile(r"(?<=[-_/.:+ ])|(?<=[a-z0-9])(?=[A-Z])")
+_JOINTS = re.compile(r"(?<=[-_/.:+ …])|(?<=[a-z0-9])(?=[A-Z])")
 
 
 def shortened(name: str, longest: int = LONGEST) -> str:
@@ -33,7 +33,8 @@ def parts(name: str) -> list[str]:
     >>> parts("Dai2023MultiRobustBench_LPIPS")
     ['Dai2023', 'Multi', 'Robust', 'Bench_', 'LPIPS']
     """
-    return [shortened(part, LONGEST_PART) for part in _JOINTS.split(shortened(name)) if part]
+    pieces = [shortened(part, LONGEST_PART) for part in _JOINTS.split(shortened(name))]
+    return [part for piece in pieces for part in _JOINTS.split(piece) if part]
 
 
 def breakable(name: str) -> Markup:

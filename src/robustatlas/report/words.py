@@ -31,7 +31,9 @@ def headline(facts: RunFacts) -> str:
         return f"{percent(facts.clean)} of {images} are classified correctly; no attack was searched at every strength."
     judged = sum(attack.average is not None for attack in facts.attacks)
     over = "the strengths of one attack" if judged == 1 else f"{judged} attacks and their strengths"
-    return f"{percent(facts.average)} of {images} stay correct, averaged over {over}; {percent(facts.clean)} without any."
+    return (
+        f"{percent(facts.average)} of {images} stay correct, averaged over {over}; {percent(facts.clean)} without any."
+    )
 
 
 def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> list[tuple[str, str, str]]:
@@ -63,13 +65,23 @@ def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[st
     if math.isinf(half):
         return "Where it breaks", label, f"is its weakest side, but more than half of the images withstand it.{left}"
     if half == 0:
-        return "Where it breaks", "At once", f"Half of the images are wrong before any attack; {label} leaves fewest.{left}"
+        return (
+            "Where it breaks",
+            "At once",
+            f"Half of the images are wrong before any attack; {label} leaves fewest.{left}",
+        )
     in_levels = f" = {255 * half:.2g}/255" if weakest.attack == "linf" else ""
-    share = f", {100 * half / distances[weakest.attack]:.0f}% of the smallest distance between classes" if (
-        distances.get(weakest.attack)
-    ) else ""
+    share = (
+        f", {100 * half / distances[weakest.attack]:.0f}% of the smallest distance between classes"
+        if (distances.get(weakest.attack))
+        else ""
+    )
     unit = f"; it measures {weakest.unit}" if weakest.unit and not in_levels else ""
-    return "Where it breaks", f"{label} {size(half)}{in_levels}", f"Half of the images are wrong from here on{share}{unit}.{left}"
+    return (
+        "Where it breaks",
+        f"{label} {size(half)}{in_levels}",
+        f"Half of the images are wrong from here on{share}{unit}.{left}",
+    )
 
 
 def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
@@ -78,8 +90,12 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
     if place is None:
         key = "CR ind-avg" if "CR ind-avg" in reference.numbers else "mUAR"
         what = "of the accuracy of specialists, on average" if key == "CR ind-avg" else "mean UAR"
-        missing = "" if reference.complete else (
-            f" On {reference.held.points} of {reference.held.ranked_points} ranked cells: incomplete, so it has no rank."
+        missing = (
+            ""
+            if reference.complete
+            else (
+                f" On {reference.held.points} of {reference.held.ranked_points} ranked cells: incomplete, so it has no rank."
+            )
         )
         return "Against specialists", percent(reference.numbers[key]), f"{what}.{missing}"
     allowed = f"; its interval allows {place.best} to {place.worst}" if place.best < place.worst else ""
@@ -114,7 +130,9 @@ def verdict(contests: Standings) -> list[str]:
         if len(contests.together.leaders) == 1:
             leader = contests.together.leaders[0]
             kept = percent(contests.together.values[leader])
-            sentences.append(f"{over}, {shortened(contests.names[leader])} is the {degree} robust: {kept} stay correct.")
+            sentences.append(
+                f"{over}, {shortened(contests.names[leader])} is the {degree} robust: {kept} stay correct."
+            )
         else:
             sentences.append(f"{over}, {_tied(contests, contests.together.leaders)}.")
     by_leaders: dict[tuple[int, ...], list[str]] = {}
