@@ -27,10 +27,10 @@ THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
 
 _ASCENT = Stage(
-    PGD(steps=30, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=9, start="best", order="distance"
+    PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=5, start="best", order="distance"
 )
-_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=9, start="best", order="distance")
-_CLOSING = (Stage(FAB(steps=30), "margin", targets=2, order="distance"),)
+_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=5, start="best", order="distance")
+_FAB = Stage(FAB(steps=20), "margin", targets=1, order="distance")
 
 
 def _fmn(norm: str, steps: int) -> Stage:
@@ -48,9 +48,9 @@ def autoattack(norm: str) -> Attack:
         threat=THREATS[norm],
         strengths=STRENGTHS[norm],
         stages=(Stage(apgd, "dlr", targets=targets), Stage(FAB(exact=True), "margin", targets=9)),
-        bound=(_fmn(norm, 30), Stage(FAB(steps=20), "margin", targets=1, order="distance")),
+        bound=(_fmn(norm, 150 if l1 else 80), _FAB),
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
-        closing=_CLOSING,
+        closing=(_FAB,),
         unit=UNITS[norm],
         source="Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)",
         unbounded=True,
