@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -20,7 +21,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS = [
     (page.name, line.strip())
     for page in PAGES
-    for line in page.read_text(encoding="utf-8").splitlines()
+    for line in page.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     if re.match(r"(    )?robustatlas [a-z-]", line)
 ]
 
@@ -87,7 +88,7 @@ def test_the_guide_on_data_and_models(tmp_path: Path, monkeypatch: pytest.Monkey
     }
     ran = 0
     for block in blocks("data_and_models.md"):
-        if not re.search(r"torchvision|mymodel|train\(", block):
+        if not re.search(r"torchvision|mymodel|train\(", block) and ("jax" not in block or find_spec("jax")):
             exec(compile(block, "data_and_models.md", "exec"), names)
             ran += 1
     assert ran >= 2

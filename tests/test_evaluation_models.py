@@ -98,7 +98,8 @@ def test_bfloat16_searches_and_float32_judges() -> None:
 
 WARNED: dict[str, tuple[Callable[[nn.Module], Callable[[Tensor], Tensor]], str]] = {
     "probabilities": (lambda net: lambda x: net(x).softmax(1), "look like probabilities"),
-    "zero gradient": (lambda net: lambda x: net(x).round() + 0 * x.flatten(1).sum(1, True), "zero everywhere"),
+    "rounding": (lambda net: lambda x: net(x).round() + 0 * x.flatten(1).sum(1, True), "whose gradient is zero"),
+    "zero gradient": (lambda net: lambda x: net(x).detach() + 0 * x.flatten(1).sum(1, True), "zero everywhere"),
     "random": (lambda net: lambda x: net(x) + torch.randn(10), "randomised"),
     "batch": (lambda net: lambda x: net(x - x.mean(0)), "other samples of its batch"),
 }

@@ -27,7 +27,7 @@ def plain(value: Any) -> Any:
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
         >>> plain(attack_named("linf").threat)
-        {'kind': 'Linf', 'starts': 'cube'}
+        {'kind': 'Linf', 'starts': 'surface', 'p': inf}
     """
     if hasattr(value, "described") and not isinstance(value, type):
         return plain(value.described())

@@ -68,7 +68,7 @@ def place_among_published(ratio: Interval, constant: float | None, reference: Re
     """The place of a model with every ranked cell among the complete published defenses; None where there are none."""
     ratios, constants = [ratio.value], [constant]
     spans = [(ratio.low, ratio.high)]
-    points = {attack: reference.accuracies.strengths(attack) for attack in reference.ranked}
+    points = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.ranked}
     table = reference.accuracies.restrict(points, points)
     for row in published_rows(reference):
         if any(attack not in row.accuracies.cells for attack in points):

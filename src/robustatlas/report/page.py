@@ -175,9 +175,10 @@ def _distances(results: Sequence[Result], data: Dataset | None) -> dict[str, flo
     """Attack -> smallest distance between images of different classes, for norms, where the images are at hand."""
     if data is None or len(data) > MOST_COMPARED_IMAGES or len(set(data.labels.tolist())) < 2:
         return {}
-    norms = {attack for result in results for attack in result.attacks} & set(get_args(LpNorm))
+    evaluated = {attack for result in results for attack in result.attacks}
+    norms: list[LpNorm] = [norm for norm in get_args(LpNorm) if norm in evaluated]
     images, labels = data.images.numpy(), data.labels.numpy()
-    return {norm: interclass_distances(images, labels, norm=norm).smallest for norm in sorted(norms)}
+    return {norm: interclass_distances(images, labels, norm=norm).smallest for norm in norms}
 
 
 def _attacks(facts: Sequence[RunFacts]) -> list[str]:
