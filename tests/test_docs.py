@@ -85,6 +85,9 @@ def test_the_guide_on_data_and_models(tmp_path: Path, monkeypatch: pytest.Monkey
         "labels": np.array([0, 1, 1, 0]),
         "net": ra.load_model("builtin:digits-linf").net,
         "ra": ra,
+        "torch": torch,
+        "quantise": torch.round,
+        "threshold": lambda x: (x > 0.5).float(),
     }
     ran = 0
     for block in blocks("data_and_models.md"):
