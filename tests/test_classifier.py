@@ -290,7 +290,9 @@ def clean_switches() -> Any:
         return
     root, levels = torch.backends.fp32_precision, {path: _level(path).fp32_precision for path in LEVELS}
     matmul, benchmark = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    tf32 = torch.backends.cudnn.allow_tf32
     yield
+    torch.backends.cudnn.allow_tf32 = tf32  # the older switch is a flag of its own, which torch compares with the newer
     torch.backends.fp32_precision = root
     torch.set_float32_matmul_precision(matmul)
     for path, value in levels.items():

@@ -23,13 +23,6 @@ from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.packages import optional
 
 
-@pytest.fixture(autouse=True)
-def one_precision() -> None:
-    """torch.export refuses a process in which convolutions and recurrent layers differ in TF32, as other tests leave
-    it."""
-    torch.backends.cudnn.conv.fp32_precision = torch.backends.cudnn.rnn.fp32_precision = "none"
-
-
 def importable(package: str) -> ModuleType:
     """The package, where it is installed and fits the torch that is."""
     try:

@@ -17,13 +17,6 @@ from test_frameworks import agree
 onnx = pytest.importorskip("onnx")
 
 
-@pytest.fixture(autouse=True)
-def one_precision() -> None:
-    """torch.export refuses a process in which convolutions and recurrent layers differ in TF32, as other tests leave
-    it."""
-    torch.backends.cudnn.conv.fp32_precision = torch.backends.cudnn.rnn.fp32_precision = "none"
-
-
 def exported(net: nn.Module, x: Tensor, file: Path, *, fixed: bool = False) -> str:
     pytest.importorskip("onnxscript")
     dynamic = None if fixed else ({0: torch.export.Dim("batch")},)
