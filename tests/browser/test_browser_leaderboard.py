@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
 
+from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
 from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
