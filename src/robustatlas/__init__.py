@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from robustatlas.datasets import Dataset, load_dataset
     from robustatlas.errors import UserError
     from robustatlas.evaluation import evaluate
+    from robustatlas.evaluation.verification import verify
     from robustatlas.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.models import load_model
     from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions
@@ -58,6 +59,7 @@ __all__ = [
     "straight_through",
     "surrogate",
     "train",
+    "verify",
 ]
 
 _HOME = {
@@ -83,6 +85,7 @@ _HOME = {
     "straight_through": "models.gradients",
     "surrogate": "models.gradients",
     "train": "training",
+    "verify": "evaluation.verification",
 }
 
 

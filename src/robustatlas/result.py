@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from robustatlas import display
 from robustatlas.errors import UserError
 from robustatlas.metrics.curves import RobustnessCurve
-from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.records import AttackRecord, Identity, Plan
 from robustatlas.outcomes.store import AdversarialExamples, Run
 from robustatlas.outcomes.table import OutcomeTable
@@ -115,6 +115,14 @@ class Result(OutcomeTable):
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
         return RobustnessCurve.of(self.outcome(attack))
+
+    def searched(self, attack: str) -> Outcome:
+        """What the run's own searches found under an attack, without the examples that others handed over."""
+        outcome = self.outcome(attack)
+        if self._run is None:
+            return outcome
+        strengths = {attack: outcome.strengths.tolist()}
+        return self._run.table([attack], self.index, strengths, searched=True).outcome(attack)
 
     def adversarial(self, attack: str) -> AdversarialExamples:
         """The smallest adversarial examples: positions in the data set ``[M]`` and float32 inputs ``[M, ...]``."""

@@ -24,6 +24,7 @@ from robustatlas.cli.reference import reference
 from robustatlas.cli.report import report
 from robustatlas.cli.show import show
 from robustatlas.cli.train import train
+from robustatlas.cli.verify import verify
 from robustatlas.errors import UserError
 from robustatlas.version import __version__
 
@@ -42,7 +43,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    evaluate, show, compare, report, merge, train, reference, calibrate, attacks, gallery, distances, query,
+    evaluate, show, compare, report, merge, verify, train, reference, calibrate, attacks, gallery, distances, query,
 ):  # fmt: skip
     app.command()(command)
 

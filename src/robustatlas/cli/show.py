@@ -110,6 +110,9 @@ def print_facts(
         console.print(f"No adversarial hypervolume of {safe(some(uneven))}: the strengths are not equal steps.")
     if facts.reference:
         names += _print_against(facts.reference, console, trained_on)
+    for attack in facts.attacks:
+        if attack.best_known:
+            console.print(safe(attack.best_known.sentence(attack.attack)), highlight=False)
     for warning in facts.warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", highlight=False)
     if explain:

@@ -123,7 +123,7 @@ def evaluate(
         _probe(asked, _probed(classifier, work.images[:4]))
         for warning in [*warnings, *left_out]:
             display.warn(warning)
-        store = Run.begin(run, _identity(classifier, work))
+        store = Run.begin(run, identity_of(classifier, work))
         tasks = [
             task
             for attack in asked
@@ -185,7 +185,7 @@ def _probed(model: Classifier, images: Tensor) -> Tensor:
     return images.to(model.device, model.dtype)
 
 
-def _identity(model: Classifier, work: Work) -> Identity:
+def identity_of(model: Classifier, work: Work) -> Identity:
     """What the run is about, with the logits of a few drawn images shaped like the data, from bright to dark."""
     index = torch.arange(8)
     drawn = Noise.of(0, index, "probe").uniform(*work.images.shape[1:])

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from robustatlas.documents import checked, read_json
 from robustatlas.facts.against import hold_against
+from robustatlas.facts.best_known import best_known
 from robustatlas.facts.numbers import hypervolume_of
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.references.reference import Reference
@@ -127,6 +128,12 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         about=given,
         samples=result.samples,
         hypervolume=volume.mean if volume else None,
-        notes="; ".join(note for note in (given.notes, unfinished, *held.caveats()) if note),
+        notes="; ".join(note for note in (given.notes, unfinished, *_by_others(result), *held.caveats()) if note),
         own_run=True,
     )
+
+
+def _by_others(result: Result) -> list[str]:
+    """A sentence for each attack of whose smallest examples some were handed over."""
+    known = {attack: best_known(result, attack) for attack in result.attacks}
+    return [found.sentence(attack) for attack, found in known.items() if found is not None and found.names]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from robustatlas.facts import numbers
 from robustatlas.facts.against import Held, hold_against
+from robustatlas.facts.best_known import BestKnown, best_known
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.facts.units import unit_of
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
@@ -68,6 +69,7 @@ class AttackFacts:
         against: name of a metric of the registry -> percent of the reference; empty without a shared strength.
         shared: number of strengths that the reference has too.
         origins: how the numbers were found.
+        best_known: what verified examples of others change; None where there are none.
     """
 
     attack: str
@@ -86,6 +88,7 @@ class AttackFacts:
     against: Mapping[str, Interval]
     shared: int
     origins: tuple[str, ...]
+    best_known: BestKnown | None
 
     @property
     def never(self) -> int:
@@ -242,6 +245,7 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
         against=_single(result, attack, held) if held else {},
         shared=len(held.shared.get(attack, ())) if held else 0,
         origins=outcome.origins,
+        best_known=best_known(result, attack),
     )
 
 
@@ -308,7 +312,12 @@ def _plain_attack(facts: AttackFacts) -> dict[str, Any]:
         "backward": facts.backward,
         "seconds": facts.seconds,
         "origins": list(facts.origins),
+        "best known": None if facts.best_known is None else _plain_best_known(facts.best_known),
     }
+
+
+def _plain_best_known(known: BestKnown) -> dict[str, Any]:
+    return {"by": dict(known.by), "searched": None if known.searched is None else known.searched.tolist()}
 
 
 def _plain_reference(facts: ReferenceFacts) -> dict[str, Any]:

@@ -286,9 +286,13 @@ class Run:
         attacks: Sequence[str] | None = None,
         index: Integers | None = None,
         strengths: Mapping[str, Sequence[float]] | None = None,
+        *,
+        searched: bool = False,
     ) -> OutcomeTable:
         """The outcomes of the attacks of those names (default: all that have any) on the samples ``index`` (default:
         all that every one of these attacks has finished, increasing), at ``strengths`` (default: all of the run).
+
+        ``searched``: only what the run's own searches found, without the examples that were handed over.
 
         Raises:
             UserError: nothing there, or an attack or sample that is not.
@@ -319,7 +323,12 @@ class Run:
             labels=samples["label"],
             clean_prediction=samples["clean_prediction"],
             clean_margin=samples["clean_margin"],
-            outcomes={name: self._outcome(known[name], index).restrict(wanted[name]) for name in begun},
+            outcomes={
+                name: self._outcome([r for r in known[name] if not (searched and r.finder)], index).restrict(
+                    wanted[name]
+                )
+                for name in begun
+            },
         )
 
     def missing(self) -> dict[str, int]:
@@ -330,30 +339,42 @@ class Run:
                 np.setdiff1d(plan.index(), self.done(record))
                 for record in records
                 for plan in plans
-                if record.key in plan.attacks
+                if record.key in plan.attacks and record.finder is None
             ]
             if count := len(np.unique(np.concatenate([[], *lacking]))):
                 counts[name] = count
         return counts
 
     def adversarial(self, attack: str, index: Integers) -> AdversarialExamples:
-        """The smallest adversarial examples kept of some samples: positions ``[M]`` and inputs ``[M, ...]``."""
-        best: dict[int, tuple[float, NDArray[np.float32]]] = {}
+        """The smallest adversarial examples of some samples, where they were kept: positions ``[M]`` and inputs
+        ``[M, ...]``."""
+        records, smallest = self._by_name().get(attack, []), self._smallest(attack)
+        best: dict[int, NDArray[np.float32]] = {}
         wanted = set(index.tolist())
         kept = False
-        for record in self._by_name().get(attack, []):
+        for record in records:
             for name in self._shelf.names(f"adversarial/{record.key}"):
                 kept, stored = True, self._shelf.read(name)
                 part = self._part(name.replace("adversarial/", "outcomes/", 1), record)
                 sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
                 for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
-                    if position in wanted and sizes[position] < best.get(position, (np.inf,))[0]:
-                        best[position] = (sizes[position], image)
+                    if position in wanted and sizes[position] == smallest[position]:
+                        best.setdefault(position, image)
         if not kept:
             raise UserError("This run did not keep its adversarial examples; evaluate with keep_adversarial=True.")
         found = [position for position in index.tolist() if position in best]
-        images = [best[position][1] for position in found]
+        images = [best[position] for position in found]
         return np.array(found, np.int64), np.stack(images) if images else np.zeros((0,), np.float32)
+
+    def _smallest(self, attack: str) -> dict[int, float]:
+        """Sample -> size of its smallest example under an attack, by whatever search."""
+        smallest: dict[int, float] = {}
+        for record in self._by_name().get(attack, []):
+            for columns in self._valid_parts(record).values():
+                if columns is not None:
+                    for position, size in zip(columns["index"].tolist(), columns["minimal_size"].tolist(), strict=True):
+                        smallest[position] = min(size, smallest.get(position, np.inf))
+        return smallest
 
     def circumstances(self) -> list[dict[str, str]]:
         """Where and with what the parts were computed, each combination once."""
@@ -375,7 +396,7 @@ class Run:
 
     def _finished(self, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:
         """Samples that, by all records of an attack together, were searched at every one of the strengths."""
-        held = [(record, self.done(record)) for record in records]
+        held = [(record, self.done(record)) for record in records if record.finder is None]
         at_each = [
             np.unique(
                 np.concatenate([[], *(done for r, done in held if position_of(strength, r.strengths) is not None)])
@@ -467,7 +488,8 @@ def check_columns(
 
 def _grid(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
     """The strengths asked for; by default all at which an attack was searched."""
-    return strengths or merged_strengths([np.array(record.strengths) for record in records])
+    searched = [record for record in records if record.finder is None] or records
+    return strengths or merged_strengths([np.array(record.strengths) for record in searched])
 
 
 def _rows_at(columns: Arrays, index: Integers) -> Arrays:
