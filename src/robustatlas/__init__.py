@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions
     from robustatlas.models.gradients import straight_through, surrogate
     from robustatlas.outcomes import Outcome
+    from robustatlas.peers import as_foolbox, external
     from robustatlas.references import load_reference
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
@@ -44,8 +45,10 @@ __all__ = [
     "ThreatModel",
     "UserError",
     "__version__",
+    "as_foolbox",
     "compose",
     "evaluate",
+    "external",
     "from_gradient",
     "from_jax",
     "from_predictions",
@@ -71,8 +74,10 @@ _HOME = {
     "Stage": "attacks.definition",
     "ThreatModel": "threats.base",
     "UserError": "errors",
+    "as_foolbox": "peers",
     "compose": "attacks.catalogue",
     "evaluate": "evaluation",
+    "external": "peers",
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",
     "from_predictions": "models.frameworks",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from robustatlas.errors import UserError
 from robustatlas.objectives import MARGINS, Objective, check_objective
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.threats.base import ThreatModel
+
+if TYPE_CHECKING:
+    from robustatlas.classifier import Classifier
 
 Procedure = Literal["default", "paper"]
 """``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
@@ -121,6 +124,21 @@ class Attack:
             raise UserError(
                 f"{self.name!r} cannot be searched by {wrong[0]!r}: {self._why()}; expected among {', '.join(allowed)}."
             )
+
+    def bound_to(self, model: Classifier) -> Attack:
+        """The attack on ``model``: its set and optimizers are told the model where they depend on it."""
+
+        def bound(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+            return tuple(replace(stage, optimizer=stage.optimizer.bound_to(model)) for stage in stages)
+
+        return replace(
+            self,
+            threat=self.threat.bound_to(model),
+            stages=bound(self.stages),
+            bound=bound(self.bound),
+            descent=None if self.descent is None else bound(self.descent),
+            closing=bound(self.closing),
+        )
 
     @property
     def valid_searches(self) -> tuple[Search, ...]:

@@ -128,10 +128,7 @@ def chosen_attacks(
     if len(set(names)) < len(names):
         raise UserError(f"Some attack is named twice in {', '.join(names)}; name each once.")
     wanted = _strengths(strengths, names)
-    return [
-        replace(attack, strengths=wanted.get(attack.name, attack.strengths), threat=attack.threat.bound_to(model))
-        for attack in attacks
-    ]
+    return [replace(attack, strengths=wanted.get(attack.name, attack.strengths)).bound_to(model) for attack in attacks]
 
 
 def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple[float, ...]]:

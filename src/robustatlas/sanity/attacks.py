@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import Attack
-from robustatlas.classifier import Classifier
+from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.classifier import Classifier, Knowledge
 from robustatlas.errors import UserError
+from robustatlas.optimizers.external import External
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.scan import Once, Scan
 from robustatlas.optimizers.square import Square
 
 _LABELS_ALONE = (HopSkipJump, Scan, Once)
+_TELLS: dict[Knowledge, int] = {"labels": 0, "scores": 1, "gradients": 2}
 _IMAGES = 4
 """Dimensions of a batch of images, which Square needs."""
 
@@ -53,9 +55,15 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor) 
 def learns_enough(attack: Attack, model: Classifier) -> bool:
     """Whether all that an attack may run makes do with what ``model`` tells."""
     stages = [*attack.stages, *attack.bound, *(attack.descent or ()), *attack.closing]
-    if any(stage.optimizer.needs_gradient or stage.order == "distance" for stage in stages):
-        return model.knowledge == "gradients"
-    return model.knowledge != "labels" or all(isinstance(stage.optimizer, _LABELS_ALONE) for stage in stages)
+    return all(_TELLS[model.knowledge] >= _TELLS[_needed(stage)] for stage in stages)
+
+
+def _needed(stage: Stage) -> Knowledge:
+    if stage.optimizer.needs_gradient or stage.order == "distance":
+        return "gradients"
+    if isinstance(stage.optimizer, External):
+        return stage.optimizer.needs
+    return "labels" if isinstance(stage.optimizer, _LABELS_ALONE) else "scores"
 
 
 def _searches(attack: Attack) -> bool:
