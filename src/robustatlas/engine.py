@@ -108,7 +108,8 @@ def open_ledger(
 ) -> Ledger:
     """The ledger after one clean pass."""
     with torch.no_grad():
-        logits = torch.cat([model.logits(part, verifying=True) for part in torch.split(x, lanes)])
+        parts = zip(torch.split(x, lanes), torch.split(labels, lanes), strict=True)
+        logits = torch.cat([model.logits(part, labels=truth, verifying=True) for part, truth in parts])
     n, s = len(x), len(strengths)
     clean_margin = margin_of(logits.softmax(1), labels)
     ranking = logits.scatter(1, labels[:, None], -torch.inf).argsort(dim=1, descending=True, stable=True)
@@ -137,7 +138,7 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree) -> 
     uphill = stage.optimizer.needs_gradient
     leaf = watched(theta) if uphill else theta
     with torch.set_grad_enabled(uphill):
-        logits = model.logits(problem.threat.apply(problem.x, leaf))
+        logits = model.logits(problem.threat.apply(problem.x, leaf), labels=problem.labels)
         targets = problem.targets if stage.targets else None
         value = OBJECTIVES[stage.objective](logits, problem.labels, targets)
     slope = _sound(gradient(value, leaf)) if uphill else over(torch.zeros_like, theta)
@@ -265,7 +266,7 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
     theta = watched(attack.threat.neutral(x))
     distances = []
     with _counted(model, ledger, rows):
-        logits = model.logits(attack.threat.apply(x, theta))
+        logits = model.logits(attack.threat.apply(x, theta), labels=labels)
         for k in range(count):
             gap = (logits.gather(1, labels[:, None]) - logits.gather(1, ranking[:, k, None])).squeeze(1)
             uphill = gradient(gap, theta, retain_graph=k < count - 1)
@@ -277,9 +278,9 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
 
 def _chosen(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> Tree:
     """The neutral theta with the draws that the gradient of the margin at the clean input promises the most of."""
-    x = watched(ledger.x[rows])
+    x, labels = watched(ledger.x[rows]), ledger.labels[rows]
     with _counted(model, ledger, rows):
-        slope = gradient(OBJECTIVES["margin"](model.logits(x), ledger.labels[rows], None), x)
+        slope = gradient(OBJECTIVES["margin"](model.logits(x, labels=labels), labels, None), x)
     return attack.threat.choose(ledger.x[rows], slope, ledger.noise.take(rows).child(_DRAWS))
 
 
@@ -336,7 +337,8 @@ def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluat
             return
         low, place = take(lanes, lower), place[lower]
         with torch.no_grad(), _counted(model, ledger, low.rows):
-            logits = model.logits(low.problem.threat.apply(low.problem.x, low.state.theta), verifying=True)
+            x_adv = low.problem.threat.apply(low.problem.x, low.state.theta)
+            logits = model.logits(x_adv, labels=low.problem.labels, verifying=True)
         margin = margin_of(logits.to(margin.dtype).softmax(1), low.problem.labels)
     known.scatter_reduce_(0, place, margin, "amin")
 
@@ -354,7 +356,7 @@ def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, l
     if len(new.rows):
         x_adv = attack.threat.apply(new.problem.x, new.candidate)
         with torch.no_grad(), _counted(model, ledger, new.rows):
-            prediction = model.logits(x_adv, verifying=True).argmax(1)
+            prediction = model.logits(x_adv, labels=new.problem.labels, verifying=True).argmax(1)
         inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
         good = (prediction != new.problem.labels) & inside
         fooled[fresh] = good

@@ -11,7 +11,7 @@ from robustatlas.optimizers.base import Optimizer
 from robustatlas.threats.base import ThreatModel
 
 if TYPE_CHECKING:
-    from robustatlas.classifier import Classifier
+    from robustatlas.classifier import Classifier, Errors
 
 Procedure = Literal["default", "paper"]
 """``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
@@ -94,7 +94,8 @@ class Attack:
     itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical procedures).
     ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of the descent,
     where it differs from ``stages``. ``note``: how the default differs from the historical attack. ``searches``: those
-    that are valid for the attack, its default first; by themselves the ones that its sets and stages allow.
+    that are valid for the attack, its default first; by themselves the ones that its sets and stages allow. ``errors``:
+    of models that reject, what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or wrong.
 
     Raises:
         UserError: a search that the sets or stages do not allow.
@@ -115,6 +116,7 @@ class Attack:
     repairs: bool = False
     unbounded: bool = False
     searches: tuple[Search, ...] = ()
+    errors: Errors = "accepted"
 
     def __post_init__(self) -> None:
         for stage in (*self.stages, *self.bound, *(self.descent or ()), *self.closing):

@@ -7,17 +7,21 @@ from robustatlas.classifier.outputs import Outputs, looks_like
 from robustatlas.classifier.passes import Passes
 from robustatlas.classifier.precision import true_float32, undisturbed
 from robustatlas.classifier.randomness import seeded
+from robustatlas.classifier.rejection import Errors, Rejection, looks_rejecting
 
 __all__ = [
     "Classifier",
+    "Errors",
     "Knowledge",
     "ModelIdentity",
     "Origin",
     "Outputs",
     "Passes",
     "Precision",
+    "Rejection",
     "Statistic",
     "looks_like",
+    "looks_rejecting",
     "seeded",
     "true_float32",
     "undisturbed",

@@ -18,6 +18,7 @@ from robustatlas.classifier.normalisation import Given, Statistic, normalised, s
 from robustatlas.classifier.outputs import Outputs, as_logits, check_outputs
 from robustatlas.classifier.passes import Passes, counted, counting, listeners
 from robustatlas.classifier.precision import true_float32
+from robustatlas.classifier.rejection import Errors, Rejection, folded, with_score
 from robustatlas.errors import UserError
 from robustatlas.outcomes import sha256_of_tensors
 
@@ -51,16 +52,20 @@ class Classifier:
             is filled up. By default batches are as they come.
         dtype: float32 (default) or float64, what a ``net`` without parameters computes in.
         knowledge: what an attacker can learn: ``"gradients"`` (default), ``"scores"``, or ``"labels"`` alone.
+        rejection: of a model that may refuse to answer: ``"class"`` (the last of its logits says so) or ``"score"``
+            (``net`` returns (logits [B, C], score [B], threshold) and rejects where the score is above the threshold).
+            Logits then are [B, C + 1], the last for rejection; an error is what is accepted and wrong.
         name: what reports call it.
         origin: where it came from, as :func:`load_model` says it.
 
     ``net`` is never changed: it runs in eval mode inside :meth:`evaluating`, which restores every module's mode.
 
     Attributes:
-        net, prepare, mean, std, device, precision, outputs, batch_sizes, knowledge, name, origin: as above.
+        net, prepare, mean, std, device, precision, outputs, batch_sizes, knowledge, rejection, name, origin: as above.
         dtype: of the inputs that a search should hold, float32 or float64. Logits come in the dtype of the inputs.
         network_dtype: of the network's parameters, in which it computes.
         casts: whether there are such, so that inputs are cast to that.
+        errors: of a model that rejects: what counts as an error, see :meth:`judged_by`.
 
     Raises:
         UserError: ``net`` is not callable, ``mean`` or ``std`` are no numbers, the device cannot be used, the
@@ -85,6 +90,8 @@ class Classifier:
     outputs: Outputs
     batch_sizes: tuple[int, ...]
     knowledge: Knowledge
+    rejection: Rejection | None
+    errors: Errors
     name: str
     origin: Origin | None
 
@@ -101,6 +108,7 @@ class Classifier:
         batch_size: int | Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
         knowledge: Knowledge | None = None,
+        rejection: Rejection | None = None,
         name: str | None = None,
         origin: Origin | None = None,
     ) -> None:
@@ -108,6 +116,7 @@ class Classifier:
             mean = net.mean if mean is None else mean
             std = net.std if std is None else std
             prepare, outputs = prepare or net.prepare, outputs or net.outputs
+            rejection = rejection or net.rejection
             batch_size = (net.batch_sizes or None) if batch_size is None else batch_size
             device, precision = device or net.device, precision or net.precision
             dtype, knowledge = dtype or (None if net.casts else net.dtype), knowledge or net.knowledge
@@ -139,6 +148,13 @@ class Classifier:
         if self.knowledge not in get_args(Knowledge):
             expected = ", ".join(map(repr, get_args(Knowledge)))
             raise UserError(f"knowledge={knowledge!r} is not known; expected one of {expected}.")
+        self.rejection, self.errors = rejection, "accepted"
+        if rejection is not None and (rejection not in get_args(Rejection) or self.outputs != "logits"):
+            expected = ", ".join(map(repr, get_args(Rejection)))
+            raise UserError(
+                f"rejection={rejection!r} with outputs={self.outputs!r} does not fit; expected one of {expected}, with "
+                "outputs='logits'."
+            )
         self.prepare = prepare
         self.net = net if own is None or self.device == home else _copy_on(self.device, net)
         self.dtype = _held_in(own, dtype)
@@ -180,7 +196,7 @@ class Classifier:
             >>> passes
             Passes(forward=5, backward=0)
         """
-        return counting(self)
+        return counting(self._total)
 
     def identity(self) -> ModelIdentity:
         """What makes this model this model: its source, its code and its weights now.
@@ -208,15 +224,27 @@ class Classifier:
         """How far, relative to the largest logit, search and verification may differ."""
         return _HALF[torch.bfloat16] if self.precision == "bfloat16" else _HALF.get(self.network_dtype, 0.0)
 
-    def logits(self, x: Tensor, *, verifying: bool = False) -> Tensor:
+    def judged_by(self, errors: Errors) -> Classifier:
+        """This model with another idea of an error, for models that reject: ``"accepted"`` and wrong, ``"wrong"``
+        whether rejected or not, or ``"refused"`` or wrong. Passes are counted together."""
+        view = copy.copy(self)
+        view.errors = errors
+        return view
+
+    def logits(self, x: Tensor, *, labels: Tensor | None = None, verifying: bool = False) -> Tensor:
         """Logits ``[B, C]`` of ``x`` ``[B, ...]`` in [0, 1], float32 (float64 where ``x`` is); differentiable; counted.
+
+        ``labels`` [B]: of a model that rejects, the logits whose largest is another than the label exactly where an
+        error counts (see :mod:`robustatlas.classifier.rejection`); without labels they are [B, C + 1].
 
         ``verifying`` computes in true float32 (no autocast, no TF32), so that no success rests on reduced precision; a
         network in half precision is judged as it is. An empty batch never reaches the network.
         """
-        if len(x) == 0:
-            return self._logits_of_nothing(x)
-        x = counted(x, [self._total, *listeners(self)])
+        logits = self._counted_logits(x, verifying) if len(x) else self._logits_of_nothing(x)
+        return logits if self.rejection is None or labels is None else folded(logits, labels, self.errors)
+
+    def _counted_logits(self, x: Tensor, verifying: bool) -> Tensor:
+        x = counted(x, [self._total, *listeners(self._total)])
         with self._surroundings(verifying):
             logits = in_batches(self._forward, x, self.batch_sizes)
         if logits.dim() == 2:
@@ -229,14 +257,20 @@ class Classifier:
             return in_batches(self._returned, x, self.batch_sizes)
 
     def _forward(self, x: Tensor) -> Tensor:
+        if self.rejection == "score":
+            return with_score(self.answer(x))
         return as_logits(self._returned(x), self.outputs)
 
     def _returned(self, x: Tensor) -> Tensor:
+        return _logits_in(self.answer(x))
+
+    def answer(self, x: Tensor) -> Any:
+        """Whatever ``net`` returns for one batch; not counted."""
         prepared = x if self.prepare is None else self._run(self.prepare, x)
         network_input = normalised(prepared, self._normalisation)
         if self.casts:
             network_input = network_input.to(self.network_dtype)
-        return _logits_in(self._run(self.net, network_input))
+        return self._run(self.net, network_input)
 
     def _surroundings(self, verifying: bool) -> AbstractContextManager[Any]:
         if verifying:

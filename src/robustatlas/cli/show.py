@@ -159,6 +159,7 @@ def _overall(facts: RunFacts) -> Table:
     rows = table("", "% of samples, with 95 % interval")
     for name, number in (
         ("clean accuracy", facts.clean),
+        ("clean rejected", facts.rejected),
         ("average accuracy", facts.average),
         ("union accuracy", facts.union),
     ):

@@ -198,6 +198,8 @@ def record_of(attack: Attack, search: Search, seed: int, precision: str) -> Atta
         "precision": precision,
         "numerics": NUMERICS,
     }
+    if attack.errors != "accepted":
+        procedure["errors"] = attack.errors
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,

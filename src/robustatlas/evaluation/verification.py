@@ -24,6 +24,7 @@ from robustatlas.errors import UserError
 from robustatlas.evaluation import identity_of
 from robustatlas.evaluation.examples import Arrays, Examples, examples_of, read_examples
 from robustatlas.evaluation.plan import Work, samples_of
+from robustatlas.evaluation.work import clean_answers
 from robustatlas.models import load_model
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes import AttackRecord, Plan, Run
@@ -310,9 +311,10 @@ def _checked(
 
 
 def _clean(model: Classifier, work: Work, part: Tensor) -> tuple[Tensor, Tensor]:
+    x, labels = work.images[part].to(model.device, model.dtype), work.labels[part].to(model.device)
     with torch.no_grad():
-        logits = model.logits(work.images[part].to(model.device, model.dtype), verifying=True).cpu()
-    return logits.argmax(1), margin_of(logits.softmax(1), work.labels[part])
+        logits = model.logits(x, labels=labels, verifying=True)
+    return logits.argmax(1).cpu(), margin_of(logits.softmax(1), labels).cpu()
 
 
 def _judged(
@@ -351,7 +353,7 @@ def _judged(
     if eight_bit:
         images = (images * _LEVELS).round() / _LEVELS
     with torch.no_grad():
-        logits = model.logits(images, verifying=True)
+        logits = model.logits(images, labels=labels, verifying=True)
     found = logits.argmax(1)
     refused["classified correctly"] = found == labels
     for name, threat in threats.items():
@@ -449,6 +451,9 @@ def _enter(
             "clean_prediction": checked.clean_prediction[rows[chosen]],
             "clean_margin": checked.clean_margin[rows[chosen]],
         }
+        if model.rejection is not None:
+            x = work.images[torch.from_numpy(rows[chosen])].to(model.device, model.dtype)
+            samples |= clean_answers(model, x, work.labels[torch.from_numpy(rows[chosen])].to(model.device), _BATCH)
         store.write(record, columns, samples, (index, checked.images[chosen]), about)
 
 

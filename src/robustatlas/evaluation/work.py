@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import take
 from robustatlas.classifier import Classifier
+from robustatlas.classifier.rejection import folded
 from robustatlas.evaluation.plan import Task, Work
 from robustatlas.noise import Noise
+from robustatlas.objectives import margin_of
 from robustatlas.outcomes.records import AttackRecord, circumstances
 from robustatlas.outcomes.store import AdversarialExamples, Run
 from robustatlas.progress import Progress
@@ -66,7 +69,7 @@ def carry_out(
         columns = _columns(task.record, task.attack, ledger, index) | {"seconds": seconds}
         examples = _examples(task.attack, ledger, index) if manner.keep_adversarial else None
         about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
-        run.write(task.record, columns, _sample_columns(ledger, index), examples, about)
+        run.write(task.record, columns, _sample_columns(model, ledger, index, manner), examples, about)
         display.finish(task.record, columns)
 
 
@@ -88,6 +91,7 @@ def _attacked(
     model: Classifier, task: Task, work: Work, rows: NDArray[np.int64], manner: Manner, report: Callable[[int], None]
 ) -> engine.Ledger:
     attack, taken = task.attack, torch.from_numpy(rows)
+    model = model.judged_by(attack.errors)
     x = work.images[taken].to(model.device, model.dtype)
     labels = work.labels[taken].to(model.device)
     noise = Noise.of(manner.seed, torch.from_numpy(work.index[rows]).to(x.device), attack.name)
@@ -98,13 +102,32 @@ def _attacked(
     return engine.run(model, attack, ledger, schedule, manner.batch_size, report)
 
 
-def _sample_columns(ledger: engine.Ledger, index: NDArray[np.int64]) -> Arrays:
-    return {
+def _sample_columns(model: Classifier, ledger: engine.Ledger, index: NDArray[np.int64], manner: Manner) -> Arrays:
+    columns = {
         "index": index,
         "label": ledger.labels.cpu().numpy(),
         "clean_prediction": ledger.clean_prediction.cpu().numpy(),
         "clean_margin": ledger.clean_margin.float().cpu().numpy(),
     }
+    if model.rejection is not None:
+        columns |= clean_answers(model, ledger.x, ledger.labels, manner.batch_size)
+    return columns
+
+
+def clean_answers(model: Classifier, x: Tensor, labels: Tensor, batch: int) -> Arrays:
+    """What a model that rejects says of clean inputs: its class whether it rejects or not, whether it does, and the
+    margin to what is accepted and wrong."""
+    answers = []
+    for part, truth in zip(torch.split(x, batch), torch.split(labels, batch), strict=True):
+        with torch.no_grad():
+            logits = model.logits(part, verifying=True)
+        margin = margin_of(folded(logits, truth, "accepted").softmax(1), truth)
+        answers.append((logits[:, :-1].argmax(1), logits.argmax(1) == logits.shape[1] - 1, margin.float()))
+    names = ("clean_prediction", "clean_rejected", "clean_margin")
+    columns = {
+        name: torch.cat(parts).cpu().numpy() for name, parts in zip(names, zip(*answers, strict=True), strict=True)
+    }
+    return columns | {"clean_rejected": columns["clean_rejected"].astype(np.int8)}
 
 
 def _columns(record: AttackRecord, attack: Attack, ledger: engine.Ledger, index: NDArray[np.int64]) -> Arrays:

@@ -156,6 +156,7 @@ class RunFacts:
         reference: None without one, or without a shared strength.
         warnings: of the checks before the work.
         missing: attack -> number of samples that are not evaluated yet.
+        rejected: clean inputs that the model refuses to answer; None where it never may. They count as no error.
     """
 
     name: str
@@ -169,6 +170,7 @@ class RunFacts:
     reference: ReferenceFacts | None
     warnings: tuple[str, ...]
     missing: Mapping[str, int]
+    rejected: Interval | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
@@ -177,6 +179,7 @@ class RunFacts:
             "data": self.data,
             "samples": self.samples,
             "clean accuracy": _plain(self.clean),
+            "clean rejected": _plain(self.rejected),
             "average accuracy": _plain(self.average),
             "union accuracy": _plain(self.union),
             "union at": dict(self.union_at),
@@ -220,7 +223,14 @@ def facts_of(
         reference=_against(judged, held, trained_on) if held and held.ranked else None,
         warnings=result.warnings,
         missing=result.missing,
+        rejected=_rejected(result),
     )
+
+
+def _rejected(result: Result) -> Interval | None:
+    if result.clean_rejected is None:
+        return None
+    return proportion_interval(int(result.clean_rejected.sum()), result.samples, CONFIDENCE)
 
 
 def _attack(result: Result, attack: str, average: Interval | None, held: Held | None) -> AttackFacts:

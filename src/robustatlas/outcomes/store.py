@@ -58,6 +58,9 @@ SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
 }
 """Columns of a samples table."""
 
+REJECTING_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"clean_rejected": (np.int8, 1)}
+"""Those that it has besides where the model may reject: 1 where the clean input is."""
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -270,7 +273,7 @@ class Run:
         fresh = ~np.isin(samples["index"], self._sample_columns()["index"])
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
-            self._shelf.write(f"samples/{part}", check_columns(rows, SAMPLE_COLUMNS, 0, f"samples/{part}"), {})
+            self._shelf.write(f"samples/{part}", check_columns(rows, _expected(rows), 0, f"samples/{part}"), {})
         if examples is not None:
             index, images = examples
             self._shelf.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, {})
@@ -323,6 +326,7 @@ class Run:
             labels=samples["label"],
             clean_prediction=samples["clean_prediction"],
             clean_margin=samples["clean_margin"],
+            clean_rejected=samples["clean_rejected"] == 1 if (samples["clean_rejected"] >= 0).all() else None,
             outcomes={
                 name: self._outcome([r for r in known[name] if not (searched and r.finder)], index).restrict(
                     wanted[name]
@@ -435,13 +439,16 @@ class Run:
         return {name: np.concatenate([part[name] for part in parts]) for name in OUTCOME_COLUMNS}
 
     def _sample_columns(self) -> Arrays:
-        parts = [
-            columns
-            for name in self._shelf.names("samples")
-            if (columns := self._checked(name, SAMPLE_COLUMNS, 0)) is not None
+        names = self._shelf.names("samples")
+        parts = [columns for name in names if (columns := self._checked(name, SAMPLE_COLUMNS, 0)) is not None]
+        kinds = {**SAMPLE_COLUMNS, **REJECTING_COLUMNS}
+        unknown = [
+            {name: np.full(len(part["index"]), -1, kind) for name, (kind, _) in REJECTING_COLUMNS.items()}
+            for part in parts
         ]
-        empty = {name: np.zeros(0, kind) for name, (kind, _) in SAMPLE_COLUMNS.items()}
-        return {name: np.concatenate([part[name] for part in [empty, *parts]]) for name in SAMPLE_COLUMNS}
+        filled = [{**lacking, **part} for lacking, part in zip(unknown, parts, strict=True)]
+        empty = {name: np.zeros(0, kind) for name, (kind, _) in kinds.items()}
+        return {name: np.concatenate([part[name] for part in [empty, *filled]]) for name in kinds}
 
     def _valid_parts(self, record: AttackRecord) -> dict[str, Arrays | None]:
         names = self._shelf.names(f"outcomes/{record.key}")
@@ -459,11 +466,19 @@ class Run:
         """The columns of a part; None, and a warning once, where the file is damaged: it counts as not done."""
         if name not in self._parts:
             try:
-                self._parts[name] = check_columns(self._shelf.read(name), expected, strengths, self._shelf.place(name))
+                read = self._shelf.read(name)
+                held = _expected(read) if expected is SAMPLE_COLUMNS else expected
+                self._parts[name] = check_columns(read, held, strengths, self._shelf.place(name))
             except UserError as error:
                 warnings.warn(f"A damaged part counts as not done: {error}", stacklevel=2)
                 self._parts[name] = None
         return self._parts[name]
+
+
+def _expected(samples: Columns) -> Mapping[str, tuple[type[np.generic], int]]:
+    """The columns of a samples table: one of a model that may reject has more."""
+    rejecting = {name: kind for name, kind in REJECTING_COLUMNS.items() if name in samples}
+    return {**SAMPLE_COLUMNS, **rejecting}
 
 
 def check_columns(

@@ -36,6 +36,12 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor) 
         UserError: attacks that need a gradient of a model that has none, or scores of one that gives labels alone;
             names those that would do.
     """
+    telling = [attack.name for attack in attacks if attack.errors != "accepted"]
+    if telling and model.rejection is None:
+        raise UserError(
+            f"{', '.join(telling)} is for models that reject, and {model.name!r} does not; leave the ending out, or "
+            "give Classifier(net, rejection='class' or 'score')."
+        )
     if model.knowledge == "gradients":
         return []
     lacking = [attack.name for attack in attacks if not learns_enough(attack, model)]
