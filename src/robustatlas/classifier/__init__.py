@@ -1,6 +1,7 @@
 """Any classifier as one thing, and what it runs in: its precision, its random numbers, its passes counted."""
 
 from robustatlas.classifier.classifier import Classifier, Knowledge, Precision
+from robustatlas.classifier.draws import Verdict
 from robustatlas.classifier.identity import ModelIdentity, Origin
 from robustatlas.classifier.normalisation import Statistic
 from robustatlas.classifier.outputs import Outputs, looks_like
@@ -20,6 +21,7 @@ __all__ = [
     "Precision",
     "Rejection",
     "Statistic",
+    "Verdict",
     "looks_like",
     "looks_rejecting",
     "seeded",

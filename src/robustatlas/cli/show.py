@@ -96,6 +96,9 @@ def print_facts(
         explain: whether to print the definitions of the numbers below them.
         trained_on: what the model was trained on, to name what takes no part.
     """
+    if facts.provenance:
+        told = ", ".join(f"{what} {safe(text)}" for what, text in facts.provenance.items())
+        console.print(f"[dim]model: {told}[/dim]", highlight=False)
     names = ["clean accuracy", "average accuracy", "median size", "curve area", "interval"]
     console.print(_overall(facts))
     if facts.union:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Procedure, Search
 from robustatlas.bundle import per_sample
-from robustatlas.classifier import Classifier, seeded, undisturbed
+from robustatlas.classifier import Classifier, Origin, seeded, undisturbed
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.evaluation.checks import check_arguments
@@ -128,7 +128,10 @@ def evaluate(
             task
             for attack in asked
             for task in tasks_for(
-                Task(attack, searches[attack.name], record_of(attack, searches[attack.name], seed, precision)), store
+                Task(
+                    attack, searches[attack.name], record_of(attack, searches[attack.name], seed, precision, classifier)
+                ),
+                store,
             )
         ]
         plan = Plan(
@@ -192,7 +195,7 @@ def identity_of(model: Classifier, work: Work) -> Identity:
     images = _probed(model, drawn ** per_sample(2.0 ** (index - 3.5), drawn))
     with torch.no_grad():
         logits = model.logits(images, verifying=True)
-    known = model.identity()
+    known, origin = model.identity(), model.origin or Origin("")
     return Identity(
         model=ModelRecord(
             name=model.name,
@@ -200,6 +203,9 @@ def identity_of(model: Classifier, work: Work) -> Identity:
             weights_sha256=known.weights_sha256,
             code_sha256=known.code_sha256,
             probe=tuple(tuple(row) for row in logits.double().cpu().tolist()),
+            licence=origin.licence,
+            home=origin.home,
+            library=origin.library,
         ),
         data=work.record,
         created=now(),

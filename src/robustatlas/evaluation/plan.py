@@ -17,6 +17,7 @@ from robustatlas.attacks.definition import Attack, Procedure, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
+from robustatlas.classifier.draws import LOOKS
 from robustatlas.datasets import Dataset, Fingerprint
 from robustatlas.engine import NUMERICS
 from robustatlas.errors import UserError
@@ -182,8 +183,11 @@ def those_that_fit(attacks: Sequence[Attack], given: Attacks, x: Tensor) -> tupl
     return fitting, left_out
 
 
-def record_of(attack: Attack, search: Search, seed: int, precision: str) -> AttackRecord:
-    """What determines the numbers of an attack, and what a reader wants to know of it."""
+def record_of(
+    attack: Attack, search: Search, seed: int, precision: str, model: Classifier | None = None
+) -> AttackRecord:
+    """What determines the numbers of an attack, with the draws of a randomised ``model``, and what a reader wants to
+    know of it."""
     procedure = {
         "stages": plain(attack.stages),
         "bound": plain(attack.bound),
@@ -198,6 +202,8 @@ def record_of(attack: Attack, search: Search, seed: int, precision: str) -> Atta
         "precision": precision,
         "numerics": NUMERICS,
     }
+    if model is not None and model.draws is not None:
+        procedure["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
     if attack.errors != "accepted":
         procedure["errors"] = attack.errors
     return AttackRecord(

@@ -26,6 +26,7 @@ from robustatlas.evaluation.examples import Arrays, Examples, examples_of, read_
 from robustatlas.evaluation.plan import Work, samples_of
 from robustatlas.evaluation.work import clean_answers
 from robustatlas.models import load_model
+from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes import AttackRecord, Plan, Run
 from robustatlas.outcomes.outcome import merged_strengths
@@ -312,9 +313,10 @@ def _checked(
 
 def _clean(model: Classifier, work: Work, part: Tensor) -> tuple[Tensor, Tensor]:
     x, labels = work.images[part].to(model.device, model.dtype), work.labels[part].to(model.device)
-    with torch.no_grad():
-        logits = model.logits(x, labels=labels, verifying=True)
-    return logits.argmax(1).cpu(), margin_of(logits.softmax(1), labels).cpu()
+    verdict = model.judged(
+        x, labels, Noise.of(0, torch.from_numpy(work.index[part.numpy()]).to(x.device), "verify clean")
+    )
+    return verdict.prediction.cpu(), margin_of(verdict.logits.softmax(1), labels).cpu()
 
 
 def _judged(
@@ -352,10 +354,10 @@ def _judged(
     images = images.clamp(0, 1)
     if eight_bit:
         images = (images * _LEVELS).round() / _LEVELS
-    with torch.no_grad():
-        logits = model.logits(images, labels=labels, verifying=True)
-    found = logits.argmax(1)
-    refused["classified correctly"] = found == labels
+    streams = Noise.of(0, torch.from_numpy(work.index[rows.numpy()]).to(x.device), "verify").child(part.to(x.device))
+    verdict = model.judged(images, labels, streams)
+    logits, found = verdict.logits, verdict.prediction
+    refused["classified correctly"] = ~verdict.wrong
     for name, threat in threats.items():
         if isinstance(threat, tuple(_NORMS.values())):
             sizes[name] = threat.size(x.double(), images.double() - x.double())
@@ -451,7 +453,7 @@ def _enter(
             "clean_prediction": checked.clean_prediction[rows[chosen]],
             "clean_margin": checked.clean_margin[rows[chosen]],
         }
-        if model.rejection is not None:
+        if model.rejection is not None and model.draws is None:
             x = work.images[torch.from_numpy(rows[chosen])].to(model.device, model.dtype)
             samples |= clean_answers(model, x, work.labels[torch.from_numpy(rows[chosen])].to(model.device), _BATCH)
         store.write(record, columns, samples, (index, checked.images[chosen]), about)

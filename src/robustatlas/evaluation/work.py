@@ -67,6 +67,8 @@ def carry_out(
         index = work.index[rows]
         seconds = np.full(len(rows), (time.perf_counter() - begun) / len(rows))
         columns = _columns(task.record, task.attack, ledger, index) | {"seconds": seconds}
+        if model.draws is not None:
+            columns |= _possible(columns, ledger)
         examples = _examples(task.attack, ledger, index) if manner.keep_adversarial else None
         about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
         run.write(task.record, columns, _sample_columns(model, ledger, index, manner), examples, about)
@@ -109,7 +111,7 @@ def _sample_columns(model: Classifier, ledger: engine.Ledger, index: NDArray[np.
         "clean_prediction": ledger.clean_prediction.cpu().numpy(),
         "clean_margin": ledger.clean_margin.float().cpu().numpy(),
     }
-    if model.rejection is not None:
+    if model.rejection is not None and model.draws is None:
         columns |= clean_answers(model, ledger.x, ledger.labels, manner.batch_size)
     return columns
 
@@ -160,6 +162,12 @@ def _columns(record: AttackRecord, attack: Attack, ledger: engine.Ledger, index:
         "margins": np.where(np.isfinite(margins), margins, np.nan).astype(np.float32),
         "fooled": judged,
     }
+
+
+def _possible(columns: Arrays, ledger: engine.Ledger) -> Arrays:
+    """What is added of a randomised model."""
+    possible = ledger.possible_size.double().cpu().numpy()
+    return {"possible_size": np.minimum(columns["minimal_size"], possible)}
 
 
 def _examples(attack: Attack, ledger: engine.Ledger, index: NDArray[np.int64]) -> AdversarialExamples:

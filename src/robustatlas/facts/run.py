@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -156,6 +156,7 @@ class RunFacts:
         reference: None without one, or without a shared strength.
         warnings: of the checks before the work.
         missing: attack -> number of samples that are not evaluated yet.
+        provenance: of the model: source, home of the weights, licence and library, as far as they are known.
         rejected: clean inputs that the model refuses to answer; None where it never may. They count as no error.
     """
 
@@ -170,6 +171,7 @@ class RunFacts:
     reference: ReferenceFacts | None
     warnings: tuple[str, ...]
     missing: Mapping[str, int]
+    provenance: Mapping[str, str] = field(default_factory=dict)
     rejected: Interval | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -178,6 +180,7 @@ class RunFacts:
             "model": self.name,
             "data": self.data,
             "samples": self.samples,
+            "provenance": dict(self.provenance),
             "clean accuracy": _plain(self.clean),
             "clean rejected": _plain(self.rejected),
             "average accuracy": _plain(self.average),
@@ -208,8 +211,8 @@ def facts_of(
     """
     judged = result.judged()
     union_at = union_strengths(judged, union)
-    found = intervals(numbers.overall(judged, union_at))
-    averages = intervals(numbers.averages(judged))
+    found = numbers.with_doubt(judged, lambda table: intervals(numbers.overall(table, union_at)))
+    averages = numbers.with_doubt(judged, lambda table: intervals(numbers.averages(table)))
     held = hold_against(result, reference, result.records.values()) if reference else None
     return RunFacts(
         name=name or result.name,
@@ -223,8 +226,17 @@ def facts_of(
         reference=_against(judged, held, trained_on) if held and held.ranked else None,
         warnings=result.warnings,
         missing=result.missing,
+        provenance=_provenance(result),
         rejected=_rejected(result),
     )
+
+
+def _provenance(result: Result) -> dict[str, str]:
+    if result.identity is None:
+        return {}
+    model = result.identity.model
+    known = {"source": model.source, "home": model.home, "licence": model.licence, "library": model.library}
+    return {what: text for what, text in known.items() if text}
 
 
 def _rejected(result: Result) -> Interval | None:
@@ -263,7 +275,12 @@ def _accuracies(outcome: Outcome) -> tuple[Interval, ...] | None:
     if not outcome.judged:
         return None
     correct = (~outcome.broken()).sum(axis=0).tolist()
-    return tuple(proportion_interval(count, outcome.samples, CONFIDENCE) for count in correct)
+    certain = (~outcome.doubted().broken()).sum(axis=0).tolist()
+    return tuple(
+        replace(found, low=proportion_interval(sure, outcome.samples, CONFIDENCE).low)
+        for count, sure in zip(correct, certain, strict=True)
+        for found in [proportion_interval(count, outcome.samples, CONFIDENCE)]
+    )
 
 
 def _frontier(result: OutcomeTable, attack: str) -> Frontier | None:

@@ -72,6 +72,8 @@ class Outcome:
         monotone: whether a sample broken at one strength is broken at all larger ones (nested sets).
         unit: of the strengths.
         origins: how the numbers were found, one phrase for each search that they are the smallest of.
+        possible_size: ``[N]``, of a randomised model the size of the smallest example that is not certainly none; None:
+            there is no doubt.
         origin_of: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
     """
 
@@ -89,6 +91,7 @@ class Outcome:
     unit: str = ""
     origins: tuple[str, ...] = ()
     origin_of: Integers | None = None
+    possible_size: Floats | None = None
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -147,9 +150,15 @@ class Outcome:
 
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
-        rows = ("minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of")
+        rows = ("minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of", "possible_size")
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
+
+    def doubted(self) -> Outcome:
+        """The same with every example counted that may be one."""
+        if self.possible_size is None:
+            return self
+        return replace(self, minimal_size=self.possible_size, possible_size=None)
 
     def found_by(self) -> dict[str, int]:
         """Origin -> number of samples whose smallest example it found; clean errors need none.
@@ -192,6 +201,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
     margins, fooled = np.full(shape, np.inf), np.full(shape, -1, np.int8)
     size, found = np.full(first.samples, np.inf), np.full(first.samples, -1)
     forward, backward = np.zeros(first.samples, np.int64), np.zeros(first.samples, np.int64)
+    possible = np.full(first.samples, np.inf)
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
     origin_of = np.zeros(first.samples, np.int64)
     for outcome, rows in zip(outcomes, covered, strict=True):
@@ -199,6 +209,8 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         seen = np.where(rows[:, None] & ~np.isnan(outcome.margins), outcome.margins, np.inf)
         margins[:, columns] = np.minimum(margins[:, columns], seen)
         fooled[:, columns] = np.maximum(fooled[:, columns], np.where(rows[:, None], outcome.fooled, -1))
+        doubted = outcome.doubted().minimal_size
+        possible = np.where(rows & (doubted < possible), doubted, possible)
         smaller = rows & (outcome.minimal_size < size)
         size, found = np.where(smaller, outcome.minimal_size, size), np.where(smaller, outcome.found_class, found)
         if outcome.origins:
@@ -220,6 +232,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         rejected=sum(outcome.rejected for outcome in outcomes),
         origins=tuple(origins),
         origin_of=origin_of,
+        possible_size=possible if any(outcome.possible_size is not None for outcome in outcomes) else None,
     )
 
 

@@ -78,7 +78,8 @@ class ModelRecord(Record):
     """The classifier.
 
     ``name`` and ``source`` say what it is called and where it came from; what must agree when a run goes on are the
-    hashes of weights and code (None where there are none), and the logits of a probe: a few drawn images.
+    hashes of weights and code (None where there are none), and the logits of a probe: a few drawn images. ``licence``,
+    ``home`` and ``library``: of the weights, where they come from, and what built the network (None: not known).
     """
 
     name: str
@@ -86,6 +87,9 @@ class ModelRecord(Record):
     weights_sha256: str | None = None
     code_sha256: str | None = None
     probe: tuple[tuple[float, ...], ...] = ()
+    licence: str | None = None
+    home: str | None = None
+    library: str | None = None
 
     def differences(self, given: ModelRecord) -> list[str]:
         """A phrase for each way in which ``given`` is another model."""

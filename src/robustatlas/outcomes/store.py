@@ -50,6 +50,9 @@ OUTCOME_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
 }
 """Columns of a part: type, and 1 for a number per sample or 2 for one per sample and strength."""
 
+RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"possible_size": (np.float64, 1)}
+"""Those that it has besides where the model is randomised."""
+
 SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "index": (np.int64, 1),
     "label": (np.int64, 1),
@@ -269,11 +272,13 @@ class Run:
         """
         part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
         outcome = f"outcomes/{record.key}/{part}"
-        checked = check_columns(columns, OUTCOME_COLUMNS, len(record.strengths), outcome)
+        checked = check_columns(columns, _expected(OUTCOME_COLUMNS, columns), len(record.strengths), outcome)
         fresh = ~np.isin(samples["index"], self._sample_columns()["index"])
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
-            self._shelf.write(f"samples/{part}", check_columns(rows, _expected(rows), 0, f"samples/{part}"), {})
+            self._shelf.write(
+                f"samples/{part}", check_columns(rows, _expected(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"), {}
+            )
         if examples is not None:
             index, images = examples
             self._shelf.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, {})
@@ -436,7 +441,8 @@ class Run:
 
     def _columns_of(self, record: AttackRecord) -> Arrays:
         parts = [columns for columns in self._valid_parts(record).values() if columns is not None]
-        return {name: np.concatenate([part[name] for part in parts]) for name in OUTCOME_COLUMNS}
+        names = dict.fromkeys(name for part in parts for name in part)
+        return {name: np.concatenate([part.get(name, part["minimal_size"]) for part in parts]) for name in names}
 
     def _sample_columns(self) -> Arrays:
         names = self._shelf.names("samples")
@@ -467,7 +473,7 @@ class Run:
         if name not in self._parts:
             try:
                 read = self._shelf.read(name)
-                held = _expected(read) if expected is SAMPLE_COLUMNS else expected
+                held = _expected(expected, read)
                 self._parts[name] = check_columns(read, held, strengths, self._shelf.place(name))
             except UserError as error:
                 warnings.warn(f"A damaged part counts as not done: {error}", stacklevel=2)
@@ -475,10 +481,15 @@ class Run:
         return self._parts[name]
 
 
-def _expected(samples: Columns) -> Mapping[str, tuple[type[np.generic], int]]:
-    """The columns of a samples table: one of a model that may reject has more."""
-    rejecting = {name: kind for name, kind in REJECTING_COLUMNS.items() if name in samples}
-    return {**SAMPLE_COLUMNS, **rejecting}
+_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, RANDOM_COLUMNS))
+
+
+def _expected(
+    base: Mapping[str, tuple[type[np.generic], int]], given: Columns
+) -> Mapping[str, tuple[type[np.generic], int]]:
+    """The columns of a table like ``base``: of some models it has more."""
+    more = next(more for of, more in _MORE if of is base)
+    return {**base, **{name: kind for name, kind in more.items() if name in given}}
 
 
 def check_columns(

@@ -157,6 +157,19 @@ class OutcomeTable:
             outcomes={attack: outcome.select(positions) for attack, outcome in self.outcomes.items()},
         )
 
+    def doubted(self) -> Self | None:
+        """The same samples with every error counted that may be one; None where there is no doubt (of models that are
+        not randomised)."""
+        known = [outcome for outcome in self.outcomes.values() if outcome.possible_size is not None]
+        if not known:
+            return None
+        wrong = np.any([outcome.possible_size == 0 for outcome in known], axis=0)
+        return replace(
+            self,
+            clean_prediction=np.where(wrong, -1, self.clean_prediction),
+            outcomes={attack: outcome.doubted() for attack, outcome in self.outcomes.items()},
+        )
+
     def judged(self) -> Self:
         """The same samples with only the attacks that say at every strength which samples are broken."""
         return replace(self, outcomes={a: outcome for a, outcome in self.outcomes.items() if outcome.judged})

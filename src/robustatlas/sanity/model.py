@@ -93,7 +93,8 @@ def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[s
     repeated, redrawn, alone = _drawn(model, x, 0), _drawn(model, x, 1), _drawn(model, x[:1], 0)
     meaning = (
         "The model gives different outputs for the same input: it is randomised, so attacks that take one sample of "
-        "its gradient overestimate its robustness, and a success is one draw, not the rule."
+        "its gradient overestimate its robustness, and a success is one draw, not the rule; give "
+        "Classifier(net, draws=20)."
     )
     if bool((repeated - logits).abs().amax() > same):
         return [f"{meaning} Its noise does not come from torch's seeded generator, so another run gives other numbers."]
