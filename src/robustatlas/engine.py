@@ -91,8 +91,8 @@ class Lanes(Bundle):
     """A batch at work.
 
     ``rows`` [B] into the ledger; ``level`` [B] of their strength; ``bounding`` [B]: looks for the smallest size, so
-    success does not end the run; ``state``: the optimizer's, none once the run has ended; ``candidate``: the smallest example of this run, smaller than what was known; its
-    ``candidate_size`` [B].
+    success does not end the run; ``state``: the optimizer's, none once the run has ended; ``candidate``: the smallest
+    example of this run, smaller than what was known; its ``candidate_size`` [B].
     """
 
     rows: Tensor
