@@ -2,9 +2,11 @@
 "use strict";
 
 /**
- * The four plots of the comparison, as plotly figures.
+ * The plots of the board and of the comparison, as plotly figures.
  *
- * @typedef {{defense: Defense, accuracies: number[], seen: boolean[]}} Entry
+ * `place` is the model's own colour, dash and symbol, which it keeps as others come and go.
+ *
+ * @typedef {{defense: Defense, accuracies: number[], seen: boolean[], place: number}} Entry
  */
 const Plots = (() => {
   /** @param {number} value */
@@ -15,6 +17,41 @@ const Plots = (() => {
    * @param {number} width
    */
   const short = (text, width) => (text.length > width ? `${text.slice(0, width - 1)}…` : text);
+
+  /** @param {Entry[]} entries */
+  function stylesOf(entries) {
+    const styles = Page.series();
+    return entries.map(({ place }) => styles[place]);
+  }
+
+  /**
+   * Every ranked defense at once: competitiveness ratio over clean accuracy or over the cost of the training.
+   * @param {Row[]} rows
+   * @param {Entry[]} entries
+   * @param {State["across"]} across
+   */
+  function overview(rows, entries, across) {
+    const styles = Page.series();
+    const places = new Map(entries.map(({ defense, place }) => [defense.name, place]));
+    const shown = rows.filter(({ cr, defense }) => cr !== null && defense[across] !== null);
+    const place = (/** @type {Row} */ row) => places.get(row.defense.name);
+    const value = (/** @type {Row} */ row) => row.cr ?? 0;
+    const colours = shown.map((row) => styles[place(row) ?? -1]?.colour ?? Page.colour("--line-strong"));
+    const data = [{
+      type: "scatter", mode: "markers", x: shown.map(({ defense }) => defense[across]), y: shown.map(value),
+      error_y: { type: "data", symmetric: false, array: shown.map((row) => (row.span ? row.span[1] - value(row) : 0)),
+        arrayminus: shown.map((row) => (row.span ? value(row) - row.span[0] : 0)), color: Page.colour("--line-strong"), thickness: 1, width: 0 },
+      marker: { color: colours, size: shown.map((row) => (place(row) === undefined ? 8 : 12)),
+        symbol: shown.map((row) => styles[place(row) ?? -1]?.symbol ?? "circle"), line: { color: Page.colour("--surface"), width: 1 } },
+      text: shown.map((row) => `${Page.plotText(short(row.defense.name, 34))}<br>rank ${row.rank}, CR ${percent(value(row))}${row.span ? ` (${Columns.between(row.span)})` : ""}`),
+      hovertemplate: "%{text}<br>%{x}<extra></extra>",
+    }];
+    const axis = across === "clean" ? { title: "clean accuracy (%)" } : { title: "cost of the training (PetaFLOPs)", type: "log" };
+    return {
+      data,
+      layout: Page.layout({ height: 340, xaxis: Page.axis(axis), yaxis: Page.axis({ title: "competitiveness ratio (%)", rangemode: "tozero" }) }),
+    };
+  }
 
   /**
    * The attacks of the cells, with the indices of their cells.
@@ -77,7 +114,7 @@ const Plots = (() => {
     const gapY = 76 / height;
     const cellWidth = (1 - gapX * (columns - 1)) / columns;
     const cellHeight = (1 - gapY * (rows - 1)) / rows;
-    const style = Page.series();
+    const style = stylesOf(entries);
     /** @type {object[]} */
     const data = [];
     /** @type {object[]} */
@@ -141,7 +178,7 @@ const Plots = (() => {
   function singlePlot(board, cells, entries, kind, height) {
     const shown = panels(board, cells);
     const labels = shown.map(({ attack }) => Page.plotText(attack.label));
-    const style = Page.series();
+    const style = stylesOf(entries);
     const data = entries.map(({ defense, accuracies }, i) => ({
       type: "scatter", mode: "markers",
       x: shown.map(({ index }) => Metrics.ratioOn(accuracies, cells, kind, Metrics.indicesOf(cells, index, true))),
@@ -171,7 +208,7 @@ const Plots = (() => {
    * @param {number} height
    */
   function referencePlot(board, cells, entries, height) {
-    const style = Page.series();
+    const style = stylesOf(entries);
     const text = cells.attack.map((attack, i) =>
       attack < 0 ? "clean" : `${Page.plotText(board.attacks[attack].label)} at ${Page.number(cells.strength[i])}`);
     const data = entries.map(({ defense, accuracies }, i) => ({
@@ -199,7 +236,7 @@ const Plots = (() => {
    */
   function seenPlot(cells, entries, kind, width, height) {
     const narrow = width < 560;
-    const style = Page.series();
+    const style = stylesOf(entries);
     const labels = entries.map(({ defense }) => Page.plotText(short(defense.name, 34)));
     const data = entries.flatMap(({ accuracies, seen }, i) => {
       const side = (/** @type {boolean} */ inside) =>
@@ -231,5 +268,5 @@ const Plots = (() => {
     };
   }
 
-  return { MOST_ABREAST, heights, strengthPlot, singlePlot, referencePlot, seenPlot, percent };
+  return { MOST_ABREAST, heights, strengthPlot, singlePlot, referencePlot, seenPlot, overview };
 })();
