@@ -182,8 +182,8 @@ def test_figures_hold_the_curves(tmp_path: Path) -> None:
 
 def test_one_image_is_no_certainty() -> None:
     """No number of a run of one image, or of one that is always or never right, has an interval of no width."""
-    for samples, size in ((1, 0.015), (1, np.inf), (100, 0.005), (100, np.inf)):
-        sizes = {attack: np.full(samples, size) for attack in ("linf", "l2")}
+    for samples, smallest in ((1, 0.015), (1, np.inf), (100, 0.005), (100, np.inf)):
+        sizes = {attack: np.full(samples, smallest) for attack in ("linf", "l2")}
         grid = {"linf": [0.01, 0.02], "l2": [0.5, 1.0]}
         run = Result.from_arrays(np.zeros(samples, int), np.zeros(samples, int), sizes, grid)
         found = facts_of(run, "mine", SMALL)

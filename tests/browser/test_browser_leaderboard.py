@@ -368,7 +368,10 @@ def test_back_and_colours(published_site: Path, visit: Visit) -> None:
     assert page.get_attribute("th[data-key=clean]", "aria-sort") is None and page.is_checked("input[value=worst]")
     page.go_back()
     assert page.is_checked("input[value=average]")
-    colours = "Object.fromEntries([...document.querySelectorAll('.chip')].map(c => [c.innerText, c.querySelector('path').className.baseVal]))"
+    colours = (
+        "Object.fromEntries([...document.querySelectorAll('.chip')].map(c =>"
+        " [c.innerText, c.querySelector('path').className.baseVal]))"
+    )
     before = page.evaluate(colours)
     page.locator(".chip button").first.click()
     after = page.evaluate(colours)
