@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
+
 from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
@@ -369,8 +369,8 @@ def test_back_and_colours(published_site: Path, visit: Visit) -> None:
     page.go_back()
     assert page.is_checked("input[value=average]")
     colours = (
-        "Object.fromEntries([...document.querySelectorAll('.chip')]"
-        ".map(c => [c.innerText, c.querySelector('path').className.baseVal]))"
+        "Object.fromEntries([...document.querySelectorAll('.chip')].map(c =>"
+        " [c.innerText, c.querySelector('path').className.baseVal]))"
     )
     before = page.evaluate(colours)
     page.locator(".chip button").first.click()

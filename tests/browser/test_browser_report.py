@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
+
 from robustatlas.references import Reference
 from robustatlas.report.page import build_report
 
@@ -67,11 +67,8 @@ def test_figures_of_an_attack_are_tabs_of_one_card(full_page: Path, visit: Visit
     card.locator("[role=tab]").first.focus()
     for titles in (["images"], ["margin left (0 to 1)"]):
         page.keyboard.press("ArrowRight")
-        shown = (
-            "[...document.querySelectorAll('.card:first-child .plot:not([hidden])')]"
-            ".map(p => p.layout.yaxis.title.text)"
-        )
-        assert page.evaluate(shown) == titles
+        shown = "[...document.querySelectorAll('.card:first-child .plot:not([hidden])')]"
+        assert page.evaluate(f"{shown}.map(p => p.layout.yaxis.title.text)") == titles
     page.keyboard.press("ArrowRight")
     assert card.locator(".gallery img").count() == 8
     with page.expect_download() as waiting:

@@ -154,7 +154,7 @@ def paired_differences(
 
 
 def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: float | None = None) -> SampleStatistic:
-    """The mean of one number per sample [N], such as the hypervolume of each; from 0 to `largest` where given."""
+    """The mean of one number per sample [N], such as the hypervolume of each; from 0 to `largest` if given."""
     column = np.asarray(values, dtype=np.float32)
     if column.ndim != 1 or not np.isfinite(column).all():
         raise UserError(

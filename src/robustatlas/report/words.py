@@ -94,8 +94,7 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
             ""
             if reference.complete
             else (
-                f" On {reference.held.points} of {reference.held.ranked_points} ranked cells: "
-                "incomplete, so it has no rank."
+                f" On {reference.held.points} of {reference.held.ranked_points} ranked cells, which is incomplete: no rank."
             )
         )
         return "Against specialists", percent(reference.numbers[key]), f"{what}.{missing}"
@@ -219,9 +218,8 @@ def _compared(reference: ReferenceFacts) -> str:
 def _intervals(facts: RunFacts) -> str:
     half = (facts.clean.high - facts.clean.low) / 2
     return (
-        f"Ranges in brackets are 95% intervals for the draw of the {counted(facts.samples, 'image')}, "
-        f"here about ±{half:.1f} "
-        "points for the clean accuracy."
+        f"Ranges in brackets are 95% intervals for the draw of the {counted(facts.samples, 'image')}, here about "
+        f"±{half:.1f} points for the clean accuracy."
     )
 
 
