@@ -69,6 +69,10 @@ def wait_for_plots(page: Any) -> None:
     page.wait_for_function("document.querySelectorAll('.plots .main-svg').length >= 4")
 
 
+def wait_for_overview(page: Any) -> None:
+    page.wait_for_function("document.querySelector('#plot-overview .main-svg') !== null")
+
+
 def test_vectors(published_site: Path, visit: Visit) -> None:
     page = visit(published_site)
     for case in VECTORS["cases"]:
@@ -201,7 +205,8 @@ def test_state_survives_reload_and_is_shared_by_the_address(site: Path, visit: V
 def test_odd_addresses_do_no_harm(site: Path, visit: Visit, fragment: str) -> None:
     page = visit(site, fragment)
     assert len(rows(page)) == 23
-    wait_for_plots(page)
+    wait_for_overview(page)
+    assert page.locator("#plots").is_visible() == (fragment == "#%%%")
 
 
 def test_sort_filter_search(site: Path, visit: Visit) -> None:
@@ -395,7 +400,7 @@ def test_columns_are_chosen(published_site: Path, visit: Visit) -> None:
 
 def test_nothing_chosen_draws_nothing(published_site: Path, visit: Visit) -> None:
     page = visit(published_site, "#compare=")
-    page.wait_for_function("document.querySelector('#plot-overview .main-svg') !== null")
+    wait_for_overview(page)
     assert not page.locator("#plots").is_visible()
     assert page.inner_text("#compare-note") == "Tick up to five defenses in the board."
 
@@ -411,7 +416,7 @@ def test_keyboard(published_site: Path, visit: Visit) -> None:
     page.keyboard.press("Enter")
     assert page.get_attribute("th[data-key=clean]", "aria-sort") == "descending"
     assert page.evaluate("document.activeElement.textContent") == "Clean, %"
-    page.focus("#choice summary")
+    page.focus("#choose")
     page.keyboard.press("Enter")
     page.wait_for_selector(".attack input[value=l1]")
     page.focus(".attack input[value=l1]")
