@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from robustatlas.documents import checked, read_json
 from robustatlas.facts.against import Held, hold_against
+from robustatlas.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -78,6 +79,7 @@ class Row:
         petaflops: cost of the training in 10^15 floating point operations; None where unknown.
         ratios: kind of competitiveness ratio -> its value and interval over all ranked cells, as on every other page;
             empty where a cell is missing, and for rows of which only the accuracies are known.
+        breaking: where the model breaks; None for rows of which only the accuracies are known.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Row:
     own_run: bool = False
     petaflops: float | None = None
     ratios: Mapping[str, Interval] = field(default_factory=dict)
+    breaking: BreakingPoint | None = None
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
         """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
@@ -162,6 +165,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         notes="; ".join(note for note in notes if note),
         own_run=True,
         ratios=_ratios(result, held),
+        breaking=breaking_point(result),
     )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from robustatlas.facts import numbers
 from robustatlas.facts.against import Held, hold_against
+from robustatlas.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.facts.ranks import Place, place_among_published
 from robustatlas.facts.units import unit_of
@@ -153,6 +154,7 @@ class RunFacts:
         average: mean accuracy over every (attack, strength); None where no attack is known at every strength.
         union: accuracy under all attacks of `union_at` at once; None for a single attack.
         union_at: attack -> strength up to which it counts there.
+        breaking: where it breaks; None without any attack.
         attacks: of the run.
         reference: None without one, or without a shared strength.
         warnings: of the checks before the work.
@@ -166,6 +168,7 @@ class RunFacts:
     average: Interval | None
     union: Interval | None
     union_at: Mapping[str, float]
+    breaking: BreakingPoint | None
     attacks: tuple[AttackFacts, ...]
     reference: ReferenceFacts | None
     warnings: tuple[str, ...]
@@ -217,6 +220,7 @@ def facts_of(
         average=found.get("average accuracy"),
         union=found.get("union accuracy"),
         union_at=union_at,
+        breaking=breaking_point(result),
         attacks=tuple(_attack(result, attack, averages.get(attack), held) for attack in result.attacks),
         reference=_against(judged, held, trained_on) if held and held.ranked else None,
         warnings=result.warnings,

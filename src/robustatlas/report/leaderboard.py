@@ -18,7 +18,7 @@ from robustatlas.facts.units import unit_of
 from robustatlas.files import one_sentence
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.references import Reference
-from robustatlas.report import pages
+from robustatlas.report import pages, words
 from robustatlas.report.names import parts
 from robustatlas.result import Result
 from robustatlas.wording import GROUPS, axis, counted, listed, wording
@@ -181,6 +181,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "petaflops": row.petaflops,
         "notes": row.notes,
         "ownRun": row.own_run,
+        "breaks": words.breaks(row.breaking) if row.breaking else "",
     }
 
 

@@ -11,7 +11,7 @@ from robustatlas.facts.rows import STANDARD
 from robustatlas.facts.run import AttackFacts, RunFacts
 from robustatlas.wording import axis, strength, wording
 
-WIDTH, HEIGHT = 220, 132
+WIDTH, HEIGHT = 220, 106
 _LEFT, _RIGHT, _TOP, _BOTTOM = 36, 6, 8, 18
 
 

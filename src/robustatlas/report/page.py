@@ -104,6 +104,7 @@ def build_report(
         measured={attack.attack for run in facts for attack in run.attacks if attack.frontier},
         against=AGAINST,
         notes=_notes(facts),
+        warnings=_alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         crossings=_crossings(facts),
         confidence=round(100 * CONFIDENCE),
         wording=wording,
@@ -151,8 +152,15 @@ def _run(
 
 
 def _notes(facts: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
-    """What was compared with the reference and what not: pairs of a run and its sentences; no name for a single run."""
-    return [(run.name if len(facts) > 1 else "", run.reference.held.notes()) for run in facts if run.reference]
+    """What was compared with the reference and what not: pairs of a run and its sentences."""
+    return _alike([(run.name, run.reference.held.notes()) for run in facts if run.reference], len(facts))
+
+
+def _alike(said: list[tuple[str, list[str]]], runs: int) -> list[tuple[str, list[str]]]:
+    """Pairs of a run and its sentences; one pair without a name where the same is said of all runs."""
+    if len(said) == runs and all(sentences == said[0][1] for _, sentences in said):
+        return [("", said[0][1])]
+    return said
 
 
 def _context(runs: Sequence[RunPage]) -> dict[str, list[tuple[str, str]]]:

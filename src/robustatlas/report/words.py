@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from robustatlas.facts.comparison import Standings
+from robustatlas.facts.breaking import BreakingPoint
 from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.names import shortened
@@ -56,32 +57,45 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
     return found
 
 
+def breaking(point: BreakingPoint) -> str:
+    """The attack and the size from which on half of the images are wrong.
+
+    >>> breaking(BreakingPoint("linf", 6 / 255)), breaking(BreakingPoint("l2", 0.25))
+    ('L∞ 0.0235 = 6/255', 'L2 0.25')
+    """
+    in_levels = f" = {255 * point.half:.2g}/255" if point.attack == "linf" else ""
+    return f"{wording(point.attack).label} {size(point.half)}{in_levels}"
+
+
+def breaks(point: BreakingPoint) -> str:
+    """Where a model breaks, in a sentence.
+
+    >>> breaks(BreakingPoint("l2", 0.25))
+    'Half of the images are wrong from L2 0.25 on.'
+    """
+    if math.isinf(point.half):
+        return f"More than half of the images withstand every attack, even {wording(point.attack).label}."
+    if point.half == 0:
+        return "Half of the images are wrong before any attack."
+    return f"Half of the images are wrong from {breaking(point)} on."
+
+
 def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[str, str, str]:
     """Where half of the images are wrong, under the attack that leaves fewest of them."""
-    judged = [attack for attack in facts.attacks if attack.average]
-    weakest = min(judged or facts.attacks, key=lambda attack: attack.average.value if attack.average else 100.0)
-    label, half = wording(weakest.attack).label, weakest.quartiles[1]
+    about, point = "Where it breaks", facts.breaking
+    if point is None:
+        return about, "Not known", "No attack was run."
+    weakest = next(attack for attack in facts.attacks if attack.attack == point.attack)
+    label = wording(point.attack).label
     left = f" Averaged over its strengths, {percent(weakest.average)} stay correct." if weakest.average else ""
-    if math.isinf(half):
-        return "Where it breaks", label, f"is its weakest side, but more than half of the images withstand it.{left}"
-    if half == 0:
-        return (
-            "Where it breaks",
-            "At once",
-            f"Half of the images are wrong before any attack; {label} leaves fewest.{left}",
-        )
-    in_levels = f" = {255 * half:.2g}/255" if weakest.attack == "linf" else ""
-    share = (
-        f", {100 * half / distances[weakest.attack]:.0f}% of the smallest distance between classes"
-        if (distances.get(weakest.attack))
-        else ""
-    )
-    unit = f"; it measures {weakest.unit}" if weakest.unit and not in_levels else ""
-    return (
-        "Where it breaks",
-        f"{label} {size(half)}{in_levels}",
-        f"Half of the images are wrong from here on{share}{unit}.{left}",
-    )
+    if math.isinf(point.half):
+        return about, label, f"is its weakest side, but more than half of the images withstand it.{left}"
+    if point.half == 0:
+        return about, "At once", f"Half of the images are wrong before any attack; {label} leaves fewest.{left}"
+    distance = distances.get(point.attack)
+    share = f", {100 * point.half / distance:.0f}% of the smallest distance between classes" if distance else ""
+    unit = f" Unit: {weakest.unit}." if weakest.unit else ""
+    return about, breaking(point), f"Half of the images are wrong from here on{share}.{left}{unit}"
 
 
 def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
@@ -227,9 +241,9 @@ def _checks(facts: RunFacts) -> str:
     parts = ["The run is not finished: some samples lack some attacks."] if facts.missing else []
     warnings = len(facts.warnings)
     if warnings == 1:
-        parts.append("The sanity checks gave a warning; read it below before the numbers.")
+        parts.append("The sanity checks gave a warning; read it at the top before the numbers.")
     elif warnings:
-        parts.append(f"The sanity checks gave {warnings} warnings; read them below before the numbers.")
+        parts.append(f"The sanity checks gave {warnings} warnings; read them at the top before the numbers.")
     else:
         parts.append("The sanity checks gave no warning.")
     return " ".join(parts)

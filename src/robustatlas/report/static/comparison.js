@@ -9,12 +9,12 @@ const Comparison = (() => {
   /**
    * Names by their colours, empty where a colour is free.
    * @param {State} state
-   * @param {Row[]} rows in the order of their ranks
+   * @param {Row[]} rows in the order of their official ranks
    */
   function compared(state, rows) {
     if (state.compare) return state.compare;
     const own = rows.filter((row) => row.defense.ownRun).slice(0, 2);
-    const others = rows.filter((row) => !own.includes(row)).slice(0, FIRST_COMPARED);
+    const others = rows.filter((row) => !own.includes(row)).slice(0, Math.min(FIRST_COMPARED, Address.MOST_COMPARED - 1 - own.length));
     return [...own, ...others].map((row) => row.defense.name);
   }
 
@@ -88,19 +88,20 @@ const Comparison = (() => {
     }
 
     /**
-     * @param {State} state
+     * @param {string[]} names
+     * @param {State["across"]} across
      * @param {Kind} kind
      * @param {Cells} cells
      * @param {Row[]} rows
      */
-    function drawPlots(state, kind, cells, rows) {
+    function drawPlots(names, across, kind, cells, rows) {
       if (!(/** @type {any} */ (globalThis).Plotly)) return;
-      const entries = chosen(compared(state, rows), rows).map(({ row: { defense }, place }) => ({
+      const entries = chosen(names, rows).map(({ row: { defense }, place }) => ({
         defense, place, accuracies: Metrics.accuraciesAt(board, defense, cells), seen: Metrics.seenAt(board, defense, cells),
       }));
       const ranked = rows.some((row) => row.cr !== null);
       Page.element("overview").hidden = !ranked;
-      if (ranked) Page.draw(Page.element("plot-overview"), () => Plots.overview(rows, entries, state.across));
+      if (ranked) Page.draw(Page.element("plot-overview"), () => Plots.overview(rows, entries, across));
       const attacks = new Set(cells.attack.filter((attack) => attack >= 0)).size;
       const anything = entries.length > 0 && attacks > 0;
       Page.element("plots").hidden = !anything;
@@ -110,7 +111,8 @@ const Comparison = (() => {
       const strength = Page.element("plot-strength");
       Page.draw(strength, () => Plots.strengthPlot(board, cells, entries, Page.widthOf(strength)));
       Page.draw(Page.element("plot-single"), () => Plots.singlePlot(board, cells, entries, kind, heights.single));
-      Page.draw(Page.element("plot-reference"), () => Plots.referencePlot(board, cells, entries, heights.reference));
+      const reference = Page.element("plot-reference");
+      Page.draw(reference, () => Plots.referencePlot(board, cells, entries, Page.widthOf(reference), heights.reference));
       const seen = Page.element("plot-seen");
       const told = entries.filter(({ defense }) => defense.trainedOn !== null);
       Page.draw(seen, () => Plots.seenPlot(cells, told, kind, Page.widthOf(seen), heights.seen));

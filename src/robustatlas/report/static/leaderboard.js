@@ -82,8 +82,10 @@
 
   // ---- drawing -----------------------------------------------------------------------------------------------------
 
+  /** Names by their colours; those of the start come from one ranking, so that no other view paints them anew. */
+  const compared = () => Comparison.compared(state, rank("ind-avg", officialSelection()).rows);
   const toggleCompared = (/** @type {string} */ name, /** @type {boolean} */ wanted) =>
-    change({ compare: Comparison.toggled(Comparison.compared(state, now().rows), name, wanted) });
+    change({ compare: Comparison.toggled(compared(), name, wanted) });
   const table = Table.of(board, { change, toggleCompared });
   const comparison = Comparison.of(board, toggleCompared);
   const drawer = Drawer.of(board, change, () => state.selection);
@@ -95,7 +97,7 @@
     const { cells, rows } = now();
     const shown = visibleRows(rows);
     table.setColumns(Columns.shown(columns, state));
-    table.draw(state, shown, Comparison.compared(state, rows), ownRows(rows)[0]?.defense.name ?? "");
+    table.draw(state, shown, compared(), ownRows(rows)[0]?.defense.name ?? "");
     const complete = rows.filter((row) => row.rank !== null).length;
     const attacks = new Set(cells.attack.filter((attack) => attack >= 0)).size;
     Page.element("status").textContent =
@@ -105,7 +107,7 @@
     const isOfficial = writeSelection(state.selection) === official;
     Page.element("choice-summary").textContent = `${isOfficial ? "official set, " : ""}${attacks} of ${Page.counted(board.attacks.length, "attack")}`;
     drawOwn(rows, cells, complete);
-    /** @type {HTMLButtonElement} */ (Page.element("official")).disabled =
+    Page.element("official").hidden =
       isOfficial && state.order === "average" && state.mode === "individual" && state.sort === "rank" && !state.descending;
   }
 
@@ -127,13 +129,13 @@
     const target = Page.element("own");
     target.hidden = row === undefined;
     if (!row) return;
-    const link = make("button", { type: "button", class: "link" }, "Your model ", Table.nameOf(row.defense));
+    const link = make("button", { type: "button", class: "link" }, "Your model ", Table.nameOf(row.defense), ":");
     link.addEventListener("click", () => table.show(row.defense.name));
     const place = row.rank === null ? `incomplete, ${row.missing} of ${Page.counted(cells.attack.length, "cell")} missing`
       : `${ordinal(row.rank)} of ${complete}`;
     const range = Columns.rangeOf(row);
     const ratio = row.cr === null ? "" : `CR ${row.cr.toFixed(1)}%${row.span ? ` (${Columns.between(row.span)})` : ""} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
-    target.replaceChildren(link, ": ", make("b", { class: "place" }, place), range ? ` (intervals allow ${range}). ` : ". ", ratio, weakest(row, cells),
+    target.replaceChildren(link, " ", make("b", { class: "place" }, place), range ? ` (intervals allow ${range}). ` : ". ", ratio, row.defense.breaks, " ", weakest(row, cells),
       others.length > 0 ? ` And ${Page.counted(others.length, "more run")} of yours.` : "");
   }
 
@@ -157,7 +159,7 @@
     });
     if (worst < 0) return "";
     const attack = board.attacks[cells.attack[worst]];
-    return `Breaks first under ${attack.label} ${Page.number(cells.strength[worst])}: ${accuracies[worst].toFixed(1)}% correct, reference ${cells.reference[worst].toFixed(1)}%.`;
+    return `Furthest behind the reference under ${attack.label} ${Page.number(cells.strength[worst])}: ${accuracies[worst].toFixed(1)}% correct, not ${cells.reference[worst].toFixed(1)}%.`;
   }
 
   function buildColumns() {
@@ -250,14 +252,14 @@
     drawBoard();
     drawer.draw();
     const { cells, rows } = now();
-    comparison.draw(Comparison.compared(state, rows), rows, cells);
+    comparison.draw(compared(), rows, cells);
     drawPlotsSoon();
   }
 
   /** The board answers at once; the plots follow when nothing else changes for a moment. */
   function drawPlotsSoon() {
     clearTimeout(pending);
-    pending = setTimeout(() => comparison.drawPlots(state, kindOf(state), now().cells, now().rows), 60);
+    pending = setTimeout(() => comparison.drawPlots(compared(), state.across, kindOf(state), now().cells, now().rows), 60);
   }
 
   function listen() {

@@ -162,7 +162,11 @@ const Page = (() => {
       drawn.forEach((_, target) => /** @type {any} */ (globalThis).Plotly?.purge(target));
       redraw();
     };
+    /** @type {HTMLDetailsElement[]} those that are opened for paper only */
+    let opened = [];
     addEventListener("beforeprint", () => {
+      opened = [.../** @type {NodeListOf<HTMLDetailsElement>} */ (document.querySelectorAll("details.printed:not([open])"))];
+      for (const details of opened) details.open = true;
       theme = root.dataset.theme;
       root.dataset.theme = "light";
       redrawAt(width);
@@ -171,6 +175,7 @@ const Page = (() => {
       if (theme) root.dataset.theme = theme;
       else delete root.dataset.theme;
       redrawAt(0);
+      for (const details of opened) details.open = false;
     });
   }
 

@@ -141,7 +141,7 @@ const Table = (() => {
     function detailOf(row) {
       const { defense } = row;
       const facts = [
-        ["Name", defense.name], ["Paper", defense.title], ["Trained against", row.trained], ["Architecture", defense.architecture],
+        ["Name", defense.parts.join("") === defense.name ? "" : defense.name], ["Paper", defense.title], ["Trained against", row.trained], ["Architecture", defense.architecture],
         ["Extra data", row.extra === "–" ? "" : row.extra], ["Training", defense.petaflops === null ? "" : `${Columns.whole(defense.petaflops)} PetaFLOPs`],
         ["Images", defense.samples === null ? "not known" : Columns.whole(defense.samples)], ["Notes", defense.notes],
       ].filter(([, text]) => text).map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, text)));
@@ -209,10 +209,11 @@ const Table = (() => {
      * @param {State} state
      * @param {Row[]} rows those that are shown, in their order
      * @param {string[]} compared
-     * @param {string} pinned name of the row that stays in sight
+     * @param {string} pinned name of the row that comes first and stays in sight
      */
     function draw(state, rows, compared, pinned) {
-      last = { rows, compared, full: compared.filter(Boolean).length >= Address.MOST_COMPARED, pinned };
+      const first = rows.filter(({ defense }) => defense.name === pinned);
+      last = { rows: [...first, ...rows.filter((row) => !first.includes(row))], compared, full: compared.filter(Boolean).length >= Address.MOST_COMPARED, pinned };
       place();
       for (const heading of head.querySelectorAll("th[data-key]")) {
         if (heading.getAttribute("data-key") !== state.sort) heading.removeAttribute("aria-sort");
