@@ -3,6 +3,7 @@
 - Python of a page (fenced ``python``) runs from top to bottom, in one namespace and one empty folder per page. A block
   that begins with ``# name.py`` is that file. `preambles.py` says what a page takes for granted.
 - ``{terminal}`` runs commands in the page's folder and shows what they print.
+- A block that needs a package of an extra that is not installed is left out, and the build says so.
 - ``robustatlas ...`` in any other block is held against the commands and options that exist.
 
 Whatever fails is a warning, and warnings are errors. Notebooks are run by myst-nb.
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 FILE = re.compile(r"# ([\w-]+\.py)\n")
 COMMAND = re.compile(r"^\s*\$?\s*(robustatlas (?:.|\\\n)*)$", re.MULTILINE)
+EXTRAS = ("jax", "onnx", "ray", "robustbench", "tensorflow", "timm", "torchvision", "transformers")
 SHELLS = ("console", "sh", "shell", "bash", "none", "text", "default", "")
 
 
@@ -119,11 +121,22 @@ def _run_python(app: Sphinx, page: str, blocks: list[nodes.literal_block]) -> No
                 continue
             try:
                 exec(compile(code, f"{page}.md", "exec"), names)
-            except Exception:
+            except Exception as error:
+                if absent := needs_extra(error):
+                    logger.info("%s: an example is left out, it needs %s", page, absent)
+                    continue
                 logger.warning("an example fails:\n%s", traceback.format_exc(limit=-3), location=node)
     import matplotlib.pyplot as plt
 
     plt.close("all")
+
+
+def needs_extra(error: BaseException) -> str:
+    """The package of an extra whose absence an error tells of; empty for any other error."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else ""
+    return missing if missing.split(".")[0] in EXTRAS else ""
 
 
 def wrong_commands(text: str) -> Iterator[tuple[str, str]]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
 
+from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
 from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
@@ -214,7 +214,7 @@ def test_sort_filter_search(site: Path, visit: Visit) -> None:
     page.click("th[data-key=sc] button")
 
     def constants() -> list[float]:
-        pinned, *others = rows(page).values()
+        _, *others = rows(page).values()
         return [float(cells[3]) for cells in others if cells[3] != "–"]
 
     rising = constants()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
 
+from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
 from robustatlas.references import Reference
 from robustatlas.report.page import build_report
 

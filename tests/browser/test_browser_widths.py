@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser.browser_helpers import complete_result, synthetic_result
 
+from browser.browser_helpers import complete_result, synthetic_result
 from robustatlas.references import Reference
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report

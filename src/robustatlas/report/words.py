@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from robustatlas.facts.comparison import Standings
 from robustatlas.facts.breaking import BreakingPoint
+from robustatlas.facts.comparison import Standings
 from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.names import shortened
@@ -108,7 +108,7 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
             ""
             if reference.complete
             else (
-                f" On {reference.held.points} of {reference.held.ranked_points} ranked cells, which is incomplete: no rank."
+                f" On {reference.held.points} of {reference.held.ranked_points} ranked cells: incomplete, so no rank."
             )
         )
         return "Against specialists", percent(reference.numbers[key]), f"{what}.{missing}"
