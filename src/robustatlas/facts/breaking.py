@@ -28,7 +28,7 @@ def breaking_point(table: OutcomeTable) -> BreakingPoint | None:
 
     Example:
         >>> from robustatlas.result import Result
-        >>> sizes = {"linf": [0.1, 0.3, 0.3], "l2": [0.5, 1.0, 2.0]}
+        >>> sizes = {"linf": [0.1, 0.3, 0.3], "l2": [0.5, 1.0, 1.2]}
         >>> breaking_point(Result.from_arrays([0, 0, 0], [0, 0, 0], sizes, {"linf": [0.2, 0.4], "l2": [1, 1.5]}))
         BreakingPoint(attack='l2', half=1.0)
     """

@@ -50,6 +50,7 @@ class About(BaseModel):
 
 
 _ABOUT = TypeAdapter(dict[str, About])
+_CARD = TypeAdapter(About)
 
 
 def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]:
@@ -62,6 +63,22 @@ def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]
     if isinstance(about, str | Path):
         return checked(_ABOUT, read_json(about), str(about))
     return checked(_ABOUT, dict(about or {}), "what is said about the models")
+
+
+def read_card(path: str | Path) -> dict[str, Any]:
+    """What a JSON file says of one model, as `Result.describe` takes it; checked.
+
+    Raises:
+        UserError: it cannot be read, or says something that a card does not hold.
+    """
+    return checked(_CARD, read_json(path), str(path)).model_dump(mode="json", exclude_unset=True)
+
+
+def about_of(result: Result, given: Mapping[str, About]) -> About:
+    """What is known of the model of a run: what is given now under its name, else what the run keeps."""
+    if result.name in given:
+        return given[result.name]
+    return checked(_CARD, dict(result.about), f"the card of {result.name}")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.facts.ranks import Place, place_among_published
+from robustatlas.facts.rows import about_of
 from robustatlas.facts.units import unit_of
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
@@ -204,9 +205,11 @@ def facts_of(
         result: the run.
         name: what to call it; its model's name when empty.
         reference: acc* to compare with; None for no comparison.
-        trained_on: attack -> largest strength of the model's training; None where it is not known.
+        trained_on: attack -> largest strength of the model's training; None for what the run keeps.
         union: attack -> strength up to which it counts for the union accuracy; None for the middle one of each.
     """
+    if trained_on is None and (kept := about_of(result, {})).tells_training:
+        trained_on = kept.trained_on
     judged = result.judged()
     union_at = union_strengths(judged, union)
     found = intervals(numbers.overall(judged, union_at))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.facts.rows import STANDARD, Row, few_images, published_rows, read_about, run_row
+from robustatlas.facts.rows import STANDARD, Row, about_of, few_images, published_rows, read_about, run_row
 from robustatlas.facts.units import unit_of
 from robustatlas.files import one_sentence
 from robustatlas.outcomes.strengths import position_of
@@ -87,8 +87,8 @@ def build_leaderboard(
         results: runs to show next to the published defenses of the reference; may be empty.
         output: the folder; created where it does not exist.
         reference: the accuracies that models reach when they are trained against the very attack.
-        about: model name -> what its run does not know (see `robustatlas.facts.rows.About`), or the path of a JSON
-            file of that.
+        about: model name -> what is to be said of it (see `robustatlas.facts.rows.About`), or the path of a JSON
+            file of that; for models that are not named, what their runs keep.
         title: of the site.
 
     Returns:
@@ -96,7 +96,7 @@ def build_leaderboard(
     """
     details = read_about(about)
     runs = list(results)
-    own = [run_row(result, reference, details.get(result.name)) for result in runs]
+    own = [run_row(result, reference, about_of(result, details)) for result in runs]
     if strangers := [name for name in details if name not in {result.name for result in runs}]:
         names = ", ".join(row.name for row in own) or "none"
         raise UserError(

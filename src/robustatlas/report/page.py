@@ -70,7 +70,8 @@ def build_report(
         results: one to five runs; several are drawn over each other.
         output: the HTML file.
         reference: acc* for competitiveness and UAR; None leaves them out.
-        trained_on: model name -> attack -> largest strength of its training, for the stability constant.
+        trained_on: model name -> attack -> largest strength of its training, for the stability constant; for models
+            that are not named, what their runs keep.
         data: the data set of the runs, to show the clean images next to kept adversarial examples.
 
     Returns:
