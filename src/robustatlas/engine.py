@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import OBJECTIVES, margin_of
-from robustatlas.optimizers.base import Evaluation, Problem, State
+from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.search import Schedule
 
@@ -95,15 +96,15 @@ class Lanes(Bundle):
     """A batch at work.
 
     ``rows`` [B] into the ledger; ``level`` [B] of their strength; ``bounding`` [B]: looks for the smallest size, so
-    success does not end the run; ``candidate``: the smallest example of this run, smaller than what was known; its
-    ``candidate_size`` [B].
+    success does not end the run; ``state``: the optimizer's, none once the run has ended; ``candidate``: the smallest
+    example of this run, smaller than what was known; its ``candidate_size`` [B].
     """
 
     rows: Tensor
     level: Tensor
     bounding: Tensor
     problem: Problem
-    state: State
+    state: Any
     candidate: Tree
     candidate_size: Tensor
 
