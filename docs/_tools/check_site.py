@@ -18,7 +18,6 @@ from robustatlas import training
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.search import SEARCHES
 
-
 SOURCES = Path(__file__).parents[1]
 RESERVED = ("genindex", "py-modindex", "search")
 
