@@ -47,6 +47,7 @@ def brief(name: str) -> Attack:
         bound=shorter(attack.bound),
         descent=None if attack.descent is None else shorter(attack.descent),
         closing=shorter(attack.closing),
+        frontier=shorter(attack.frontier_stages),
     )
 
 

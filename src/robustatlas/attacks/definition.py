@@ -8,14 +8,16 @@ from typing import Any, Literal, get_args
 from robustatlas.errors import UserError
 from robustatlas.objectives import MARGINS, Objective, check_objective
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel
 
 Procedure = Literal["default", "paper"]
 """``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
 
-Search = Literal["descent", "bisection", "every"]
+Search = Literal["descent", "bisection", "every", "frontier"]
 """``"descent"``: whole curves for about the price of one point; ``"bisection"``: MultiRobustBench's procedure;
-``"every"``: each strength by itself."""
+``"every"``: each strength by itself; ``"frontier"``: the lowest margin at every strength."""
 
 
 def grid(last: float, count: int = 20) -> tuple[float, ...]:
@@ -81,6 +83,16 @@ class Stage:
         return min(self.targets, classes - 1) if isinstance(self.targets, int) and self.targets else self.restarts
 
 
+def frontier(bound: Stage, ascent: Optimizer[Any]) -> tuple[Stage, ...]:
+    """Stages of a frontier search: a bound, then an ascent that tries five targets, goes down and goes up."""
+    sweep = Stage(ascent, "log-margin", start="best")
+    return (bound, Stage(ascent, "log-margin", targets=5), sweep, sweep)
+
+
+FRONTIER = frontier(Stage(FMN(30), "margin", targets=4), PGD(8, rate=1.0, schedule="cosine", momentum=0.5))
+"""Those of attacks that name none of their own."""
+
+
 @dataclass(frozen=True)
 class Attack:
     """A named attack.
@@ -90,8 +102,11 @@ class Attack:
     lies just above a strength. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is the input
     itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical procedures).
     ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of the descent,
-    where it differs from ``stages``. ``note``: how the default differs from the historical attack. ``searches``: those
-    that are valid for the attack, its default first; by themselves the ones that its sets and stages allow.
+    where it differs from ``stages``.
+    ``frontier``: the stages of the frontier search (see :func:`frontier`): minimum-size attacks, then one whose targets
+    are shared out among the strengths, then some from strength to strength, down and up in turn; ``()``: no such
+    search. ``note``: how the default differs from the historical attack. ``searches``: those that are valid for the
+    attack, its default first; by themselves the ones that its sets and stages allow.
 
     Raises:
         UserError: a search that the sets or stages do not allow.
@@ -104,6 +119,7 @@ class Attack:
     bound: tuple[Stage, ...] = ()
     descent: tuple[Stage, ...] | None = None
     closing: tuple[Stage, ...] = ()
+    frontier: tuple[Stage, ...] | None = None
     unit: str = ""
     source: str = ""
     note: str = ""
@@ -114,7 +130,7 @@ class Attack:
     searches: tuple[Search, ...] = ()
 
     def __post_init__(self) -> None:
-        for stage in (*self.stages, *self.bound, *(self.descent or ()), *self.closing):
+        for stage in (*self.stages, *self.bound, *(self.descent or ()), *self.closing, *(self.frontier or ())):
             stage.optimizer.check(self.threat)
         allowed = self._allowed()
         if wrong := [search for search in self.searches if search not in allowed]:
@@ -147,10 +163,22 @@ class Attack:
     def _allowed(self) -> tuple[Search, ...]:
         if self.judges_last:
             return ("bisection", "every")
-        return ("descent", "bisection", "every") if self.nested and self.contains_clean else ("every",)
+        if not (self.nested and self.contains_clean):
+            return ("every",)
+        return ("descent", "bisection", "every", *(("frontier",) if self.frontier_stages else ()))
 
     def _why(self) -> str:
-        return "only the last iterate of a run counts" if self.judges_last else "its sets are not nested"
+        if self.judges_last:
+            return "only the last iterate of a run counts"
+        return "it has no stages for it" if self.nested and self.contains_clean else "its sets are not nested"
+
+    @property
+    def frontier_stages(self) -> tuple[Stage, ...]:
+        """Those of the frontier search; without stages of its own an attack by gradients takes :data:`FRONTIER`."""
+        if self.frontier is not None:
+            return self.frontier
+        ascends = self.threat.optimised and all(stage.optimizer.needs_gradient for stage in self.stages)
+        return FRONTIER if ascends else ()
 
     @property
     def judges_last(self) -> bool:

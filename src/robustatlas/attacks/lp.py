@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustatlas.attacks.definition import Attack, Procedure, Stage, grid
+from robustatlas.attacks.definition import FRONTIER, Attack, Procedure, Stage, frontier, grid
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.carlini_wagner import CarliniWagner
@@ -30,6 +30,9 @@ _ASCENT = Stage(
     PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=5, start="best", order="distance"
 )
 _ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=5, start="best", order="distance")
+_FRONTIER_L1 = frontier(
+    Stage(FMN(60, rate=4.0, dense=True), "margin", targets=3), APGDL1(steps=8, schedule=((1.0, 1.0),))
+)
 _FAB = Stage(FAB(steps=20), "margin", targets=1, order="distance")
 
 
@@ -51,6 +54,7 @@ def autoattack(norm: str) -> Attack:
         bound=(_fmn(norm, 150 if l1 else 80), _FAB),
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
         closing=(_FAB,),
+        frontier=_FRONTIER_L1 if l1 else FRONTIER,
         unit=UNITS[norm],
         source="Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)",
         unbounded=True,
@@ -68,6 +72,7 @@ def sparse() -> Attack:
         stages=(ascent, *bound),
         bound=bound,
         descent=(ascent,),
+        frontier=(bound[0], *FRONTIER[1:]),
         unit=UNITS["l0"],
         source="Cinà et al. 2025 (sigma-zero)",
         unbounded=True,
@@ -84,6 +89,7 @@ def single(name: str, norm: str, stage: Stage, source: str) -> Attack:
         stages=(stage,),
         bound=bound,
         descent=() if bound else None,
+        frontier=(),
         unit=UNITS[norm],
         source=source,
         unbounded=True,

@@ -179,7 +179,7 @@ def _by_attack(facts: RunFacts) -> Table:
 
 
 def _hypervolumes(facts: RunFacts) -> Table:
-    rows = table("AH", "mean,\nwith 95 % interval", "std", "levels", "too\nlow by", "weak")
+    rows = table("AH", "mean,\nwith 95 % interval", "std", "levels", "too\nlow by", "weak", "")
     for attack in facts.attacks:
         if attack.frontier:
             volume = attack.frontier.hypervolume
@@ -190,6 +190,7 @@ def _hypervolumes(facts: RunFacts) -> Table:
                 str(volume.levels),
                 f"<= {volume.error_bound:.3f}",
                 f"{volume.corrected:.1f} %",
+                attack.frontier.word,
             )
     return rows
 

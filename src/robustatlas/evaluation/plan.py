@@ -200,6 +200,8 @@ def record_of(attack: Attack, search: Search, seed: int, precision: str) -> Atta
         "precision": precision,
         "numerics": NUMERICS,
     }
+    if search == "frontier":
+        procedure["frontier"] = plain(attack.frontier_stages)
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,

@@ -15,6 +15,7 @@ from robustatlas.facts.numbers import hypervolume_of
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
+from robustatlas.wording import UPPER_BOUND
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
 """Test images behind each accuracy of the published defenses of a reference."""
@@ -66,6 +67,7 @@ class Row:
         about: what is known of the model.
         samples: number of test images behind the accuracies; None where unknown, and then no interval is shown.
         hypervolume: adversarial hypervolume in [0, 1]; None where unknown.
+        hypervolume_is: "upper bound" where it was not searched for.
         notes: free text.
         own_run: whether it is a run of the user.
     """
@@ -75,6 +77,7 @@ class Row:
     about: About = field(default_factory=About)
     samples: int | None = None
     hypervolume: float | None = None
+    hypervolume_is: str = ""
     notes: str = ""
     own_run: bool = False
 
@@ -127,6 +130,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         about=given,
         samples=result.samples,
         hypervolume=volume.mean if volume else None,
+        hypervolume_is=UPPER_BOUND if volume and not result.outcome(HYPERVOLUME_ATTACK).frontier else "",
         notes="; ".join(note for note in (given.notes, unfinished, *held.caveats()) if note),
         own_run=True,
     )

@@ -72,6 +72,8 @@ class Outcome:
         monotone: whether a sample broken at one strength is broken at all larger ones (nested sets).
         unit: of the strengths.
         origins: how the numbers were found, one phrase for each search that they are the smallest of.
+        frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
+            examples came across.
     """
 
     attack: str
@@ -87,6 +89,7 @@ class Outcome:
     monotone: bool = True
     unit: str = ""
     origins: tuple[str, ...] = ()
+    frontier: bool = False
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -198,6 +201,10 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         seconds=sum(outcome.seconds for outcome in outcomes),
         rejected=sum(outcome.rejected for outcome in outcomes),
         origins=tuple(sorted({origin for outcome in outcomes for origin in outcome.origins})),
+        frontier=any(
+            outcome.frontier and len(outcome.strengths) == len(strengths) and bool(rows.all())
+            for outcome, rows in zip(outcomes, covered, strict=True)
+        ),
     )
 
 

@@ -142,6 +142,7 @@ def _defense(row: Row, reference: Reference) -> dict[str, Any]:
         },
         "samples": row.samples,
         "hypervolume": row.hypervolume,
+        "hypervolumeIs": row.hypervolume_is,
         "notes": row.notes,
         "ownRun": row.own_run,
     }

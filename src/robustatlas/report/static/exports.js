@@ -12,12 +12,12 @@ const Exports = (() => {
   /** @param {Row[]} rows */
   function csv(rows) {
     const quote = (/** @type {string} */ text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-    const lines = [["rank", "defense", "clean", "cr", "cr_half_width", "sc", "sc_floor_1", "seen", "uar", "hypervolume", "extra_data",
-      "architecture", "missing_cells", "paper"]];
+    const lines = [["rank", "defense", "clean", "cr", "cr_half_width", "sc", "sc_floor_1", "seen", "uar", "hypervolume", "hypervolume_is",
+      "extra_data", "architecture", "missing_cells", "paper"]];
     for (const row of rows) {
       const { defense } = row;
       const numbers = [defense.clean, row.cr, row.halfWidth, row.sc, row.scFloored, row.seen, row.uar, defense.hypervolume];
-      lines.push([String(row.rank ?? ""), defense.name, ...numbers.map((value) => String(value ?? "")),
+      lines.push([String(row.rank ?? ""), defense.name, ...numbers.map((value) => String(value ?? "")), defense.hypervolumeIs,
         String(defense.extraData ?? ""), defense.architecture, String(row.missing), defense.url]);
     }
     return lines.map((line) => line.map(quote).join(",")).join("\r\n") + "\r\n";
@@ -36,7 +36,7 @@ const Exports = (() => {
       kind, reference: board.reference.name, attacks: Object.fromEntries(attacks),
       rows: rows.map(({ defense, rank, cr, halfWidth, sc, scFloored, seen, uar, missing }) => ({
         rank, name: defense.name, clean: defense.clean, cr, halfWidth, sc, scFloored, seen, uar, hypervolume: defense.hypervolume,
-        missing, extraData: defense.extraData, architecture: defense.architecture, trainedOn: defense.trainedOn,
+        hypervolumeIs: defense.hypervolumeIs, missing, extraData: defense.extraData, architecture: defense.architecture, trainedOn: defense.trainedOn,
         title: defense.title, url: defense.url,
       })),
     }, null, 1);

@@ -28,7 +28,7 @@
     { key: "uar", title: "UAR, %", hint: "Unforeseen attack robustness, mean over the attacks", kind: "number",
       value: (row) => row.uar, show: (row) => fixed(row.uar), descends: true },
     { key: "hypervolume", title: "Hypervolume", hint: "Adversarial hypervolume, 0 to 1", kind: "number",
-      value: (row) => row.defense.hypervolume, show: (row) => row.defense.hypervolume?.toFixed(4) ?? "–", descends: true },
+      value: (row) => row.defense.hypervolume, show: (row) => (row.defense.hypervolume === null ? "–" : `${row.defense.hypervolume.toFixed(4)} ${row.defense.hypervolumeIs}`.trim()), descends: true },
     { key: "extra", title: "Extra data", hint: "Trained with more than the data set's own images", kind: "text",
       value: (row) => row.extra, show: (row) => row.extra, descends: false },
     { key: "architecture", title: "Architecture", hint: "Network", kind: "text",

@@ -10,7 +10,7 @@
  *   strengths: number[], reference: number[]}} Attack
  * @typedef {{name: string, title: string, url: string, architecture: string, extraData: boolean | null,
  *   trainedOn: Record<string, number>, clean: number | null, accuracies: Record<string, (number | null)[]>,
- *   samples: number | null, hypervolume: number | null, notes: string, ownRun: boolean}} Defense
+ *   samples: number | null, hypervolume: number | null, hypervolumeIs: string, notes: string, ownRun: boolean}} Defense
  * @typedef {{title: string, reference: {name: string, source: string, clean: number | null}, alpha: number,
  *   attacks: Attack[], defenses: Defense[]}} Board
  *
