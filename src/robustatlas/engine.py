@@ -307,7 +307,9 @@ def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: T
         theta = over(lambda _, started: started, take(ledger.best_theta, rows), theta)
     if stage.start == "best" and ledger.lowest_theta is not None:
         theta = threat.project(x, _lowest(ledger, ledger.lowest_theta, rows, source), problem.epsilon)
-    elif stage.start == "best" and not minimum:
+    elif stage.start == "best" and minimum:
+        theta = select(ledger.best_size[rows].isfinite(), take(ledger.best_theta, rows), theta)
+    elif stage.start == "best":
         warm = warm & ledger.best_size[rows].isfinite()
         theta = select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta)
     return theta

@@ -124,7 +124,8 @@ class Descent(Schedule):
 
     A success at any strength is itself the next bound, and the run goes on from that very example drawn into the set
     of the next strength below. The effort follows the ratio of strength to bound: a strength far below a bound needs
-    little proof, one just below deserves all runs, and the closing attack of another kind.
+    little proof, one just below deserves all runs, and the closing attack of another kind. At the end minimum-size
+    attacks go on from the smallest example.
     """
 
     EFFORT = ((0.5, 1), (0.75, 2), (0.85, 3))
@@ -138,7 +139,9 @@ class Descent(Schedule):
         bound = attempts_of(attack.bound, classes, bound=True)
         strong = attempts_of(attack.stages if attack.descent is None else attack.descent, classes)
         self.first, self.strong = len(bound), len(strong)
-        return [*bound, *strong, *attempts_of(attack.closing, classes)]
+        closing, polish = attempts_of(attack.closing, classes), attempts_of(attack.polish, classes, bound=True)
+        self.last = len(bound) + len(strong) + len(closing)
+        return [*bound, *strong, *closing, *polish]
 
     def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
         super().__init__(attack, strengths, classes, todo)
@@ -147,7 +150,7 @@ class Descent(Schedule):
     def allowed(self, ratio: Tensor) -> Tensor:
         """Number of attempts (bound ones included) that a sample gets when its strength is ``ratio`` times its
         bound."""
-        allowed = torch.full_like(ratio, len(self.attempts), dtype=torch.int64)
+        allowed = torch.full_like(ratio, self.last, dtype=torch.int64)
         allowed = torch.where(ratio < self.CLOSE, self.first + self.strong, allowed)
         for limit, runs in reversed(self.EFFORT):
             allowed = torch.where(ratio < limit, self.first + min(runs, self.strong), allowed)
@@ -156,14 +159,15 @@ class Descent(Schedule):
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
         below = torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), best_size) - 1
         attempt = self.attempt[rows]
-        bounding = attempt < self.first
+        bounding, polishing = attempt < self.first, attempt >= self.last
         self.warm[rows] = fooled | bounding
-        attempt = attempt + (bounding | ~fooled).long()
+        attempt = attempt + (bounding | polishing | ~fooled).long()
         bounding = attempt < self.first
         level = torch.where(bounding, len(self.strengths) - 1, torch.minimum(below, self.level[rows]))
         ratio = torch.where(best_size.isfinite(), self.strengths[level.clamp_min(0)] / best_size, 1.0)
-        exhausted = attempt >= self.allowed(ratio)
-        self.done[rows] = ~bounding & ((level < 0) | exhausted)
+        settled = ~bounding & ~polishing & ((level < 0) | (attempt >= self.allowed(ratio)))
+        attempt = torch.where(settled, self.last, attempt)
+        self.done[rows] = (settled & best_size.isinf()) | (attempt >= len(self.attempts))
         self.attempt[rows] = attempt.clamp_max(len(self.attempts) - 1)
         self.level[rows] = level.clamp_min(0)
 

@@ -99,10 +99,11 @@ class Attack:
 
     ``stages`` are tried in order at a given strength. ``bound`` and ``closing`` serve the search by descent:
     minimum-size attacks that give the first bound of each sample, and a second kind of attack for samples whose bound
-    lies just above a strength. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is the input
-    itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical procedures).
-    ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of the descent,
-    where it differs from ``stages``.
+    lies just above a strength; ``polish``: minimum-size attacks that go on from the smallest example at the end of the
+    descent, for sizes between strengths. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is
+    the input itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical
+    procedures). ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of
+    the descent, where it differs from ``stages``.
     ``frontier``: the stages of the frontier search (see :func:`frontier`): minimum-size attacks, then one whose targets
     are shared out among the strengths, then some from strength to strength, down and up in turn; ``()``: no such
     search. ``note``: how the default differs from the historical attack. ``searches``: those that are valid for the
@@ -119,6 +120,7 @@ class Attack:
     bound: tuple[Stage, ...] = ()
     descent: tuple[Stage, ...] | None = None
     closing: tuple[Stage, ...] = ()
+    polish: tuple[Stage, ...] = ()
     frontier: tuple[Stage, ...] | None = None
     unit: str = ""
     source: str = ""
@@ -130,13 +132,19 @@ class Attack:
     searches: tuple[Search, ...] = ()
 
     def __post_init__(self) -> None:
-        for stage in (*self.stages, *self.bound, *(self.descent or ()), *self.closing, *(self.frontier or ())):
+        for stage in self.all_stages:
             stage.optimizer.check(self.threat)
         allowed = self._allowed()
         if wrong := [search for search in self.searches if search not in allowed]:
             raise UserError(
                 f"{self.name!r} cannot be searched by {wrong[0]!r}: {self._why()}; expected among {', '.join(allowed)}."
             )
+
+    @property
+    def all_stages(self) -> tuple[Stage, ...]:
+        """Those of every search."""
+        own = (*self.stages, *self.bound, *(self.descent or ()), *self.closing, *self.polish)
+        return (*own, *(self.frontier or ()))
 
     @property
     def valid_searches(self) -> tuple[Search, ...]:

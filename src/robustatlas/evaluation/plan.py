@@ -200,6 +200,8 @@ def record_of(attack: Attack, search: Search, seed: int, precision: str) -> Atta
         "precision": precision,
         "numerics": NUMERICS,
     }
+    if attack.polish:
+        procedure["polish"] = plain(attack.polish)
     if search == "frontier":
         procedure["frontier"] = plain(attack.frontier_stages)
     return AttackRecord(

@@ -52,7 +52,7 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor) 
 
 def learns_enough(attack: Attack, model: Classifier) -> bool:
     """Whether all that an attack may run makes do with what ``model`` tells."""
-    stages = [*attack.stages, *attack.bound, *(attack.descent or ()), *attack.closing, *(attack.frontier or ())]
+    stages = attack.all_stages
     if any(stage.optimizer.needs_gradient or stage.order == "distance" for stage in stages):
         return model.knowledge == "gradients"
     return model.knowledge != "labels" or all(isinstance(stage.optimizer, _LABELS_ALONE) for stage in stages)
