@@ -39,6 +39,7 @@ def brief(attack: Attack) -> Attack:
         bound=fewer(attack.bound),
         descent=None if attack.descent is None else fewer(attack.descent),
         closing=fewer(attack.closing),
+        polish=fewer(attack.polish),
         frontier=fewer(attack.frontier_stages),
     )
 

@@ -33,6 +33,7 @@ _ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=5
 _FRONTIER_L1 = frontier(
     Stage(FMN(60, rate=4.0, dense=True), "margin", targets=3), APGDL1(steps=8, schedule=((1.0, 1.0),))
 )
+_POLISH = (Stage(FMN(30, rate=0.1, shrink=0.02), "margin", start="best"),)
 _FAB = Stage(FAB(steps=20), "margin", targets=1, order="distance")
 
 
@@ -51,7 +52,8 @@ def autoattack(norm: str) -> Attack:
         threat=THREATS[norm],
         strengths=STRENGTHS[norm],
         stages=(Stage(apgd, "dlr", targets=targets), Stage(FAB(exact=True), "margin", targets=9)),
-        bound=(_fmn(norm, 150 if l1 else 80), _FAB),
+        bound=(_fmn(norm, 150), _FAB) if l1 else (Stage(FMN(40), "margin", targets=2),),
+        polish=() if l1 else _POLISH,
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
         closing=(_FAB,),
         frontier=_FRONTIER_L1 if l1 else FRONTIER,
