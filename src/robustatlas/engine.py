@@ -69,7 +69,7 @@ class Ledger:
     ``nearest`` [N, C] by their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]:
     lowest softmax margin seen with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength
     ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates
-    verification refused.
+    verification refused; ``lowest_theta`` [N * (S + 1)]: the parameters of ``margins``, where a search shares them.
     """
 
     x: Tensor
@@ -85,6 +85,7 @@ class Ledger:
     possible_size: Tensor
     found_class: Tensor
     margins: Tensor
+    lowest_theta: Tree | None
     fooled: Tensor
     forward: Tensor
     backward: Tensor
@@ -135,6 +136,7 @@ def open_ledger(
         possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
         found_class=torch.full((n,), -1, device=x.device),
         margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
+        lowest_theta=None,
         fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
         forward=torch.cat([verdict.drawn for verdict in judged]),
         backward=torch.zeros(n, dtype=torch.int64, device=x.device),
@@ -188,6 +190,9 @@ def run(
         todo = (~schedule.done).nonzero().squeeze(1)
         for rows in torch.split(todo, lanes) if len(todo) else ():
             put(ledger.best_theta, rows, _chosen(model, attack, ledger, rows))
+    if schedule.shares:
+        rows = torch.arange(len(ledger.x), device=ledger.x.device)
+        ledger.lowest_theta = take(ledger.best_theta, rows.repeat_interleave(ledger.margins.shape[1]))
     while True:
         waiting = (~schedule.done).nonzero().squeeze(1)
         if not len(waiting):
@@ -264,7 +269,7 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
     noise = ledger.noise.take(rows).child(attempt * len(ledger.strengths) + level)
     problem = Problem(attack.threat, x, ledger.labels[rows], _targets(ledger, stage, rows, numbers), epsilon, noise)
     with _counted(model, ledger, rows):
-        theta = _start(ledger, stage, problem, rows, schedule.warm[rows])
+        theta = _start(ledger, stage, problem, rows, schedule.warm[rows], schedule.source(rows))
         state = stage.optimizer.init(problem, theta)
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
     return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known)
@@ -309,7 +314,7 @@ def _targets(ledger: Ledger, stage: Stage, rows: Tensor, numbers: Tensor) -> Ten
     return ranking[rows].gather(1, numbers[:, None]).squeeze(1)
 
 
-def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: Tensor) -> Tree:
+def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: Tensor, source: Tensor) -> Tree:
     threat, x = problem.threat, problem.x
     if stage.start == "neutral":
         return threat.neutral(x)
@@ -318,10 +323,22 @@ def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: T
     theta = threat.start(x, radius, problem.noise)
     if threat.chooses:
         theta = over(lambda _, started: started, take(ledger.best_theta, rows), theta)
-    if stage.start == "best" and not minimum:
+    if stage.start == "best" and ledger.lowest_theta is not None:
+        theta = threat.project(x, _lowest(ledger, ledger.lowest_theta, rows, source), problem.epsilon)
+    elif stage.start == "best" and minimum:
+        theta = select(ledger.best_size[rows].isfinite(), take(ledger.best_theta, rows), theta)
+    elif stage.start == "best":
         warm = warm & ledger.best_size[rows].isfinite()
         theta = select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta)
     return theta
+
+
+def _lowest(ledger: Ledger, lowest: Tree, rows: Tensor, source: Tensor) -> Tree:
+    """The thetas of the lowest margins within the strengths of index ``source`` [B]."""
+    margins = ledger.margins[rows]
+    beyond = torch.arange(margins.shape[1], device=rows.device) > source[:, None]
+    column = margins.masked_fill(beyond, torch.inf).argmin(1)
+    return take(lowest, rows * margins.shape[1] + column)
 
 
 @contextmanager
@@ -355,6 +372,10 @@ def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluat
             x_adv = low.problem.threat.apply(low.problem.x, low.state.theta)
             logits = model.logits(x_adv, labels=low.problem.labels, verifying=True)
         margin = margin_of(logits.to(margin.dtype).softmax(1), low.problem.labels)
+        lanes = low
+    if ledger.lowest_theta is not None:
+        lower = (margin < known[place]).nonzero().squeeze(1)
+        put(ledger.lowest_theta, place[lower], take(lanes.state.theta, lower))
     known.scatter_reduce_(0, place, margin, "amin")
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from robustatlas.errors import UserError
 from robustatlas.objectives import MARGINS, Objective, check_objective
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel
 
 if TYPE_CHECKING:
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
 Procedure = Literal["default", "paper"]
 """``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
 
-Search = Literal["descent", "bisection", "every"]
+Search = Literal["descent", "bisection", "every", "frontier"]
 """``"descent"``: whole curves for about the price of one point; ``"bisection"``: MultiRobustBench's procedure;
-``"every"``: each strength by itself."""
+``"every"``: each strength by itself; ``"frontier"``: the lowest margin at every strength."""
 
 
 def grid(last: float, count: int = 20) -> tuple[float, ...]:
@@ -84,18 +86,32 @@ class Stage:
         return min(self.targets, classes - 1) if isinstance(self.targets, int) and self.targets else self.restarts
 
 
+def frontier(bound: Stage, ascent: Optimizer[Any]) -> tuple[Stage, ...]:
+    """Stages of a frontier search: a bound, then an ascent that tries five targets, goes down and goes up."""
+    sweep = Stage(ascent, "log-margin", start="best")
+    return (bound, Stage(ascent, "log-margin", targets=5), sweep, sweep)
+
+
+FRONTIER = frontier(Stage(FMN(30), "margin", targets=4), PGD(8, rate=1.0, schedule="cosine", momentum=0.5))
+"""Those of attacks that name none of their own."""
+
+
 @dataclass(frozen=True)
 class Attack:
     """A named attack.
 
     ``stages`` are tried in order at a given strength. ``bound`` and ``closing`` serve the search by descent:
     minimum-size attacks that give the first bound of each sample, and a second kind of attack for samples whose bound
-    lies just above a strength. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is the input
-    itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical procedures).
-    ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of the descent,
-    where it differs from ``stages``. ``note``: how the default differs from the historical attack. ``searches``: those
-    that are valid for the attack, its default first; by themselves the ones that its sets and stages allow. ``errors``:
-    of models that reject, what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or wrong.
+    lies just above a strength; ``polish``: minimum-size attacks that go on from the smallest example at the end of the
+    descent, for sizes between strengths. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is
+    the input itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical
+    procedures). ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of
+    the descent, where it differs from ``stages``.
+    ``frontier``: the stages of the frontier search (see :func:`frontier`): minimum-size attacks, then one whose targets
+    are shared out among the strengths, then some from strength to strength, down and up in turn; ``()``: no such
+    search. ``note``: how the default differs from the historical attack. ``searches``: those that are valid for the
+    attack, its default first; by themselves the ones that its sets and stages allow. ``errors``: of models that reject,
+    what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or wrong.
 
     Raises:
         UserError: a search that the sets or stages do not allow.
@@ -108,6 +124,8 @@ class Attack:
     bound: tuple[Stage, ...] = ()
     descent: tuple[Stage, ...] | None = None
     closing: tuple[Stage, ...] = ()
+    polish: tuple[Stage, ...] = ()
+    frontier: tuple[Stage, ...] | None = None
     unit: str = ""
     source: str = ""
     note: str = ""
@@ -119,7 +137,7 @@ class Attack:
     errors: Errors = "accepted"
 
     def __post_init__(self) -> None:
-        for stage in (*self.stages, *self.bound, *(self.descent or ()), *self.closing):
+        for stage in self.all_stages:
             stage.optimizer.check(self.threat)
         allowed = self._allowed()
         if wrong := [search for search in self.searches if search not in allowed]:
@@ -140,7 +158,15 @@ class Attack:
             bound=bound(self.bound),
             descent=None if self.descent is None else bound(self.descent),
             closing=bound(self.closing),
+            polish=bound(self.polish),
+            frontier=None if self.frontier is None else bound(self.frontier),
         )
+
+    @property
+    def all_stages(self) -> tuple[Stage, ...]:
+        """Those of every search."""
+        own = (*self.stages, *self.bound, *(self.descent or ()), *self.closing, *self.polish)
+        return (*own, *(self.frontier or ()))
 
     @property
     def valid_searches(self) -> tuple[Search, ...]:
@@ -167,10 +193,22 @@ class Attack:
     def _allowed(self) -> tuple[Search, ...]:
         if self.judges_last:
             return ("bisection", "every")
-        return ("descent", "bisection", "every") if self.nested and self.contains_clean else ("every",)
+        if not (self.nested and self.contains_clean):
+            return ("every",)
+        return ("descent", "bisection", "every", *(("frontier",) if self.frontier_stages else ()))
 
     def _why(self) -> str:
-        return "only the last iterate of a run counts" if self.judges_last else "its sets are not nested"
+        if self.judges_last:
+            return "only the last iterate of a run counts"
+        return "it has no stages for it" if self.nested and self.contains_clean else "its sets are not nested"
+
+    @property
+    def frontier_stages(self) -> tuple[Stage, ...]:
+        """Those of the frontier search; without stages of its own an attack by gradients takes :data:`FRONTIER`."""
+        if self.frontier is not None:
+            return self.frontier
+        ascends = self.threat.optimised and all(stage.optimizer.needs_gradient for stage in self.stages)
+        return FRONTIER if ascends else ()
 
     @property
     def judges_last(self) -> bool:

@@ -29,7 +29,8 @@ def evaluate(
     ] = "linf,l2",
     exclude: Annotated[str | None, typer.Option(metavar="NAMES", help="Attacks to leave out of the suites.")] = None,
     search: Annotated[
-        str | None, typer.Option(metavar="NAME", help="descent (default), bisection (as MultiRobustBench) or every.")
+        str | None,
+        typer.Option(metavar="NAME", help="descent (default), bisection (as MultiRobustBench), every or frontier."),
     ] = None,
     procedure: Annotated[
         str, typer.Option(metavar="NAME", help="default, or paper: each attack as its source ran it.")

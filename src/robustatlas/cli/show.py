@@ -22,7 +22,7 @@ from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import OF_ATTACK
 from robustatlas.references import Reference
 from robustatlas.result import Result, load_result
-from robustatlas.wording import size, some
+from robustatlas.wording import UPPER_BOUND, size, some
 
 
 def show(
@@ -108,6 +108,13 @@ def print_facts(
     if any(attack.frontier for attack in facts.attacks):
         names.append("AH")
         console.print(_hypervolumes(facts))
+        bounds = [attack.attack for attack in facts.attacks if attack.frontier and not attack.frontier.searched]
+        if bounds:
+            console.print(
+                f"AH of {safe(some(bounds))} is an {UPPER_BOUND}: the lowest margins were not searched for "
+                "(--search frontier does).",
+                highlight=False,
+            )
     uneven = sorted(attack.attack for attack in facts.attacks if not attack.equal_steps)
     if uneven:
         console.print(f"No adversarial hypervolume of {safe(some(uneven))}: the strengths are not equal steps.")

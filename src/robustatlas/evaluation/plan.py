@@ -206,6 +206,10 @@ def record_of(
         procedure["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
     if attack.errors != "accepted":
         procedure["errors"] = attack.errors
+    if attack.polish:
+        procedure["polish"] = plain(attack.polish)
+    if search == "frontier":
+        procedure["frontier"] = plain(attack.frontier_stages)
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,

@@ -60,7 +60,7 @@ def carry_out(
     model: Classifier, run: Run, task: Task, work: Work, missing: NDArray[np.bool_], manner: Manner, display: Progress
 ) -> None:
     """Attack the ``missing`` [N] samples of ``work`` and publish what is found, part by part."""
-    sample = work.images[:1].nbytes
+    sample = work.images[:1].nbytes * (len(task.attack.strengths) + 1 if task.search == "frontier" else 1)
     for rows in _parts(np.flatnonzero(missing), manner, max(_SMALLEST, _BYTES // max(sample, 1))):
         begun = time.perf_counter()
         ledger = _attacked(model, task, work, rows, manner, partial(display.update, task.record))

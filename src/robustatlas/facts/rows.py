@@ -18,6 +18,7 @@ from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
+from robustatlas.wording import UPPER_BOUND
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
 """Test images behind each accuracy of the published defenses of a reference."""
@@ -92,6 +93,7 @@ class Row:
         about: what is known of the model.
         samples: number of test images behind the accuracies; None where unknown, and then no interval is shown.
         hypervolume: adversarial hypervolume in [0, 1]; None where unknown.
+        hypervolume_is: "upper bound" where it was not searched for.
         notes: free text.
         own_run: whether it is a run of the user.
         petaflops: cost of the training in 10^15 floating point operations; None where unknown.
@@ -105,6 +107,7 @@ class Row:
     about: About = field(default_factory=About)
     samples: int | None = None
     hypervolume: float | None = None
+    hypervolume_is: str = ""
     notes: str = ""
     own_run: bool = False
     petaflops: float | None = None
@@ -181,6 +184,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         about=given,
         samples=result.samples,
         hypervolume=volume.mean if volume else None,
+        hypervolume_is=UPPER_BOUND if volume and not result.outcome(HYPERVOLUME_ATTACK).frontier else "",
         notes="; ".join(note for note in notes if note),
         own_run=True,
         ratios=_ratios(result, held),

@@ -29,6 +29,7 @@ from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
+from robustatlas.wording import UPPER_BOUND
 
 FLOORS = (0.0, 0.5, 1.0)
 """Smallest differences of difficulty, in percentage points, of the stability constants that are given."""
@@ -43,12 +44,19 @@ class Frontier:
         mean: [L] mean over the samples of the margin left, in [0, 1].
         volume: adversarial hypervolume, its mean over the samples.
         hypervolume: of every sample.
+        searched: whether the lowest margins were searched for; otherwise the hypervolume is an upper bound.
     """
 
     sizes: NDArray[np.float64]
     mean: NDArray[np.float64]
     volume: Interval
     hypervolume: AdversarialHypervolume
+    searched: bool
+
+    @property
+    def word(self) -> str:
+        """What is to be said beside the hypervolume; empty where it was searched for."""
+        return "" if self.searched else UPPER_BOUND
 
 
 @dataclass(frozen=True)
@@ -300,7 +308,8 @@ def _frontier(result: OutcomeTable, attack: str) -> Frontier | None:
     sizes, mean = result.strengths(attack), volume.frontier.mean(axis=0)
     if not np.isnan(result.clean_margin).any():
         sizes, mean = np.append(0.0, sizes), np.append(volume.clean.mean(), mean)
-    return Frontier(sizes, mean, intervals({"": mean_statistic(volume.per_sample, 1.0)})[""], volume)
+    interval = intervals({"": mean_statistic(volume.per_sample, 1.0)})[""]
+    return Frontier(sizes, mean, interval, volume, result.outcome(attack).frontier)
 
 
 def _single(result: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]:
@@ -349,6 +358,7 @@ def _plain_attack(facts: AttackFacts) -> dict[str, Any]:
         "median size": _finite([facts.quartiles[1]])[0],
         "curve area": facts.area,
         "AH": None if facts.frontier is None else _plain(facts.frontier.volume),
+        "AH is": None if facts.frontier is None else facts.frontier.word,
         "against": {name: _plain(number) for name, number in facts.against.items()},
         "forward": facts.forward,
         "backward": facts.backward,

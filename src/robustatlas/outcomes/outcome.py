@@ -75,6 +75,8 @@ class Outcome:
         possible_size: ``[N]``, of a randomised model the size of the smallest example that is not certainly none; None:
             there is no doubt.
         origin_of: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
+        frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
+            examples came across.
     """
 
     attack: str
@@ -92,6 +94,7 @@ class Outcome:
     origins: tuple[str, ...] = ()
     origin_of: Integers | None = None
     possible_size: Floats | None = None
+    frontier: bool = False
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -233,6 +236,10 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         origins=tuple(origins),
         origin_of=origin_of,
         possible_size=possible if any(outcome.possible_size is not None for outcome in outcomes) else None,
+        frontier=any(
+            outcome.frontier and len(outcome.strengths) == len(strengths) and bool(rows.all())
+            for outcome, rows in zip(outcomes, covered, strict=True)
+        ),
     )
 
 

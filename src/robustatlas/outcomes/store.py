@@ -457,6 +457,7 @@ class Run:
                     monotone=record.monotone,
                     unit=record.unit,
                     origins=(record.origin,),
+                    frontier=record.procedure.get("search") == "frontier",
                     **columns,
                 )
             )

@@ -60,8 +60,7 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor) 
 
 def learns_enough(attack: Attack, model: Classifier) -> bool:
     """Whether all that an attack may run makes do with what ``model`` tells."""
-    stages = [*attack.stages, *attack.bound, *(attack.descent or ()), *attack.closing]
-    return all(_TELLS[model.knowledge] >= _TELLS[_needed(stage)] for stage in stages)
+    return all(_TELLS[model.knowledge] >= _TELLS[_needed(stage)] for stage in attack.all_stages)
 
 
 def _needed(stage: Stage) -> Knowledge:
