@@ -30,6 +30,7 @@ from robustatlas.bundle import (
     watched,
 )
 from robustatlas.classifier import Classifier
+from robustatlas.classifier.backward import going_back
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import OBJECTIVES, margin_of
@@ -135,7 +136,7 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree) -> 
     """One forward, and where the optimizer wants it one backward pass, at ``theta``."""
     uphill = stage.optimizer.needs_gradient
     leaf = watched(theta) if uphill else theta
-    with torch.set_grad_enabled(uphill):
+    with torch.set_grad_enabled(uphill), going_back(stage.backward):
         logits = model.logits(problem.threat.apply(problem.x, leaf))
         targets = problem.targets if stage.targets else None
         value = OBJECTIVES[stage.objective](logits, problem.labels, targets)
