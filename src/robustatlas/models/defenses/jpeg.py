@@ -57,7 +57,11 @@ class JPEGCompression(Transformation):
         self.tables = (_scaled(_LUMINANCE, quality), _scaled(_CHROMINANCE, quality))
         for name, table in zip(("luminance", "chrominance"), self.tables, strict=True):
             self.register_buffer(name, torch.tensor(table).flatten(), persistent=False)
-        self.subsample = subsample
+        self.quality, self.subsample = quality, subsample
+
+    def extra_repr(self) -> str:
+        """As ``print`` shows it."""
+        return f"quality {self.quality}{', subsampled' if self.subsample else ''}"
 
     def exact(self, x: Tensor) -> Tensor:
         """``x`` is ``[B, 1 or 3, H, W]`` in [0, 1]; so is the result."""

@@ -34,6 +34,10 @@ class BitDepthReduction(Transformation):
             raise UserError(f"The bit depth must lie in 1..16, got {bits}.")
         self.register_buffer("levels", torch.tensor(2.0**bits - 1), persistent=False)
 
+    def extra_repr(self) -> str:
+        """As ``print`` shows it."""
+        return f"{int(self.levels + 1).bit_length() - 1} bits"
+
     def exact(self, x: Tensor) -> Tensor:
         """``x`` in [0, 1], of any shape, with ``2**bits`` values."""
         return (x * self.levels).round() / self.levels
@@ -60,6 +64,10 @@ class MedianSmoothing(Transformation):
             raise UserError(f"The window must have a positive side, got {size}.")
         self.size = size
         self.register_buffer("window", torch.tensor(size), persistent=False)
+
+    def extra_repr(self) -> str:
+        """As ``print`` shows it."""
+        return f"{self.size} x {self.size}"
 
     def exact(self, x: Tensor) -> Tensor:
         """``x`` is ``[B, C, H, W]``."""
