@@ -1,6 +1,6 @@
 """A board of our own, from nothing: train defenses, make a reference, evaluate, and pack what a leaderboard needs.
 
-    python scripts/make_board.py [--out DIR] [--workers N] [--small]
+    python scripts/make_board.py [--out DIR] [--workers N] [--ship DIR] [--small]
 
 Everything is one small network on Fashion-MNIST. Each training and each evaluation is a job of its own in ``--out``;
 the same command goes on where it stopped, and ``--workers`` processes share the jobs out. Then ``DIR/board`` holds
@@ -13,7 +13,7 @@ import argparse
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -29,9 +29,11 @@ from robustatlas.attacks.suites import SUITES
 from robustatlas.classifier import Classifier, Origin
 from robustatlas.datasets import Dataset
 from robustatlas.files import write_text
+from robustatlas.metrics import AccuracyStatistics, bootstrap_intervals
 from robustatlas.models.defenses import BitDepthReduction, Defended, JPEGCompression, MedianSmoothing, Transformation
-from robustatlas.references import load_reference
+from robustatlas.references import Reference, load_reference
 from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.result import Result
 from robustatlas.training import ReferencePlan, Settings, load_trained, make_reference, network_for, recipe_named
 
 THROUGH = "input-transformation"
@@ -105,7 +107,7 @@ FULL = Board(
     data="fashion-mnist",
     architecture="small-cnn",
     training=4000,
-    test=150,
+    test=120,
     epochs=5,
     steps=5,
     attacks={
@@ -192,10 +194,15 @@ def _steps(board: Board, defense: Defense) -> int | None:
     return (defense.steps or board.steps) if defense.against else None
 
 
+def reference_of(board: Board, out: Path) -> Path:
+    """The folder of the reference, which is called after it."""
+    return out / f"{board.data}-{board.architecture}"
+
+
 def refer(board: Board, out: Path, part: int, parts: int) -> None:
-    """One part of the reference, in ``out/reference``."""
+    """One part of the reference."""
     training, test = images(board.data, "train", board.training), images(board.data, "test")
-    make_reference(board.plan(), training, test, out / "reference", (part, parts), progress=False)
+    make_reference(board.plan(), training, test, reference_of(board, out), (part, parts), progress=False)
 
 
 def evaluate_one(board: Board, out: Path, name: str) -> None:
@@ -231,18 +238,39 @@ def pack(board: Board, out: Path) -> None:
     names = [*board.defenses, *board.transformations]
     for name in names:
         shutil.copytree(out / "runs" / name, box / "runs" / name)
-    for kind, folder in (("defenses", out / "nets"), ("reference", out / "reference")):
+    for kind, folder in (("defenses", out / "nets"), ("reference", reference_of(board, out))):
         for card in sorted(folder.glob("*/card.json")):
             target = box / "cards" / kind / f"{card.parent.name}.json"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(card, target)
-    shutil.copy(out / "reference" / "reference.json", box / "reference.json")
+    shutil.copy(reference_of(board, out) / "reference.json", box / "reference.json")
     about = {name: _about(board, name) for name in names}
     write_text(box / "about.json", json.dumps(about, indent=1) + "\n")
     write_text(box / "times.json", json.dumps(_times(out), indent=1) + "\n")
     results = [ra.load_result(box / "runs" / name) for name in names]
+    reference = load_reference(box / "reference.json")
+    write_text(box / "table.md", table(board, results, reference))
     title = f"{len(names)} defenses of {board.architecture} on {board.data}"
-    build_leaderboard(results, out / "site", load_reference(box / "reference.json"), about, title)
+    build_leaderboard(results, out / "site", reference, about, title)
+
+
+def table(board: Board, results: Sequence[Result], reference: Reference) -> str:
+    """The board in Markdown, the highest competitiveness ratio first; in percent, with 95 % intervals over images."""
+    rows = []
+    for result in results:
+        statistics = AccuracyStatistics(result)
+        ratio, mean = statistics.competitiveness(reference), statistics.uar(reference)
+        spread = bootstrap_intervals({"CR": ratio, "mUAR": mean})
+        worst = statistics.competitiveness(reference, "ind-worst").value
+        accuracies = result.accuracies()
+        averages = [f"{statistics.average([attack]).value:.0f}" for attack in board.attacks]
+        shown = [f"{i.value:.1f} [{i.low:.1f}, {i.high:.1f}]" for i in (spread["CR"], spread["mUAR"])]
+        cells = [f"`{result.name}`", f"{accuracies.clean:.1f}", shown[0], f"{worst:.1f}", shown[1], *averages]
+        rows.append((ratio.value, cells))
+    rows.sort(key=lambda row: -row[0])
+    head = ["defense", "clean", "CR", "worst CR", "mUAR", *board.attacks]
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *(cells for _, cells in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _about(board: Board, name: str) -> dict[str, Any]:
@@ -320,10 +348,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("board"))
     parser.add_argument("--workers", type=int, default=1, help="processes of one thread each")
+    parser.add_argument("--ship", type=Path, help="put the tables, cards and reference here as well")
     parser.add_argument("--small", action="store_true", help="the whole chain in seconds, on digits")
     given = parser.parse_args()
     board = SMALL if given.small else FULL
     make(board, given.out, given.workers)
+    if given.ship is not None:
+        shutil.rmtree(given.ship, ignore_errors=True)
+        shutil.copytree(given.out / "board", given.ship)
 
 
 if __name__ == "__main__":
