@@ -50,7 +50,7 @@ def over_seeds(values: Sequence[float]) -> Interval:
     """
     mean = float(np.mean(values))
     half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return Interval(mean, mean - half, mean + half)
+    return Interval(mean, mean - half, mean + half, 0.95)
 
 
 def said(interval: Interval, unit: str = "") -> str:
