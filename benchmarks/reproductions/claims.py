@@ -41,6 +41,21 @@ def verdict(interval: Interval) -> str:
     return FAILS if interval.high < 0 else OPEN
 
 
+def of_several(intervals: Sequence[Interval]) -> str:
+    """Of a claim that several numbers are positive.
+
+    Example:
+        >>> of_several([Interval(2.0, 1.0, 3.0, 0.95), Interval(-2.0, -3.0, -1.0, 0.95)])
+        'holds for 1 of 2, does not hold for 1'
+    """
+    counts = {kind: sum(verdict(interval) == kind for interval in intervals) for kind in (HOLDS, FAILS, OPEN)}
+    there = [kind for kind, count in counts.items() if count]
+    if len(there) == 1:
+        return there[0]
+    first, *rest = (f"{kind} for {counts[kind]}" for kind in there)
+    return ", ".join([f"{first} of {len(intervals)}", *rest])
+
+
 def over_seeds(values: Sequence[float]) -> Interval:
     """Mean of a few runs with its 95 % interval by Student's t.
 
