@@ -68,7 +68,8 @@ def samples_of(data: Dataset | tuple[Tensor | NDArray[Any], Tensor | NDArray[Any
     positions = torch.from_numpy(_positions(samples, len(images)))
     fingerprint = known or Fingerprint.of(images, labels)
     record = DataRecord(name=name, **vars(fingerprint))
-    return Work(images[positions].contiguous(), labels[positions].long(), index[positions].numpy(), record)
+    chosen = images if samples is None else images[positions]
+    return Work(chosen.contiguous(), labels[positions].long(), index[positions].numpy(), record)
 
 
 def _tensor(values: Any) -> Tensor:
