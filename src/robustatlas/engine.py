@@ -32,6 +32,7 @@ from robustatlas.bundle import (
     where,
 )
 from robustatlas.classifier import Classifier
+from robustatlas.classifier.backward import going_back
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import OBJECTIVES, margin_of
@@ -150,7 +151,7 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, ste
     noise = problem.noise.child(_SEARCH).child(0 if step is None else step)
     uphill = stage.optimizer.needs_gradient
     leaf = watched(theta) if uphill else theta
-    with torch.set_grad_enabled(uphill):
+    with torch.set_grad_enabled(uphill), going_back(stage.backward):
         logits, doubt = model.searched(problem.threat.apply(problem.x, leaf), problem.labels, noise)
         targets = problem.targets if stage.targets else None
         value = OBJECTIVES[stage.objective](logits, problem.labels, targets)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from robustatlas.attacks.description import LATER
+from robustatlas.classifier.backward import Backward, check_backward
 from robustatlas.errors import UserError
 from robustatlas.objectives import MARGINS, Objective, check_objective
 from robustatlas.optimizers.base import Optimizer
@@ -46,7 +48,8 @@ class Stage:
     per sample), in the ``order`` of their logits or of the linearised ``"distance"`` to their boundary; ``restarts``:
     number of untargeted runs from different random starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or
     ``"best"``: right after a success the run begins at that example, drawn into the set, otherwise at random.
-    ``judge``: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures).
+    ``judge``: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures). ``backward``: the gradient it
+    takes of input transformations (None: what the model says; see :mod:`robustatlas.models.defenses`).
     """
 
     optimizer: Optimizer[Any]
@@ -56,9 +59,11 @@ class Stage:
     start: Start = "random"
     judge: Judge = "best"
     order: Order = "logits"
+    backward: Backward | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         check_objective(self.objective)
+        check_backward(self.backward)
         optimizer = type(self.optimizer).__name__
         if self.optimizer.needs_margin and self.objective not in MARGINS:
             raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -58,8 +59,13 @@ def reference(
     ] = None,
     search: Annotated[str, typer.Option(metavar="NAME", help="descent, bisection or every.")] = "descent",
     part: Annotated[
-        str, typer.Option(metavar="K/N", help="Only the K-th of N shares; the others can run elsewhere.")
-    ] = "1/1",
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Only share I, from 0 to N-1, of the trainings; the others can run elsewhere. Default: the task of a "
+            "SLURM array, or all.",
+        ),
+    ] = None,
     device: Annotated[str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1.")] = None,
 ) -> None:
     """Train models against each attack, evaluate them, and write a reference.
@@ -70,7 +76,8 @@ def reference(
 
         robustatlas show RUN --reference ref/reference.json
 
-    On a cluster each job takes a share: `--part 3/8`.
+    On a cluster each job takes a share: `--part 3/8` is the fourth of eight, and the tasks of a SLURM array (0 to N-1)
+    take theirs by themselves.
     """
     import robustatlas as ra
     from robustatlas.cli.train import settings_from
@@ -109,9 +116,16 @@ def reference(
     console.print(f"clean: {found.clean:.1f}\nReference: {out / 'reference.json'}", highlight=False, soft_wrap=True)
 
 
-def _part(text: str) -> tuple[int, int]:
+def _part(text: str | None) -> tuple[int, int]:
+    """``I/N``, or what the environment of a SLURM array says."""
+    said = "--part"
+    if text is None:
+        names = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT")
+        if not all(name in os.environ for name in names):
+            return 0, 1
+        said, text = "/".join(names), "/".join(os.environ[name] for name in names)
     try:
         k, n = (int(value) for value in text.split("/"))
     except ValueError:
-        raise UserError(f"--part {text!r} is not understood; expected K/N, such as 2/4.") from None
+        raise UserError(f"{said} {text!r} is not understood; expected I/N with I from 0 to N-1, such as 0/4.") from None
     return k, n
