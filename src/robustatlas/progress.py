@@ -36,10 +36,13 @@ class Progress:
         """Something to know that is no warning."""
 
     def update(self, record: AttackRecord, settled: int) -> None:
-        """``settled`` samples of the part at work are through."""
+        """``settled`` samples of the parts at work are through."""
 
     def finish(self, record: AttackRecord, columns: Mapping[str, NDArray[Any]]) -> None:
         """A part is through, or was found in the run; ``columns``: what was found (see OUTCOME_COLUMNS)."""
+
+    def expect(self, seconds: float) -> None:
+        """All that is left will take about so long, by what each attack has cost so far."""
 
 
 class _Tally:

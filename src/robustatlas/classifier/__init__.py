@@ -1,6 +1,6 @@
 """Any classifier as one thing, and what it runs in: its precision, its random numbers, its passes counted."""
 
-from robustatlas.classifier.classifier import Classifier, Knowledge, Precision
+from robustatlas.classifier.classifier import Classifier, Knowledge, Precision, arriving, arriving_on
 from robustatlas.classifier.identity import ModelIdentity, Origin
 from robustatlas.classifier.normalisation import Statistic
 from robustatlas.classifier.outputs import Outputs, looks_like
@@ -17,6 +17,8 @@ __all__ = [
     "Passes",
     "Precision",
     "Statistic",
+    "arriving",
+    "arriving_on",
     "looks_like",
     "seeded",
     "true_float32",

@@ -67,13 +67,28 @@ def evaluate(
     std: _models.Std = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of all random numbers.")] = 0,
     batch_size: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Samples at work at once (default 256).")
+        str | None,
+        typer.Option(metavar="N", help="Samples at work at once (default 256); auto: what the device is fast with."),
     ] = None,
     shard_size: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Samples per file, the most that a stop loses; default: 45 s of work."),
     ] = None,
     device: _models.Device = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes that share the work. The numbers stay the same.")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="One worker on each of these: `cuda:0,cuda:1`.")
+    ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Only every N-th sample, from the I-th on (0 to N-1). Default: what a Slurm array or RANK and "
+            "WORLD_SIZE say, or else all.",
+        ),
+    ] = None,
     threads: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="On a processor; default: 1 or torch's own, whichever is faster here."),
@@ -111,7 +126,8 @@ def evaluate(
     chosen = _attacks.chosen(names_in(attacks), procedure, features, classifier)  # type: ignore[arg-type]
     dataset = ra.load_dataset(data).take(samples, stratified=stratified, seed=seed)
     folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
-    used = set_threads(threads, classifier, dataset.images)
+    used = set_threads(threads, classifier, dataset.rows)
+    share = _share(part)
     if verbose:
         Console(stderr=True).print(f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False)
     try:
@@ -124,11 +140,14 @@ def evaluate(
             strengths=wanted,
             seed=seed,
             run=folder,
-            batch_size=batch_size,
+            batch_size=_batch_size(batch_size),
             exclude=names_in(exclude),
             shard_size=shard_size,
             keep_adversarial=keep_adversarial,
             progress=True,
+            part=share,
+            workers=workers,
+            devices=names_in(devices) or None,
         )
     except KeyboardInterrupt:
         Console(stderr=True, soft_wrap=True).print(f"\n{safe(what_is_kept(folder))}", highlight=False)
@@ -136,6 +155,32 @@ def evaluate(
     console = Console()
     console.print(accuracy_tables(result))
     console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(folder)}", highlight=False, soft_wrap=True)
+
+
+def _share(part: str | None) -> str | None:
+    """The share of the work that is done here; one that the surroundings ask for is said."""
+    from robustatlas.evaluation.share import share_of_environment
+
+    if part is not None:
+        return part
+    found = share_of_environment()
+    if found is None:
+        return None
+    share, why = found
+    Console(stderr=True, soft_wrap=True).print(
+        f"Part {share} of the samples, by {safe(why)}; --part 0/1 takes all.", highlight=False
+    )
+    return str(share)
+
+
+def _batch_size(given: str | None) -> int | Literal["auto"] | None:
+    if given is None:
+        return None
+    if given == "auto":
+        return "auto"
+    if not given.isdecimal() or not int(given):
+        raise UserError(f"--batch-size {given} is not understood; expected a number of at least 1, or auto.")
+    return int(given)
 
 
 def _precision(given: str) -> Literal["float32", "bfloat16"]:

@@ -35,7 +35,14 @@ def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...] | 
         raise UserError(f"There is no file {path}.") from error
     except UserError:
         raise
-    except (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:  # encrypted: RuntimeError
         raise UserError(f"{path} cannot be read as a NumPy .npz archive without pickled objects: {error}") from error
 
 

@@ -8,6 +8,7 @@ A run on disk is a directory::
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
     adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
+    claims/NAME-FINGERPRINT.lock                  empty; locks on it say who is at which samples (Claims)
 
 What is done are the samples found in valid parts; what is missing is what the plans name and no part holds. Every
 part has a name that no other writer shares and is written whole or not at all, so whoever dies loses one part, and
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.files import is_temporary, one_sentence, publish_once, remove_stale_temporaries, write_atomically
+from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.outcome import Integers, Outcome, merged_strengths, smallest_of
 from robustatlas.outcomes.records import FORMAT_VERSION, AttackRecord, Identity, Plan, Record, format_of, parse
 from robustatlas.outcomes.strengths import position_of
@@ -276,6 +278,10 @@ class Run:
             self._shelf.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, {})
         self._shelf.write(outcome, checked, about or {})
         self._parts[outcome] = checked
+
+    def claims(self) -> Claims:
+        """For those who work on the run at the same time, here or elsewhere: who is at which samples."""
+        return Claims(self.path / "claims" if self.path is not None else None)
 
     def columns(self, record: AttackRecord, index: Integers) -> Arrays:
         """What one search found, as it was written: :data:`OUTCOME_COLUMNS` at the samples ``index``."""
