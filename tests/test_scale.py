@@ -25,8 +25,8 @@ from helpers_core import digits_images, digits_network
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.evaluation import processes
 from robustatlas.evaluation.share import share_of, share_of_environment
-from robustatlas.outcomes import Run, merge
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.outcomes import Run, merge
 from robustatlas.outcomes.claims import Claims
 from robustatlas.progress import Progress
 from robustatlas.threats.lp import L2, Linf

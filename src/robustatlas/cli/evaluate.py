@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
 from robustatlas.cli import _attacks, _models
+from robustatlas.cli._forecast import forecast_table
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._stopped import what_is_kept
 from robustatlas.cli._terminal import accuracy_tables, safe
@@ -99,6 +100,9 @@ def evaluate(
     keep_adversarial: Annotated[
         bool, typer.Option("--keep-adversarial", help="Keep the smallest adversarial example of each sample.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Try each attack for seconds, say what all would take, and write nothing.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what was chosen for you.")] = False,
 ) -> None:
     """Find, for each sample and attack, the smallest strength at which MODEL errs.
@@ -120,6 +124,7 @@ def evaluate(
     Ctrl-C stops; the same command goes on where it stopped. More --samples, attacks or strengths add to the run.
     """
     import robustatlas as ra
+    from robustatlas.evaluation import forecast
 
     wanted = parse_strengths(strengths or [])
     classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name)
@@ -130,25 +135,25 @@ def evaluate(
     share = _share(part)
     if verbose:
         Console(stderr=True).print(f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False)
+    asked: dict[str, Any] = {
+        "attacks": chosen,
+        "search": search,
+        "procedure": procedure,
+        "strengths": wanted,
+        "seed": seed,
+        "run": folder,
+        "batch_size": _batch_size(batch_size),
+        "exclude": names_in(exclude),
+        "keep_adversarial": keep_adversarial,
+        "part": share,
+        "workers": workers,
+        "devices": names_in(devices) or None,
+    }
+    if dry_run:
+        Console().print(forecast_table(forecast(classifier, dataset, **asked), f"{classifier.device}"))
+        return
     try:
-        result = ra.evaluate(
-            classifier,
-            dataset,
-            chosen,
-            search=search,  # type: ignore[arg-type]
-            procedure=procedure,  # type: ignore[arg-type]
-            strengths=wanted,
-            seed=seed,
-            run=folder,
-            batch_size=_batch_size(batch_size),
-            exclude=names_in(exclude),
-            shard_size=shard_size,
-            keep_adversarial=keep_adversarial,
-            progress=True,
-            part=share,
-            workers=workers,
-            devices=names_in(devices) or None,
-        )
+        result = ra.evaluate(classifier, dataset, shard_size=shard_size, progress=True, **asked)
     except KeyboardInterrupt:
         Console(stderr=True, soft_wrap=True).print(f"\n{safe(what_is_kept(folder))}", highlight=False)
         raise typer.Exit(130) from None

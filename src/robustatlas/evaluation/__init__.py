@@ -20,6 +20,7 @@ from robustatlas.evaluation.checks import check_arguments
 from robustatlas.evaluation.costs import Costs, weight_of
 from robustatlas.evaluation.crew import Alone, Crew, work_through
 from robustatlas.evaluation.desk import Desk
+from robustatlas.evaluation.forecast import Expected, Forecast, expected_of
 from robustatlas.evaluation.identity import identity_of
 from robustatlas.evaluation.memory import fitting_batch, ran_out
 from robustatlas.evaluation.plan import (
@@ -49,7 +50,7 @@ from robustatlas.wording import counted
 
 DEFAULT_BATCH = 256
 
-__all__ = ["DEFAULT_BATCH", "evaluate"]
+__all__ = ["DEFAULT_BATCH", "Expected", "Forecast", "evaluate", "forecast"]
 
 
 def evaluate(
@@ -150,6 +151,66 @@ def evaluate(
             if sentence := _rejections(result, attack):
                 display.warn(sentence)
     return result
+
+
+def forecast(
+    model: Classifier | nn.Module | Callable[[Tensor], Any],
+    data: Data,
+    attacks: Attacks = ("linf", "l2"),
+    search: Search | None = None,
+    procedure: Procedure = "default",
+    strengths: Strengths | None = None,
+    samples: Samples = None,
+    seed: int = 0,
+    run: str | Path | None = None,
+    batch_size: int | Literal["auto"] | None = None,
+    *,
+    exclude: Sequence[str] = (),
+    keep_adversarial: bool = False,
+    progress: bool | Progress | None = None,
+    part: str | tuple[int, int] | None = None,
+    workers: int | None = None,
+    devices: Sequence[str] | None = None,
+    budget: float = 5.0,
+) -> Forecast:
+    """What :func:`evaluate` would do with these arguments, and how long it would take here. Nothing is written.
+
+    Each attack is tried for about ``budget`` seconds on samples that ``run`` lacks; the other arguments are those of
+    :func:`evaluate`.
+
+    Raises:
+        UserError: what was given does not fit, in one sentence.
+
+    Example:
+        >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+        >>> data = (torch.rand(5, 1, 2, 2), torch.tensor([0, 1, 2, 0, 1]))
+        >>> [(each.attack, each.samples) for each in forecast(net, data, "linf").expected]
+        [('linf', 5)]
+    """
+    check_arguments(
+        seed=seed,
+        run=run,
+        batch_size=batch_size,
+        exclude=exclude,
+        shard_size=None,
+        keep_adversarial=keep_adversarial,
+        progress=progress,
+        workers=workers,
+        devices=devices,
+    )
+    share = share_of(part)
+    classifier, work = _given(model, data, samples)
+    with _surroundings(classifier, seed), progress_shown(progress) as display:
+        ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display)
+        manner = manner_of(ready, batch_size, seed, keep_adversarial)
+        store = Run.begun(run, ready.identity) or Run(ready.identity)
+        mine = share.mask(len(work.index))
+        expected = []
+        for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
+            missing = mine & ~np.isin(work.index, store.done(task.record, examples=keep_adversarial))
+            if missing.any():
+                expected.append(expected_of(classifier, task, work, missing, manner, budget))
+    return Forecast(tuple(expected), max(1, len(_places(workers, devices, classifier))), manner.batch_size)
 
 
 @dataclass(frozen=True)

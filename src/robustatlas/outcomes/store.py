@@ -194,13 +194,29 @@ class Run:
             raise UserError(f"{root} is not empty and is not a run (no run.json); give a new or an empty folder.")
         publish_once(file, identity.to_json())
         run = cls.open(root)
-        if differences := run.identity.differences(identity):
-            raise UserError(
-                f"{root} holds results of another evaluation: {'; '.join(differences)}. Give another folder for a new "
-                "run, or the model and data that this one is about."
-            )
+        run._check_about(identity)
         remove_stale_temporaries(root)
         return run
+
+    @classmethod
+    def begun(cls, path: str | Path | None, identity: Identity) -> Run | None:
+        """The run in ``path``, None where there is none; nothing is written.
+
+        Raises:
+            UserError: as :meth:`begin`.
+        """
+        if path is None or not (Path(path) / "run.json").exists():
+            return None
+        run = cls.open(path)
+        run._check_about(identity)
+        return run
+
+    def _check_about(self, identity: Identity) -> None:
+        if differences := self.identity.differences(identity):
+            raise UserError(
+                f"{self.path} holds results of another evaluation: {'; '.join(differences)}. Give another folder for a "
+                "new run, or the model and data that this one is about."
+            )
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
