@@ -49,6 +49,12 @@ def evaluate(
             "default: the model's own activations.",
         ),
     ] = None,
+    resize: Annotated[
+        int | None, typer.Option(metavar="PIXELS", min=1, help="Shorter side of pictures in folders.")
+    ] = None,
+    crop: Annotated[
+        int | None, typer.Option(metavar="PIXELS", min=1, help="Their middle that is kept; default: what MODEL states.")
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Only so many samples: the first ones.")
     ] = None,
@@ -129,7 +135,7 @@ def evaluate(
     wanted = parse_strengths(strengths or [])
     classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name)
     chosen = _attacks.chosen(names_in(attacks), procedure, features, classifier)  # type: ignore[arg-type]
-    dataset = ra.load_dataset(data).take(samples, stratified=stratified, seed=seed)
+    dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
     folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
     used = set_threads(threads, classifier, dataset.rows)
     share = _share(part)

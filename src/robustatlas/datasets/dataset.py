@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -45,7 +45,7 @@ class Dataset:
         name: For reports and run manifests.
         classes: Names of the classes.
         index: int64 ``[N]``, positions in the whole data set (0, 1, ... unless this is a subset).
-        whole: the fingerprint of the whole data set where this is a subset, or where it is known.
+        whole: the fingerprint of the whole data set where this is a subset, or where it is known; or what finds it.
 
     Example:
         >>> data = Dataset.of(np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 1, 0]), "mine")
@@ -58,7 +58,7 @@ class Dataset:
     name: str
     classes: tuple[str, ...]
     index: Tensor
-    whole: Fingerprint | None = None
+    whole: Fingerprint | Callable[[], Fingerprint] | None = None
 
     @cached_property
     def images(self) -> Tensor:
@@ -76,7 +76,9 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """Of all images and labels of the data set, also where only a subset is held here; computed once."""
-        return self.whole or Fingerprint.of(self.rows, self.labels)
+        if self.whole is None:
+            return Fingerprint.of(self.rows, self.labels)
+        return self.whole() if callable(self.whole) else self.whole
 
     @classmethod
     def of(
@@ -106,7 +108,7 @@ class Dataset:
         labels: NDArray[Any] | Tensor | Sequence[int],
         name: str = "data",
         classes: Sequence[str] | None = None,
-        fingerprint: Fingerprint | None = None,
+        fingerprint: Fingerprint | Callable[[], Fingerprint] | None = None,
     ) -> Dataset:
         """Labels in memory, and inputs that are read when they are asked for.
 
@@ -115,7 +117,8 @@ class Dataset:
             labels: Integers ``[N]`` in 0..classes-1.
             name: For reports and run manifests.
             classes: Their names; "0", "1", ... when not given.
-            fingerprint: where it is known; otherwise all inputs are read once to compute it.
+            fingerprint: where it is known, or what finds it when it is asked for; otherwise all inputs are read once
+                to compute it.
 
         Raises:
             UserError: not matching, labels that are no integers or out of range.
