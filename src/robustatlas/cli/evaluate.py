@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -15,6 +15,9 @@ from robustatlas.cli._stopped import what_is_kept
 from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
+
+if TYPE_CHECKING:
+    from robustatlas.evaluation import Cluster
 
 
 def evaluate(
@@ -88,6 +91,15 @@ def evaluate(
     devices: Annotated[
         str | None, typer.Option(metavar="NAMES", help="One worker on each of these: `cuda:0,cuda:1`.")
     ] = None,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="Workers are actors of Ray, on a cluster of this machine (with --workers).")
+    ] = False,
+    ray_address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Workers on a running cluster of Ray; `auto` finds it.")
+    ] = None,
+    ray_gpus: Annotated[
+        float | None, typer.Option(metavar="SHARE", min=0, help="GPUs a worker of Ray takes: 1, or 0.5 to share one.")
+    ] = None,
     part: Annotated[
         str | None,
         typer.Option(
@@ -159,13 +171,30 @@ def evaluate(
         Console().print(forecast_table(forecast(classifier, dataset, **asked), f"{classifier.device}"))
         return
     try:
-        result = ra.evaluate(classifier, dataset, shard_size=shard_size, progress=True, **asked)
+        result = ra.evaluate(
+            classifier,
+            dataset,
+            shard_size=shard_size,
+            progress=True,
+            ray=_cluster(ray, ray_address, ray_gpus, workers),
+            **asked,
+        )
     except KeyboardInterrupt:
         Console(stderr=True, soft_wrap=True).print(f"\n{safe(what_is_kept(folder))}", highlight=False)
         raise typer.Exit(130) from None
     console = Console()
     console.print(accuracy_tables(result))
     console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(folder)}", highlight=False, soft_wrap=True)
+
+
+def _cluster(ray: bool, address: str | None, gpus: float | None, workers: int | None) -> Cluster | bool | None:
+    from robustatlas.evaluation import Cluster
+
+    if gpus is None and address is None:
+        return ray or None
+    if gpus is not None and not ray and address is None:
+        raise UserError("--ray-gpus is for workers of Ray; give --ray or --ray-address as well.")
+    return Cluster(address=address, workers=workers, gpus=gpus or 0.0)
 
 
 def _share(part: str | None) -> str | None:

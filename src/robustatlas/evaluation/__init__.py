@@ -17,6 +17,7 @@ from robustatlas.attacks.definition import Attack, Procedure, Search
 from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.errors import UserError
 from robustatlas.evaluation.checks import check_arguments
+from robustatlas.evaluation.cluster import Actors, Cluster, cluster_of
 from robustatlas.evaluation.costs import Costs, weight_of
 from robustatlas.evaluation.crew import Alone, Crew, work_through
 from robustatlas.evaluation.desk import Desk
@@ -50,7 +51,7 @@ from robustatlas.wording import counted
 
 DEFAULT_BATCH = 256
 
-__all__ = ["DEFAULT_BATCH", "Expected", "Forecast", "evaluate", "forecast"]
+__all__ = ["DEFAULT_BATCH", "Cluster", "Expected", "Forecast", "evaluate", "forecast"]
 
 
 def evaluate(
@@ -72,6 +73,7 @@ def evaluate(
     part: str | tuple[int, int] | None = None,
     workers: int | None = None,
     devices: Sequence[str] | None = None,
+    ray: bool | str | Cluster | None = None,
 ) -> Result:
     """Find, for each sample and attack, the smallest strength at which the model errs.
 
@@ -99,6 +101,8 @@ def evaluate(
         workers: processes that share the work; what they find is what one finds. Several evaluations of one run
             directory share its work too, each in its own process.
         devices: where the workers compute, such as ``["cuda:0", "cuda:1"]``; default: where the model is.
+        ray: work on a cluster of Ray: ``True`` for one on this machine (with ``workers``), the address of a running
+            one, or a :class:`Cluster`. What is found comes back here; no disk needs to be shared.
 
     Returns:
         the attacks, samples (of the part) and strengths asked for; :func:`load_result` reads all that a run directory
@@ -126,6 +130,7 @@ def evaluate(
         devices=devices,
     )
     share = share_of(part)
+    cluster = cluster_of(ray, workers)
     classifier, work = _given(model, data, samples)
     with _surroundings(classifier, seed), progress_shown(progress) as display:
         ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display)
@@ -137,13 +142,14 @@ def evaluate(
             costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
             places = _places(workers, devices, classifier)
             mine = share.mask(len(work.index))
-            desk = Desk(store, tasks, work, mine, manner, costs, claims, shard_size, max(1, len(places)), display)
+            hands = max(1, len(places)) if cluster is None else cluster.workers or 2
+            desk = Desk(store, tasks, work, mine, manner, costs, claims, shard_size, hands, display)
             if not desk.lacking:
                 display.note(
                     f"Nothing to do: {store.path or 'the run'} has all of it, results of {store.identity.created}."
                 )
             else:
-                with _crew(ready, tasks, manner, places, desk) as crew:
+                with _crew(ready, tasks, manner, cluster or places, desk) as crew:
                     _work_through(desk, crew, ready, manner)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
         result = Result.of_run(store, list(grids), work.index[mine], grids)
@@ -310,12 +316,18 @@ def _places(workers: int | None, devices: Sequence[str] | None, model: Classifie
 
 
 @contextmanager
-def _crew(ready: Prepared, tasks: Sequence[Task], manner: Manner, places: Sequence[str], desk: Desk) -> Iterator[Crew]:
+def _crew(
+    ready: Prepared, tasks: Sequence[Task], manner: Manner, places: Sequence[str] | Cluster, desk: Desk
+) -> Iterator[Crew]:
     """Those who do the work, until the context ends."""
     if not places:
         yield Alone(Doer(ready.model, tasks, manner), desk)
         return
     content = kit_content(ready.model, tasks, manner, ready.identity, ready.work.rows.shape[1:])
+    if isinstance(places, Cluster):
+        with Actors(places, content, desk) as actors:
+            yield actors
+        return
     with Processes(content, places, max(1, torch.get_num_threads() // len(places)), desk) as crew:
         yield crew
 
