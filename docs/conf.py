@@ -15,6 +15,12 @@ os.environ.update(COLUMNS="88", NO_COLOR="1", MPLBACKEND="agg", PYDEVD_DISABLE_F
 os.environ["ROBUSTATLAS_DOCS_TOOLS"] = str(HERE / "_tools")
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
+# Kernels write to the terminal what has no meaning here.
+PROFILE = HERE / "_build" / "ipython" / "profile_default"
+PROFILE.mkdir(parents=True, exist_ok=True)
+(PROFILE / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 50\n")
+os.environ["IPYTHONDIR"] = str(PROFILE.parent)
+
 from robustatlas import __version__  # noqa: E402
 
 project = "robustatlas"
@@ -26,6 +32,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx.ext.duration",
     "sphinx_copybutton",
     "myst_nb",
     "examples",
@@ -52,7 +59,7 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 nb_execution_mode = "force"
-nb_execution_raise_on_error = True
+nb_execution_show_tb = True
 nb_execution_timeout = 300
 nb_merge_streams = True
 nb_execution_in_temp = True

@@ -19,6 +19,7 @@ from robustatlas.facts.rows import About, Row, published_rows, read_about, run_r
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.references import Reference, load_reference
 from robustatlas.report.leaderboard import board_data, build_leaderboard
+from robustatlas.report.names import LONGEST, LONGEST_PART, parts
 from robustatlas.result import Result
 
 REFERENCE = Reference(
@@ -45,6 +46,41 @@ def test_cells_are_those_of_the_reference() -> None:
 def test_strengths_match_up_to_rounding_and_holes_stay_empty() -> None:
     row = Row("single", AccuracyTable(80.0, {"linf": {float(np.float32(0.02)): 40.0}}))
     assert board_data(REFERENCE, [row], "title")["defenses"][0]["accuracies"]["linf"] == [None, 40.0]
+
+
+def test_bounds_stand_beside_every_accuracy() -> None:
+    defense = board_data(REFERENCE, [run_row(result(), REFERENCE)], "title")["defenses"][0]
+    assert defense["samples"] == 4 and defense["ratios"].keys() == {"ind-avg", "ind-worst", "exp", "max"}
+    for low, value, high in zip(
+        defense["low"]["linf"], defense["accuracies"]["linf"], defense["high"]["linf"], strict=True
+    ):
+        assert low < value < high
+    assert defense["trainedOn"] is None
+    clean = run_row(result(), REFERENCE, About(trained_on={}))
+    assert board_data(REFERENCE, [clean], "title")["defenses"][0]["trainedOn"] == {}
+
+
+def test_few_images_are_marked_beside_many() -> None:
+    rows = [Row(str(samples), AccuracyTable(80.0, {"linf": {0.02: 40.0}}), samples=samples) for samples in (20, 10_000)]
+    assert [defense["few"] for defense in board_data(REFERENCE, rows, "title")["defenses"]] == [True, False]
+    assert not board_data(REFERENCE, rows[:1], "title")["defenses"][0]["few"]
+
+
+def test_an_attack_that_is_searched_in_part_is_missing_and_said(tmp_path: Path) -> None:
+    fooled = {"linf": [[1, -1], [0, 0], [1, 1], [1, 1]]}
+    grid = {"linf": [0.01, 0.02]}
+    partly = Result.from_arrays([0] * 4, [0] * 4, {"linf": [0.01] * 4}, grid, fooled=fooled, monotone=False)
+    row = run_row(partly, REFERENCE)
+    assert row.accuracies.attacks == () and row.ratios == {}
+    assert "missing, as not every strength was searched: linf" in row.notes
+    assert build_leaderboard([partly, result()], tmp_path, REFERENCE).is_file()
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 300, "Some-Long_Name" * 21, "Dai2023MultiRobustBench_LPIPS", "模" * 50])
+def test_names_are_cut_into_short_pieces(name: str) -> None:
+    assert all(len(part) <= LONGEST_PART for part in parts(name))
+    assert len("".join(parts(name))) <= LONGEST
+    assert "".join(parts(name)) == name or "…" in "".join(parts(name))
 
 
 def test_equal_names_are_told_apart() -> None:
@@ -135,7 +171,7 @@ def test_the_header_counts_what_is_there(tmp_path: Path) -> None:
         return text.split('<p class="lede">')[1].split("</p>")[0]
 
     assert lede([result()], REFERENCE).startswith("1 run of yours, measured with 2 attacks")
-    assert "counts 1 attack;" in lede([result()], REFERENCE)
+    assert "counts 1 attack." in lede([result()], REFERENCE)
     assert lede([result(), result()], REFERENCE).startswith("2 runs of yours, ")
     published = load_reference("multirobustbench-cifar10")
     assert lede([], published).startswith("21 published defenses, measured")

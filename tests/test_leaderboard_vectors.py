@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen
+from robustatlas.facts.ranks import rank_ranges, ranks
+from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen, ratio_of
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable
@@ -41,6 +43,24 @@ def computed(case: dict[str, Any], key: str) -> Any:
 def test_cases(case: dict[str, Any]) -> None:
     for key, expected in case["expected"].items():
         assert computed(case, key) == pytest.approx(expected, abs=1e-6), key
+
+
+@pytest.mark.parametrize("case", VECTORS["ranks"])
+def test_ranks(case: dict[str, Any]) -> None:
+    assert ranks(case["cr"], case["sc"]) == case["expected"]
+
+
+@pytest.mark.parametrize("case", VECTORS["ranges"])
+def test_ranges_of_ranks(case: dict[str, Any]) -> None:
+    expected = [span and tuple(span) for span in case["expected"]]
+    assert rank_ranges([span and tuple(span) for span in case["spans"]]) == expected
+
+
+@pytest.mark.parametrize("case", VECTORS["bounds"])
+def test_bounds_of_ratios(case: dict[str, Any]) -> None:
+    for kind, ends in case["expected"].items():
+        found = [float(ratio_of(np.array(case[end]), np.array(case["reference"]), kind)) for end in ("low", "high")]
+        assert found == pytest.approx(ends, abs=1e-6), kind
 
 
 @pytest.mark.parametrize(("board", "kind"), [("average", "ind-avg"), ("worst", "ind-worst")])

@@ -171,13 +171,49 @@ def test_figures_hold_the_curves(tmp_path: Path) -> None:
     run, other = result(), result(("linf",), seed=1, model="other")
     text = build_report([run, other], tmp_path / "report.html").read_text()
     data = json.loads(text.split('id="report-data">')[1].split("</script>")[0])
-    line = data["curves"][0]["lines"][0]
+    line = data["cards"][0]["curve"]["lines"][0]
     unrounded = np.array(line["sizes"]) * 1.0001
     assert line["error"] == pytest.approx(run.curve("linf").at(unrounded), abs=0.01)
-    assert data["curves"][1]["lines"][1] is None
-    histogram = data["sizes"][0]["lines"][0]
+    assert data["cards"][1]["curve"]["lines"][1] is None
+    histogram = data["cards"][0]["sizes"]["lines"][0]
     assert sum(histogram["counts"]) + histogram["never"] + histogram["clean"] == 60
     assert data["ratios"] == []
+
+
+def test_one_image_is_no_certainty() -> None:
+    """No number of a run of one image, or of one that is always or never right, has an interval of no width."""
+    for samples, smallest in ((1, 0.015), (1, np.inf), (100, 0.005), (100, np.inf)):
+        sizes = {attack: np.full(samples, smallest) for attack in ("linf", "l2")}
+        grid = {"linf": [0.01, 0.02], "l2": [0.5, 1.0]}
+        run = Result.from_arrays(np.zeros(samples, int), np.zeros(samples, int), sizes, grid)
+        found = facts_of(run, "mine", SMALL)
+        assert found.reference is not None and found.average is not None and found.union is not None
+        numbers = [found.clean, found.average, found.union, *found.reference.numbers.values()]
+        numbers += [cell for attack in found.attacks for cell in (attack.accuracy or ())]
+        assert all(number.low < number.high for number in numbers)
+        assert all(number.low <= number.value <= number.high for number in numbers)
+        assert f"{samples} image" in words.headline(found)
+
+
+def test_findings_say_where_it_breaks_and_where_it_stands() -> None:
+    published = load_reference("multirobustbench-cifar10")
+    grid = {attack: published.accuracies.strengths(attack) for attack in published.ranked}
+    sizes = {attack: np.linspace(0, 0.5, 80) * strengths[-1] for attack, strengths in grid.items()}
+    sizes["linf"] = np.linspace(0, 0.05, 80)
+    facts = facts_of(Result.from_arrays(np.zeros(80), np.zeros(80), sizes, grid, data="cifar10"), "mine", published)
+    breaks, rank, union = words.findings(facts, {"linf": 0.25})
+    assert breaks[0] == "Where it breaks" and "Half of the images are wrong from here on" in breaks[2]
+    place = facts.reference and facts.reference.place
+    assert place is not None and place.best <= place.rank <= place.worst <= place.of == 21
+    assert rank[1] == f"{words.ordinal(place.rank)} of 21" and "competitiveness ratio" in rank[2]
+    assert union[0] == "All attacks at once" and "L∞ 0.05" in union[2]
+
+
+def test_the_breaking_point_is_given_in_levels_and_in_distances() -> None:
+    run = Result.from_arrays(np.zeros(9), np.zeros(9), {"linf": np.linspace(0.02, 0.04, 9)}, {"linf": [0.01, 0.05]})
+    about, number, sentence = words.findings(facts_of(run), {"linf": 0.25})[0]
+    assert (about, number) == ("Where it breaks", "L∞ 0.03 = 7.6/255")
+    assert "12% of the smallest distance between classes" in sentence
 
 
 def test_crossings_are_told(tmp_path: Path) -> None:
@@ -242,11 +278,11 @@ def test_several_attacks_are_also_taken_together() -> None:
 
 
 def test_what_holds_for_all_models_is_said_once(tmp_path: Path) -> None:
-    runs = [result(), result(seed=1, model="other")]
+    runs = [result(), result(model="other")]
     text = build_report(runs, tmp_path / "report.html", SMALL).read_text()
     assert text.count("What to trust?") == 1
     assert text.count("are upper bounds") == 1
-    assert "Which model is the more robust?" in text
+    assert "Models against each other" in text
     warned = build_report([with_warnings(runs[0], "odd"), runs[1]], tmp_path / "warned.html").read_text()
     assert warned.count("The sanity checks gave a warning") == 1
     facts = [facts_of(run) for run in runs]
@@ -263,7 +299,8 @@ def refuse(attack: str, index: np.ndarray) -> None:
 
 
 def test_equal_settings_are_written_once(tmp_path: Path) -> None:
-    place = SimpleNamespace(circumstances=lambda: [circumstances()], adversarial=refuse)
+    here = circumstances()
+    place = SimpleNamespace(circumstances=lambda: [here], adversarial=refuse)
     runs = [dataclasses.replace(run, _run=place) for run in (result(), result(model="other"))]
     text = build_report(runs, tmp_path / "report.html").read_text()
     assert text.count('<th scope="row">computed with</th>') == 1

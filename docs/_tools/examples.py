@@ -3,6 +3,7 @@
 - Python of a page (fenced ``python``) runs from top to bottom, in one namespace and one empty folder per page. A block
   that begins with ``# name.py`` is that file. `preambles.py` says what a page takes for granted.
 - ``{terminal}`` runs commands in the page's folder and shows what they print.
+- A block that needs a package of an extra that is not installed is left out, and the build says so.
 - ``robustatlas ...`` in any other block is held against the commands and options that exist.
 
 Whatever fails is a warning, and warnings are errors. Notebooks are run by myst-nb.
@@ -13,12 +14,13 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
+import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import chdir, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -33,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 FILE = re.compile(r"# ([\w-]+\.py)\n")
 COMMAND = re.compile(r"^\s*\$?\s*(robustatlas (?:.|\\\n)*)$", re.MULTILINE)
+EXTRAS = ("jax", "onnx", "ray", "robustbench", "tensorflow", "timm", "torchvision", "transformers")
 SHELLS = ("console", "sh", "shell", "bash", "none", "text", "default", "")
 
 
@@ -60,20 +63,35 @@ class Terminal(SphinxDirective):
         folder.mkdir(parents=True, exist_ok=True)
         shown: list[str] = []
         for command in "\n".join(self.content).split("\n\n"):
-            done = subprocess.run(
-                ["bash", "-c", command], cwd=folder, capture_output=True, text=True, timeout=300, check=False
-            )
-            if done.returncode:
-                logger.warning("%s\n%s", command, done.stderr[-2000:], location=self.get_location())
+            status, printed = run_command(command, folder)
+            if status:
+                logger.warning("%s\n%s", command, printed[-2000:], location=self.get_location())
             shown.append("$ " + command)
             if "silent" not in self.options:
-                lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
+                lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
                 first = self.options.get("first", len(lines))
                 shown += lines[:first] + ["..."] * (len(lines) > first)
         if "hidden" in self.options:
             return []
         text = "\n".join(shown)
         return [nodes.literal_block(text, text, language="console", classes=["terminal"])]
+
+
+def run_command(command: str, folder: Path) -> tuple[int, str]:
+    """Exit status and output of a ``robustatlas`` command; in this process, where torch is imported already."""
+    from robustatlas.cli import main
+
+    output, errors, before = StringIO(), StringIO(), sys.argv
+    sys.argv = shlex.split(command.replace("\\\n", " "))
+    try:
+        with chdir(folder), redirect_stdout(output), redirect_stderr(errors):
+            main()
+        status = 0
+    except SystemExit as stop:
+        status = int(stop.code or 0)
+    finally:
+        sys.argv = before
+    return status, errors.getvalue() if status else output.getvalue()
 
 
 def run_page(app: Sphinx, tree: nodes.document) -> None:
@@ -90,23 +108,35 @@ def run_page(app: Sphinx, tree: nodes.document) -> None:
 def _run_python(app: Sphinx, page: str, blocks: list[nodes.literal_block]) -> None:
     folder = folder_of(app, page)
     folder.mkdir(parents=True, exist_ok=True)
-    names: dict[str, Any] = {"__name__": "robustatlas_example"}
+    module = sys.modules["robustatlas_example"] = ModuleType("robustatlas_example")
+    names = vars(module)
     with chdir(folder), redirect_stdout(StringIO()):
         exec(compile(PREAMBLES.get(page, ""), f"preamble of {page}", "exec"), names)
         for node in blocks:
             code = node.astext()
+            for shown, run in SHORTER.get(page, {}).items():
+                code = code.replace(shown, run)
             if file := FILE.match(code):
                 (folder / file[1]).write_text(code, encoding="utf-8")
                 continue
-            for shown, run in SHORTER.get(page, {}).items():
-                code = code.replace(shown, run)
             try:
                 exec(compile(code, f"{page}.md", "exec"), names)
-            except Exception:
+            except Exception as error:
+                if absent := needs_extra(error):
+                    logger.info("%s: an example is left out, it needs %s", page, absent)
+                    continue
                 logger.warning("an example fails:\n%s", traceback.format_exc(limit=-3), location=node)
     import matplotlib.pyplot as plt
 
     plt.close("all")
+
+
+def needs_extra(error: BaseException) -> str:
+    """The package of an extra whose absence an error tells of; empty for any other error."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else ""
+    return missing if missing.split(".")[0] in EXTRAS else ""
 
 
 def wrong_commands(text: str) -> Iterator[tuple[str, str]]:
@@ -133,8 +163,18 @@ def wrong_commands(text: str) -> Iterator[tuple[str, str]]:
                 yield line, f"{command.name} has no option {name}"
 
 
+def prose(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """In docstrings, bars and stars outside of code are bars and stars: |x| is no substitution, acc* no emphasis."""
+    for k, line in enumerate(lines):
+        if ">>>" not in line and "..." not in line[:12]:
+            parts = line.split("`")
+            parts[::2] = [re.sub(r"(?<!\\)([|*])", r"\\\1", part) for part in parts[::2]]
+            lines[k] = "`".join(parts)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("terminal", Terminal)
     app.connect("source-read", fresh_folder)
     app.connect("doctree-read", run_page)
+    app.connect("autodoc-process-docstring", prose, priority=100)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

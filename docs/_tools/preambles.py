@@ -16,11 +16,15 @@ vision.models = types.SimpleNamespace(resnet18=lambda num_classes: network_named
 sys.modules["torchvision"] = vision
 net = vision.models.resnet18(10)
 save_file(net.state_dict(), "resnet.safetensors")
+quantise = lambda x: (31 * x).round() / 31
+threshold = lambda x: (x > 0.5).float()
 """,
     "runs": """
 import robustatlas as ra
 model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-result = ra.evaluate(model, data, ["linf"], strengths={"linf": [0.1, 0.2]}, samples=4, run="runs/a", progress=False)
+for run in ("runs/a", "runs/grown"):
+    ra.evaluate(model, data, ["linf"], strengths={"linf": [0.1, 0.2]}, samples=4, run=run, progress=False)
+result = ra.load_result("runs/a")
 """,
     "leaderboard": """
 import robustatlas as ra
@@ -37,7 +41,11 @@ reference = ra.load_reference("multirobustbench-cifar10")
     "threat_models": """
 import torch
 import robustatlas as ra
+from robustatlas.threats.features import _backbone
 from robustatlas.training import network_named
+from safetensors.torch import save_file
+save_file({f"features.{key}": value for key, value in _backbone("alexnet").state_dict().items()}, "alexnet.safetensors")
+torch.save({f"features.{key}": value for key, value in _backbone("alexnet_cifar").state_dict().items()}, "alexnet_cifar.pt")
 model = other = ra.Classifier(network_named("resnet20", (3, 32, 32), 10))
 """,
 }
@@ -48,5 +56,9 @@ SHORTER = {
         "steps=10": "steps=1",
         'ra.load_dataset("digits"), [': 'ra.load_dataset("digits").take(4), [',
     },
-    "data_and_models": {"epochs=50": "epochs=1", 'device="cuda"': 'device="cpu"'},
+    "data_and_models": {
+        "def resnet():": "def squeezed(bits):\n    return resnet()\n\n\ndef resnet():",
+        "epochs=50": "epochs=1",
+        'device="cuda"': 'device="cpu"',
+    },
 }

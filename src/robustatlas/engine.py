@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,12 +29,13 @@ from robustatlas.bundle import (
     select,
     take,
     watched,
+    where,
 )
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import OBJECTIVES, margin_of
-from robustatlas.optimizers.base import Evaluation, Problem, State
+from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.search import Schedule
 
@@ -89,15 +91,15 @@ class Lanes(Bundle):
     """A batch at work.
 
     ``rows`` [B] into the ledger; ``level`` [B] of their strength; ``bounding`` [B]: looks for the smallest size, so
-    success does not end the run; ``candidate``: the smallest example of this run, smaller than what was known; its
-    ``candidate_size`` [B].
+    success does not end the run; ``state``: the optimizer's, none once the run has ended; ``candidate``: the smallest
+    example of this run, smaller than what was known; its ``candidate_size`` [B].
     """
 
     rows: Tensor
     level: Tensor
     bounding: Tensor
     problem: Problem
-    state: State
+    state: Any
     candidate: Tree
     candidate_size: Tensor
 
@@ -224,13 +226,15 @@ def _run_stage(
             candidate = select(better, lanes.state.theta, candidate)
             size = torch.where(better, evaluation.size, size)
         lanes = Lanes(lanes.rows, lanes.level, lanes.bounding, lanes.problem, moved, candidate, size)
+        del evaluation, moved, candidate
         if any_ended:
-            over = take(lanes, ended.nonzero().squeeze(1))
+            over = where(replace(lanes, state=None), ended)
             fooled = _verify(model, attack, ledger, over, last=stage.judge == "last")
             schedule.advance(over.rows, fooled, ledger.best_size[over.rows])
             report(int(schedule.done.sum()))
             again = over.rows[~schedule.done[over.rows] & (schedule.stage_of[schedule.attempt[over.rows]] == number)]
-            lanes = take(lanes, (~ended).nonzero().squeeze(1))
+            del over
+            lanes = where(lanes, ~ended)
             free = capacity - len(lanes.rows) - len(again)
             again, queue = torch.cat([again, queue[:free]]), queue[free:]
             if len(again):
@@ -345,10 +349,10 @@ def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, l
     ``last``: judged by the last iterate of the run alone, whatever its size (historical procedures).
     """
     known = torch.full_like(over.candidate_size, torch.inf) if last else ledger.best_size[over.rows]
-    fresh = (over.candidate_size < known).nonzero().squeeze(1)
+    fresh = over.candidate_size < known
     fooled = torch.zeros_like(over.bounding)
-    if len(fresh):
-        new = take(over, fresh)
+    new = where(over, fresh)
+    if len(new.rows):
         x_adv = attack.threat.apply(new.problem.x, new.candidate)
         with torch.no_grad(), _counted(model, ledger, new.rows):
             prediction = model.logits(x_adv, verifying=True).argmax(1)

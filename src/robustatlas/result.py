@@ -31,6 +31,7 @@ class Result(OutcomeTable):
         plans: what was asked of the run, oldest first.
         path: the run directory, None for a run in memory.
         missing: attack to number of samples without an outcome; empty when complete.
+        about: what the owner of the run says of the model; see :meth:`describe`.
 
     Example:
         >>> import numpy as np
@@ -47,6 +48,7 @@ class Result(OutcomeTable):
     plans: Sequence[Plan] = ()
     path: Path | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
     _run: Run | None = field(default=None, repr=False)
 
     @classmethod
@@ -67,6 +69,7 @@ class Result(OutcomeTable):
             plans=run.plans(),
             path=run.path,
             missing=run.missing(),
+            about={key: value for card in run.cards() for key, value in card.about.items()},
             _run=run,
         )
 
@@ -106,6 +109,18 @@ class Result(OutcomeTable):
     def warnings(self) -> tuple[str, ...]:
         """What the checks before the work said, each once."""
         return tuple(dict.fromkeys(warning for plan in self.plans for warning in plan.warnings))
+
+    def describe(self, about: Mapping[str, Any]) -> None:
+        """Keep in the run what reports and leaderboards say of its model; of no effect on any number.
+
+        Args:
+            about: any of ``title``, ``url`` (of the paper), ``architecture``, ``extra_data``, ``trained_on`` (attack
+                to largest strength), ``notes``. What is said later replaces what was said before; results that are
+                loaded from then on have it.
+        """
+        if self._run is None:
+            raise UserError("These numbers are of no run, so nothing can be kept with them; give evaluate a run.")
+        self._run.describe(about)
 
     @property
     def circumstances(self) -> Sequence[Mapping[str, str]]:

@@ -133,6 +133,12 @@ def volume(size: float) -> str:
     return f"{size:.1f} TB"
 
 
+def ordinal(place: int) -> str:
+    """A place: "1st", "21st", "112th"."""
+    ending = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{place}{ending}"
+
+
 def listed(items: Sequence[str]) -> str:
     """Words in a row: "a, b and c"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

@@ -48,8 +48,9 @@ def address(page: Any) -> str:
 def rows(page: Any) -> dict[str, list[str]]:
     """Name -> the texts of the cells of its row, in the order of the page."""
     found: list[list[str]] = page.evaluate(
-        "[...document.querySelectorAll('#board tbody tr')].map(tr => [tr.querySelector('th').firstChild.textContent,"
-        " ...[...tr.querySelectorAll('td')].slice(1).map(td => td.innerText.trim())])"
+        "[...document.querySelectorAll('#board > tbody > tr:not(.detail)')].map(tr =>"
+        " [tr.querySelector('th').dataset.name, ...['rank', 'cr', 'clean', 'sc', 'seen', 'uar', 'samples'].map(key =>"
+        " tr.querySelector(`td[data-key=${key}]`)?.innerText.trim() ?? '')])"
     )
     return {name: cells for name, *cells in found}
 
@@ -68,6 +69,10 @@ def wait_for_plots(page: Any) -> None:
     page.wait_for_function("document.querySelectorAll('.plots .main-svg').length >= 4")
 
 
+def wait_for_overview(page: Any) -> None:
+    page.wait_for_function("document.querySelector('#plot-overview .main-svg') !== null")
+
+
 def test_vectors(published_site: Path, visit: Visit) -> None:
     page = visit(published_site)
     for case in VECTORS["cases"]:
@@ -80,6 +85,13 @@ def test_vectors(published_site: Path, visit: Visit) -> None:
     for case in VECTORS["ranks"]:
         given = [{"cr": cr, "sc": sc} for cr, sc in zip(case["cr"], case["sc"], strict=True)]
         assert page.evaluate("(rows) => Metrics.ranks(rows)", given) == case["expected"]
+    for case in VECTORS["ranges"]:
+        assert page.evaluate("(spans) => Metrics.rankRanges(spans)", case["spans"]) == case["expected"]
+    for case in VECTORS["bounds"]:
+        for kind, ends in case["expected"].items():
+            ratio = "([values, reference, kind]) => Metrics.competitivenessRatio(values, reference, kind)"
+            found = [page.evaluate(ratio, [case[end], case["reference"], kind]) for end in ("low", "high")]
+            assert found == pytest.approx(ends, abs=1e-6)
 
 
 def test_published_boards(published_site: Path, visit: Visit) -> None:
@@ -141,7 +153,7 @@ def test_inside_and_outside_equal_python(published_site: Path, visit: Visit, ref
 def test_toggling_attacks_and_strengths_ranks_again(site: Path, visit: Visit, reference: Reference) -> None:
     page = visit(site)
     first = list(rows(page))
-    page.click("#choice summary")
+    page.click("#choose")
     page.click("text=Norms only")
     page.uncheck(".attack input[value=l1]")
     page.select_option('select[aria-label="L∞: strengths to"]', label="0.03")
@@ -165,8 +177,8 @@ def test_incomplete_defenses_can_be_ranked_on_their_cells(published_site: Path, 
     page = visit(published_site)
     page.click("text=Rank on its cells")
     shown = rows(page)
-    assert shown["Croce2022Adversarial_Linf"][0] == "11"
-    assert [cells[0] for cells in shown.values()] == [str(rank) for rank in range(1, 22)]
+    assert shown["Croce2022Adversarial_Linf"][0].split("\n")[0] == "11"
+    assert [cells[0].split("\n")[0] for cells in shown.values()] == [str(rank) for rank in range(1, 22)]
 
 
 def test_state_survives_reload_and_is_shared_by_the_address(site: Path, visit: Visit) -> None:
@@ -193,16 +205,22 @@ def test_state_survives_reload_and_is_shared_by_the_address(site: Path, visit: V
 def test_odd_addresses_do_no_harm(site: Path, visit: Visit, fragment: str) -> None:
     page = visit(site, fragment)
     assert len(rows(page)) == 23
-    wait_for_plots(page)
+    wait_for_overview(page)
+    assert page.locator("#plots").is_visible() == (fragment == "#%%%")
 
 
 def test_sort_filter_search(site: Path, visit: Visit) -> None:
     page = visit(site)
     page.click("th[data-key=sc] button")
-    constants = [float(cells[3]) for cells in rows(page).values() if cells[3] != "–"]
-    assert constants == sorted(constants)
+
+    def constants() -> list[float]:
+        _, *others = rows(page).values()
+        return [float(cells[3]) for cells in others if cells[3] != "–"]
+
+    rising = constants()
+    assert rising == sorted(rising)
     page.click("th[data-key=sc] button")
-    assert [float(cells[3]) for cells in rows(page).values() if cells[3] != "–"] == sorted(constants, reverse=True)
+    assert constants() == rising[::-1]
     page.select_option("#trained", "lpips")
     assert set(rows(page)) == {"Dai2023MultiRobustBench_LPIPS", "Dai2022Formulating_LPIPS", "LaidLaw2021Perceptual"}
     page.select_option("#trained", "")
@@ -228,9 +246,13 @@ def test_five_are_compared_and_not_six(published_site: Path, visit: Visit) -> No
     )
     titles = page.evaluate(
         "[...document.querySelectorAll('.plots .plot')].flatMap(plot => Object.entries(plot.layout)"
-        ".filter(([k]) => k.startsWith('xaxis')).map(([, a]) => a.title.text))"
+        ".filter(([k, a]) => k.startsWith('xaxis') && a.showticklabels !== false).map(([, a]) => a.title.text))"
     )
     assert all(titles)
+    lanes = "document.getElementById('plot-single').data.map(trace => trace.y[0])"
+    assert len(set(page.evaluate(lanes))) == 5
+    panels = "document.getElementById('plot-reference').data.map(trace => trace.xaxis)"
+    assert len(set(page.evaluate(panels))) == 5
     page.click('button[aria-label="Remove Rebuffi2021Fixing_L2 from the comparison"]')
     assert page.locator(".chip").count() == 4
     assert not boxes.nth(5).is_disabled()
@@ -273,13 +295,14 @@ def test_a_board_of_own_runs_shows_what_is_known(tmp_path: Path, visit: Visit) -
     wait_for_plots(page)
     assert page.inner_text(".lede").startswith("2 runs of yours, measured with 1 attack at several strengths")
     assert (
-        page.inner_text("#status") == "Official ranking: 2 defenses ranked. 1 attack, 11 cells with the clean accuracy."
+        page.inner_text("#status") == "Official ranking, average of individual ratios: 2 defenses ranked."
+        " 1 attack, 11 cells with the clean accuracy."
     )
     heads = page.eval_on_selector_all("#board thead th[data-key]", "all => all.map(th => th.dataset.key)")
-    assert heads == ["rank", "defense", "cr", "clean", "sc", "seen", "uar"]
+    assert heads == ["rank", "defense", "cr", "clean", "robust-linf", "sc", "seen", "uar", "samples"]
     assert not page.locator("#extra").is_visible()
-    assert page.locator(".chip .label").all_inner_texts() == list(rows(page))
-    page.click("#choice summary")
+    assert sorted(page.locator(".chip .label").all_inner_texts()) == sorted(rows(page))
+    page.click("#choose")
     for text in (page.inner_text("#facts"), page.inner_text("#attacks")):
         assert re.search(r"\d\.\d{5}", text) is None
 
@@ -288,30 +311,113 @@ def test_names_from_runs_are_text(site: Path, visit: Visit) -> None:
     page = visit(site)
     wait_for_plots(page)
     assert HOSTILE in rows(page)
-    assert HOSTILE in page.inner_text("#chips")
+    assert page.locator(f'#chips [aria-label="Remove {HOSTILE} from the comparison"]').count() == 1
     assert "</script><script>alert(4)</script>" in page.inner_text("#facts")
-    assert HOSTILE in page.locator("#plot-seen").inner_text()
     assert page.locator("img").count() == 0
-    assert page.evaluate("document.querySelectorAll('script').length") == 8
+    assert page.evaluate("document.querySelectorAll('script').length") == 12
     assert page.locator('a[href^="javascript"]').count() == 0
 
 
-def test_exports(site: Path, visit: Visit) -> None:
+def test_exports(site: Path, visit: Visit, reference: Reference) -> None:
     page = visit(site)
     table = list(csv.DictReader(downloaded(page, "csv").splitlines()))
     assert len(table) == 23
     assert [row["rank"] for row in table[:3]] == ["1", "2", "3"]
     assert float(table[2]["sc"]) == pytest.approx(1901.25)
+    assert all(float(row["cr_low"]) < float(row["cr"]) < float(row["cr_high"]) for row in table if row["cr"])
+    assert {row["images"] for row in table} == {"10000", "200"}
+    assert {(row["board"], row["reference"]) for row in table} == {("ind-avg", reference.name)}
     assert {row["defense"] for row in table if row["missing_cells"] != "0"} == {"Croce2022Adversarial_Linf", HOSTILE}
     page.click("[data-export=latex]")
     text = page.input_value("#export-text")
-    assert r"Madaan2021Learning\_MNG-AC-RST & 67.76 & 88.87 & 1901.25" in text
-    assert text.count(r"\\") == 24
+    assert r"Madaan2021Learning\_MNG-AC-RST & 67.76 (66." in text
+    assert text.startswith("% Board ind-avg; reference multirobustbench-cifar10; 95% intervals; clean and linf (0.005 ")
+    assert text.count(r" \\") == 24
     page.click("#export button >> text=Close")
     page.click("[data-export=markdown]")
     text = page.input_value("#export-text")
-    assert r"| 3 | Madaan2021Learning\_MNG-AC-RST | 67.76 |" in text
+    assert re.search(r"\| 3 \(\d to \d\) \| Madaan2021Learning\\_MNG-AC-RST \| 67.76 \(66", text)
+    assert "Board ind-avg; reference multirobustbench-cifar10" in text
     assert r"\<script\>alert(1)\</script\>" in text
+
+
+def test_text_in_exports_is_no_formula(tmp_path: Path, visit: Visit, reference: Reference) -> None:
+    page = visit(build_leaderboard([synthetic_result(reference, ("linf",), "=1+1")], tmp_path, reference))
+    table = list(csv.DictReader(downloaded(page, "csv").splitlines()))
+    assert "'=1+1" in {row["defense"] for row in table}
+
+
+def test_few_images_never_stand_above_many_without_a_mark(tmp_path: Path, visit: Visit, reference: Reference) -> None:
+    grid = {attack: reference.accuracies.strengths(attack) for attack in reference.ranked}
+    perfect = {attack: np.full(20, np.inf) for attack in grid}
+    lucky = Result.from_arrays(np.zeros(20), np.zeros(20), perfect, grid, model="lucky")
+    page = visit(build_leaderboard([lucky], tmp_path, reference))
+    row = page.locator("#board tr.own")
+    assert rows(page)["lucky"][0].startswith("1") and rows(page)["lucky"][6] == "20"
+    assert "only 20 images" in row.inner_text()
+    assert rows(page)["lucky"][3:5] == ["–", "–"]
+    assert re.search(r"\d+\.\d to \d+\.\d", rows(page)["lucky"][1])
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_the_first_screen_says_where_the_own_model_stands(site: Path, visit: Visit, width: int, height: int) -> None:
+    page = visit(site, width=width)
+    page.set_viewport_size({"width": width, "height": height})
+    said = page.inner_text("#own")
+    assert re.search(r"our-model: \d+(st|nd|rd|th) of 21 \(intervals allow \d+ to \d+\)", said)
+    assert re.search(r"CR [\d.]+% \([\d.]+ to [\d.]+\) on 200 images. Half of the images are wrong from", said)
+    assert re.search(r"Furthest behind the reference under .+: [\d.]+% correct, not [\d.]+%", said)
+    shown = [page.locator("#own"), *([page.locator("#board tr.pinned")] if width == 1440 else [])]
+    for box in (element.bounding_box() for element in shown):
+        assert box["y"] + box["height"] <= height
+    assert next(iter(rows(page))) == "our-model"
+    page.click("#own button")
+    assert page.locator("#board .detail").count() == 1
+    assert "L∞ ≤ 0.03137" in page.inner_text("#board .detail")
+    assert page.locator("#board tr.pinned").count() == 1
+
+
+def test_back_and_colours(published_site: Path, visit: Visit) -> None:
+    page = visit(published_site)
+    page.check("input[value=worst]")
+    page.click("th[data-key=clean] button")
+    page.go_back()
+    assert page.get_attribute("th[data-key=clean]", "aria-sort") is None and page.is_checked("input[value=worst]")
+    page.go_back()
+    assert page.is_checked("input[value=average]")
+    colours = (
+        "Object.fromEntries([...document.querySelectorAll('.chip')].map(c =>"
+        " [c.innerText, c.querySelector('path').className.baseVal]))"
+    )
+    before = page.evaluate(colours)
+    page.check("input[value=worst]")
+    assert page.evaluate(colours) == before
+    page.check("input[value=average]")
+    page.locator(".chip button").first.click()
+    after = page.evaluate(colours)
+    assert len(after) == len(before) - 1 and after.items() <= before.items()
+    page.check('input[aria-label="Compare Jin2020Manifold"]')
+    assert {*page.evaluate(colours).values()} == {*before.values()}
+    assert after.items() <= page.evaluate(colours).items()
+
+
+def test_columns_are_chosen(published_site: Path, visit: Visit) -> None:
+    page = visit(published_site)
+    page.click(".menu summary")
+    page.uncheck("#columns input[value=uar]")
+    page.check("#columns input[value=attack-elastic]")
+    heads = page.eval_on_selector_all("#board thead th[data-key]", "all => all.map(th => th.dataset.key)")
+    assert "attack-elastic" in heads and "uar" not in heads
+    page.reload()
+    assert page.locator("th[data-key=attack-elastic]").count() == 1
+    page.keyboard.press("Escape")
+
+
+def test_nothing_chosen_draws_nothing(published_site: Path, visit: Visit) -> None:
+    page = visit(published_site, "#compare=")
+    wait_for_overview(page)
+    assert not page.locator("#plots").is_visible()
+    assert page.inner_text("#compare-note") == "Tick up to five defenses in the board."
 
 
 def test_keyboard(published_site: Path, visit: Visit) -> None:
@@ -325,7 +431,7 @@ def test_keyboard(published_site: Path, visit: Visit) -> None:
     page.keyboard.press("Enter")
     assert page.get_attribute("th[data-key=clean]", "aria-sort") == "descending"
     assert page.evaluate("document.activeElement.textContent") == "Clean, %"
-    page.focus("#choice summary")
+    page.focus("#choose")
     page.keyboard.press("Enter")
     page.wait_for_selector(".attack input[value=l1]")
     page.focus(".attack input[value=l1]")
@@ -342,11 +448,10 @@ def test_keyboard(published_site: Path, visit: Visit) -> None:
     assert not page.locator("#export").is_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
 def test_accessible_and_no_wider_than_the_screen(site: Path, visit: Visit, width: int, scheme: str) -> None:
     page = visit(site, width=width, scheme=scheme)
-    page.click("#choice summary")
+    page.click("#choose")
     wait_for_plots(page)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert serious_problems(page) == []

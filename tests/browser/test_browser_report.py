@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,62 +31,111 @@ def comparison_page(tmp_path_factory: pytest.TempPathFactory, reference: Referen
     return build_report(runs, tmp_path_factory.mktemp("report") / "report.html")
 
 
+def ready(page: Any, cards: int) -> Any:
+    """The page, once its library is unpacked and every card has its first figure."""
+    page.wait_for_function(f"document.querySelectorAll('.card .main-svg').length >= {cards}")
+    return page
+
+
 def test_every_section_is_drawn(full_page: Path, visit: Visit) -> None:
-    page = visit(full_page)
-    titles = page.eval_on_selector_all("h2", "all => all.map(h => h.textContent)")
+    page = ready(visit(full_page), 9)
+    titles = page.eval_on_selector_all("section > h2", "all => all.map(h => h.textContent)")
     assert titles == [
-        "Robustness curves",
-        "Accuracy by attack and strength",
+        "Accuracy over strength",
+        "At the breaking point",
+        "Attack by attack",
+        "Every accuracy",
         "Compared with models trained against each attack",
-        "Margin frontier",
-        "How small the adversarial examples are",
-        "Cost",
-        "Adversarial examples",
+        "In words",
+        "Tables",
+        "Glossary",
         "Settings",
     ]
-    assert page.locator(".plot .main-svg").count() >= 9 * 3 + 2
-    axes = page.evaluate(
-        "[...document.querySelectorAll('.plot')].map(p => [p.layout.xaxis.title?.text, p.layout.yaxis.title?.text])"
-    )
-    assert all(x for x, _ in axes)
-    assert all(y for _, y in axes[:9])
-    assert page.locator(".gallery img").count() == 9 * 8
+    targets = page.eval_on_selector_all(".contents a", "all => all.map(a => document.querySelector(a.hash) !== null)")
+    assert len(targets) == 7 and all(targets)
+    assert page.locator(".multiple svg").count() == 9
+    assert page.locator(".strip img").count() == 9
     assert page.locator(".heat .cell").count() == 180
+    assert page.evaluate("document.documentElement.scrollHeight") < 5 * 900
+    assert full_page.stat().st_size < 3_000_000
+
+
+def test_figures_of_an_attack_are_tabs_of_one_card(full_page: Path, visit: Visit) -> None:
+    page = ready(visit(full_page), 9)
+    card = page.locator(".card").first
+    assert card.locator("[role=tab]").all_inner_texts() == ["Curve", "Sizes", "Margin", "Examples"]
+    card.locator("[role=tab]").first.focus()
+    for titles in (["images"], ["margin left (0 to 1)"]):
+        page.keyboard.press("ArrowRight")
+        shown = "[...document.querySelectorAll('.card:first-child .plot:not([hidden])')]"
+        assert page.evaluate(f"{shown}.map(p => p.layout.yaxis.title.text)") == titles
+    page.keyboard.press("ArrowRight")
+    assert card.locator(".gallery img").count() == 8
+    with page.expect_download() as waiting:
+        page.locator(".card").nth(1).locator("text=SVG").click()
+    assert waiting.value.suggested_filename.endswith(".svg")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_the_first_screen_is_the_answer(full_page: Path, visit: Visit, width: int, height: int) -> None:
+    """Headline number with its interval, rank, and where it breaks: in the viewport, without a scroll."""
+    page = visit(full_page, width=width)
+    page.set_viewport_size({"width": width, "height": height})
+    assert re.search(r"[\d.]+% \([\d.]+ to [\d.]+\) of 200 images", page.inner_text(".headline"))
+    findings = page.locator(".findings li")
+    assert [findings.nth(i).locator("h2").inner_text() for i in range(3)] == [
+        "Where it breaks",
+        "Rank",
+        "All attacks at once",
+    ]
+    assert re.search(r"\d+(st|nd|rd|th) of 21", findings.nth(1).inner_text())
+    answers = [page.locator(".headline"), *(findings.nth(i) for i in range(3))]
+    if width == 1440:
+        answers += [page.locator(".multiple").last, page.locator(".strip img").last]
+    for element in answers:
+        box = element.bounding_box()
+        assert box["y"] >= 0 and box["y"] + box["height"] <= height
+
+
+def test_a_cell_answers_a_tap(full_page: Path, visit: Visit) -> None:
+    page = visit(full_page, width=390)
+    page.locator(".heat .cell").first.click()
+    assert re.match(r"L∞, strength 0.005: [\d.]+% \(", page.inner_text(".said"))
 
 
 def test_names_and_warnings_are_text(full_page: Path, visit: Visit) -> None:
     page = visit(full_page)
-    assert page.inner_text("h1") == f"How robust is {HOSTILE}?"
+    assert page.inner_text("h1").replace("\n", "") == f"How robust is {HOSTILE}?"
     assert HOSTILE in page.inner_text(".warnings")
 
 
 def test_a_comparison_of_some_attacks(comparison_page: Path, visit: Visit) -> None:
-    page = visit(comparison_page)
-    assert page.locator(".key li").all_inner_texts() == ["one", HOSTILE]
-    assert page.evaluate("[...document.querySelectorAll('[data-figures=curves] .plot')].map(p => p.data.length)") == [
+    page = ready(visit(comparison_page), 2)
+    assert page.locator(".runs b").all_inner_texts()[0] == "one"
+    assert page.locator(".heat").first.is_visible() and not page.locator(".heat").nth(1).is_visible()
+    assert page.evaluate("[...document.querySelectorAll('.card .plot:not([hidden])')].map(p => p.data.length)") == [
         6,
         3,
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1440, "dark")])
 def test_accessible_and_no_wider_than_the_screen(full_page: Path, visit: Visit, width: int, scheme: str) -> None:
-    page = visit(full_page, width=width, scheme=scheme)
+    page = ready(visit(full_page, width=width, scheme=scheme), 9)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert serious_problems(page) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1440, "dark")])
 def test_a_comparison_is_accessible_too(comparison_page: Path, visit: Visit, width: int, scheme: str) -> None:
-    page = visit(comparison_page, width=width, scheme=scheme)
+    page = ready(visit(comparison_page, width=width, scheme=scheme), 2)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert serious_problems(page) == []
 
 
 def test_tables_on_a_telephone(comparison_page: Path, visit: Visit) -> None:
     page = visit(comparison_page, width=390)
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     tables = page.evaluate(
         "[...document.querySelectorAll('.stick')].map(table => {"
         " table.parentElement.scrollLeft = 80;"
@@ -101,7 +151,7 @@ def test_tables_on_a_telephone(comparison_page: Path, visit: Visit) -> None:
 
 
 def test_theme_and_figures_change_together(comparison_page: Path, visit: Visit) -> None:
-    page = visit(comparison_page, scheme="light")
+    page = ready(visit(comparison_page, scheme="light"), 2)
     line = "document.querySelector('.plot').data[2].line.color"
     before = page.evaluate(line)
     page.focus("#theme")
@@ -111,21 +161,24 @@ def test_theme_and_figures_change_together(comparison_page: Path, visit: Visit) 
 
 
 def test_it_prints(full_page: Path, visit: Visit) -> None:
-    page = visit(full_page)
+    page = ready(visit(full_page), 9)
     page.emulate_media(media="print")
     assert not page.locator("#theme").is_visible()
     assert len(page.pdf(format="A4")) > 50_000
 
 
 def test_paper_is_light_and_holds_everything(comparison_page: Path, visit: Visit) -> None:
-    page = visit(comparison_page, width=688, scheme="dark")
+    page = ready(visit(comparison_page, width=688, scheme="dark"), 2)
     line = "document.querySelector('.plot').data[2].line.color"
     on_screen = page.evaluate(line)
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate(line) != on_screen
-    assert page.evaluate("[...document.querySelectorAll('.plot')].every(p => p.layout.width === 300)")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.plot')].filter(p => p.layout).every(p => p.layout.width === 300)"
+    )
     assert page.evaluate("document.documentElement.scrollWidth") == 688
+    assert page.locator(".heat").nth(1).is_visible()
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(line) == on_screen

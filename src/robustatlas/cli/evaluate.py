@@ -15,6 +15,7 @@ from robustatlas.cli._stopped import what_is_kept
 from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
+from robustatlas.facts.rows import read_card
 
 if TYPE_CHECKING:
     from robustatlas.evaluation import Cluster
@@ -71,6 +72,14 @@ def evaluate(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="TEXT", help="What reports call the model.")] = None,
+    about: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="JSON on the model, kept in the run for reports and leaderboards: title, url, architecture, "
+            "extra_data, trained_on (attack: strength), notes.",
+        ),
+    ] = None,
     weights: _models.Weights = None,
     settings: _models.Settings = None,
     mean: _models.Mean = None,
@@ -144,6 +153,7 @@ def evaluate(
     import robustatlas as ra
     from robustatlas.evaluation import forecast
 
+    card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
     classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name)
     chosen = _attacks.chosen(names_in(attacks), procedure, features, classifier)  # type: ignore[arg-type]
@@ -182,6 +192,7 @@ def evaluate(
     except KeyboardInterrupt:
         Console(stderr=True, soft_wrap=True).print(f"\n{safe(what_is_kept(folder))}", highlight=False)
         raise typer.Exit(130) from None
+    result.describe(card)
     console = Console()
     console.print(accuracy_tables(result))
     console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(folder)}", highlight=False, soft_wrap=True)

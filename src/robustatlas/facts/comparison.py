@@ -118,7 +118,7 @@ def statistics_of(
     if len(table.attacks) > 1:
         found |= {f"average {attack}": statistic for attack, statistic in numbers.averages(table).items()}
     for attack, volume in shared.hypervolumes()[run].items():
-        found[f"100 AH {attack}"] = mean_statistic(100 * volume.per_sample)
+        found[f"100 AH {attack}"] = mean_statistic(100 * volume.per_sample, 100.0)
     return found | (numbers.against(table, held) if held else {})
 
 

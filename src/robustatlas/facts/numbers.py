@@ -16,12 +16,11 @@ from robustatlas.metrics.bootstrap import (
     share_statistic,
 )
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_hypervolume
-from robustatlas.metrics.intervals import Interval, proportion_interval
+from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import AGAINST
-from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.references.matching import CLEAN, match_cells
+from robustatlas.references.matching import CLEAN
 from robustatlas.wording import some
 
 CONFIDENCE = 0.95
@@ -68,25 +67,8 @@ def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
 
 
 def intervals_against(table: OutcomeTable, held: Held) -> dict[str, Interval]:
-    """The numbers of `against` with their intervals.
-
-    Resampling sees no spread of a worst case where no sample is correct: its interval is that of the deciding cell.
-    """
-    found = intervals(against(table, held))
-    for kind in ("ind-worst", "max"):
-        number = found.get(f"CR {kind}")
-        if number and number.low == number.high:
-            found[f"CR {kind}"] = _at_the_worst_cell(table, held, kind)
-    return found
-
-
-def _at_the_worst_cell(table: OutcomeTable, held: Held, kind: str) -> Interval:
-    cells = match_cells(table.restrict(held.ranked).accuracies(), held.table(held.ranked))
-    worst = int(np.argmin(cells.accuracy / cells.reference if kind == "ind-worst" else cells.accuracy))
-    below = float(cells.reference[worst] if kind == "ind-worst" else cells.reference.min())
-    cell = proportion_interval(round(cells.accuracy[worst] * table.samples / 100), table.samples, CONFIDENCE)
-    value, low, high = (float(percent(number, 1) / below) for number in (cell.value, cell.low, cell.high))
-    return Interval(value, low, high, CONFIDENCE)
+    """The numbers of `against` with their intervals."""
+    return intervals(against(table, held))
 
 
 def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = None) -> dict[str, float]:

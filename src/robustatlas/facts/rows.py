@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +10,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from robustatlas.documents import checked, read_json
-from robustatlas.facts.against import hold_against
-from robustatlas.facts.numbers import hypervolume_of
+from robustatlas.facts.against import Held, hold_against
+from robustatlas.facts.breaking import BreakingPoint, breaking_point
+from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against
+from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
@@ -21,6 +23,12 @@ PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
 
 HYPERVOLUME_ATTACK = "linf"
 """The attack whose margins give the hypervolume of a row."""
+
+STANDARD = {"linf": (8 / 255, "8/255"), "l2": (0.5, "0.5"), "l1": (12.0, "12")}
+"""Attack -> the strength at which papers give its robust accuracy, and how they write it."""
+
+FEW = 0.1
+"""A row with less than this share of the images of the row that has most is marked."""
 
 
 class About(BaseModel):
@@ -42,6 +50,7 @@ class About(BaseModel):
 
 
 _ABOUT = TypeAdapter(dict[str, About])
+_CARD = TypeAdapter(About)
 
 
 def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]:
@@ -56,6 +65,22 @@ def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]
     return checked(_ABOUT, dict(about or {}), "what is said about the models")
 
 
+def read_card(path: str | Path) -> dict[str, Any]:
+    """What a JSON file says of one model, as `Result.describe` takes it; checked.
+
+    Raises:
+        UserError: it cannot be read, or says something that a card does not hold.
+    """
+    return checked(_CARD, read_json(path), str(path)).model_dump(mode="json", exclude_unset=True)
+
+
+def about_of(result: Result, given: Mapping[str, About]) -> About:
+    """What is known of the model of a run: what is given now under its name, else what the run keeps."""
+    if result.name in given:
+        return given[result.name]
+    return checked(_CARD, dict(result.about), f"the card of {result.name}")
+
+
 @dataclass(frozen=True)
 class Row:
     """One row of the board.
@@ -68,6 +93,10 @@ class Row:
         hypervolume: adversarial hypervolume in [0, 1]; None where unknown.
         notes: free text.
         own_run: whether it is a run of the user.
+        petaflops: cost of the training in 10^15 floating point operations; None where unknown.
+        ratios: kind of competitiveness ratio -> its value and interval over all ranked cells, as on every other page;
+            empty where a cell is missing, and for rows of which only the accuracies are known.
+        breaking: where the model breaks; None for rows of which only the accuracies are known.
     """
 
     name: str
@@ -77,6 +106,22 @@ class Row:
     hypervolume: float | None = None
     notes: str = ""
     own_run: bool = False
+    petaflops: float | None = None
+    ratios: Mapping[str, Interval] = field(default_factory=dict)
+    breaking: BreakingPoint | None = None
+
+    def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
+        """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
+        if not self.samples:
+            return None
+        low, high = proportion_bounds([round(a * self.samples / 100) for a in accuracies], self.samples, CONFIDENCE)
+        return low.tolist(), high.tolist()
+
+
+def few_images(rows: Sequence[Row]) -> list[bool]:
+    """Whether each row rests on much fewer images than another one, so that its place says little."""
+    most = max((row.samples or 0 for row in rows), default=0)
+    return [row.samples is not None and row.samples < FEW * most for row in rows]
 
 
 def published_rows(reference: Reference) -> list[Row]:
@@ -94,6 +139,7 @@ def published_rows(reference: Reference) -> list[Row]:
             ),
             samples=PUBLISHED_SAMPLES.get(reference.name),
             notes="; ".join(defense.notes),
+            petaflops=defense.train_petaflops,
         )
         for defense in reference.defenses
     ]
@@ -103,7 +149,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     """The row of a run, at the points that it shares with a reference.
 
     Args:
-        result: the run; attacks that judge each strength on its own count only if every strength was searched.
+        result: the run; an attack that judges each strength on its own is missing unless every strength was searched.
         reference: of the board.
         about: what the run does not know of its model.
 
@@ -118,15 +164,30 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     held = hold_against(result, reference, result.records.values())
     lacking = ", ".join(f"{attack} ({count})" for attack, count in result.missing.items())
     volume = hypervolume_of(result, HYPERVOLUME_ATTACK)
-    unfinished = f"unfinished run, samples not yet evaluated: {lacking}" if lacking else ""
     judged = result.judged()
+    partly = [attack for attack in result.attacks if attack not in judged.attacks]
     compared = {attack: judged.strengths(attack) for attack in judged.attacks if attack not in held.unlike}
+    notes = [
+        given.notes,
+        f"unfinished run, samples not yet evaluated: {lacking}" if lacking else "",
+        f"missing, as not every strength was searched: {', '.join(partly)}" if partly else "",
+        *held.caveats(),
+    ]
     return Row(
         name=result.name,
         accuracies=judged.restrict(compared).accuracies(),
         about=given,
         samples=result.samples,
         hypervolume=volume.mean if volume else None,
-        notes="; ".join(note for note in (given.notes, unfinished, *held.caveats()) if note),
+        notes="; ".join(note for note in notes if note),
         own_run=True,
+        ratios=_ratios(result, held),
+        breaking=breaking_point(result),
     )
+
+
+def _ratios(result: Result, held: Held) -> dict[str, Interval]:
+    if held.points < held.ranked_points:
+        return {}
+    found = intervals_against(result.judged(), held)
+    return {name.removeprefix("CR "): number for name, number in found.items() if name.startswith("CR ")}

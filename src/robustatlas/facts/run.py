@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,10 @@ from numpy.typing import NDArray
 
 from robustatlas.facts import numbers
 from robustatlas.facts.against import Held, hold_against
+from robustatlas.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
+from robustatlas.facts.ranks import Place, place_among_published
+from robustatlas.facts.rows import about_of
 from robustatlas.facts.units import unit_of
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
@@ -120,11 +124,13 @@ class ReferenceFacts:
         held: what both have.
         numbers: name of a metric of the registry -> its value.
         training: None where the training of the model is not stated, or the reference has no clean accuracy.
+        place: among the published defenses of the reference; None without any, and for a run that lacks ranked cells.
     """
 
     held: Held
     numbers: Mapping[str, Interval]
     training: TrainingFacts | None
+    place: Place | None
 
     @property
     def name(self) -> str:
@@ -149,6 +155,7 @@ class RunFacts:
         average: mean accuracy over every (attack, strength); None where no attack is known at every strength.
         union: accuracy under all attacks of `union_at` at once; None for a single attack.
         union_at: attack -> strength up to which it counts there.
+        breaking: where it breaks; None without any attack.
         attacks: of the run.
         reference: None without one, or without a shared strength.
         warnings: of the checks before the work.
@@ -162,6 +169,7 @@ class RunFacts:
     average: Interval | None
     union: Interval | None
     union_at: Mapping[str, float]
+    breaking: BreakingPoint | None
     attacks: tuple[AttackFacts, ...]
     reference: ReferenceFacts | None
     warnings: tuple[str, ...]
@@ -197,9 +205,11 @@ def facts_of(
         result: the run.
         name: what to call it; its model's name when empty.
         reference: acc* to compare with; None for no comparison.
-        trained_on: attack -> largest strength of the model's training; None where it is not known.
+        trained_on: attack -> largest strength of the model's training; None for what the run keeps.
         union: attack -> strength up to which it counts for the union accuracy; None for the middle one of each.
     """
+    if trained_on is None and (kept := about_of(result, {})).tells_training:
+        trained_on = kept.trained_on
     judged = result.judged()
     union_at = union_strengths(judged, union)
     found = intervals(numbers.overall(judged, union_at))
@@ -213,6 +223,7 @@ def facts_of(
         average=found.get("average accuracy"),
         union=found.get("union accuracy"),
         union_at=union_at,
+        breaking=breaking_point(result),
         attacks=tuple(_attack(result, attack, averages.get(attack), held) for attack in result.attacks),
         reference=_against(judged, held, trained_on) if held and held.ranked else None,
         warnings=result.warnings,
@@ -259,7 +270,7 @@ def _frontier(result: OutcomeTable, attack: str) -> Frontier | None:
     sizes, mean = result.strengths(attack), volume.frontier.mean(axis=0)
     if not np.isnan(result.clean_margin).any():
         sizes, mean = np.append(0.0, sizes), np.append(volume.clean.mean(), mean)
-    return Frontier(sizes, mean, intervals({"": mean_statistic(volume.per_sample)})[""], volume)
+    return Frontier(sizes, mean, intervals({"": mean_statistic(volume.per_sample, 1.0)})[""], volume)
 
 
 def _single(result: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]:
@@ -287,7 +298,12 @@ def _against(judged: OutcomeTable, held: Held, trained_on: Mapping[str, float] |
             ratios=competitiveness_in_out(ours, reference, seen),
             stability={floor: stability_constant(ours, reference, seen, floor=floor) for floor in FLOORS},
         )
-    return ReferenceFacts(held, numbers.intervals_against(judged, held), training)
+    found = numbers.intervals_against(judged, held)
+    place = None
+    if "CR ind-avg" in found and held.points == held.ranked_points:
+        constant = training.stability[0.0].value if training else None
+        place = place_among_published(found["CR ind-avg"], constant, held.reference)
+    return ReferenceFacts(held, found, training, place)
 
 
 def _plain(interval: Interval | None) -> dict[str, float] | None:
@@ -316,6 +332,7 @@ def _plain_reference(facts: ReferenceFacts) -> dict[str, Any]:
         "name": facts.name,
         "complete": facts.complete,
         "numbers": {name: _plain(number) for name, number in facts.numbers.items()},
+        "place": None if facts.place is None else dataclasses.asdict(facts.place),
         "notes": facts.held.notes(),
     }
     if facts.training:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
-from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_interval
+from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.references.matching import CLEAN, chosen_attacks, match_cells
@@ -24,6 +24,9 @@ from robustatlas.references.reference import Reference
 Floats = NDArray[np.float64]
 
 _REPLICATES_PER_BLOCK = 128
+
+FEW = 30
+"""Fewer samples than this are too few to resample: their intervals are the exact bounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,16 +38,33 @@ class SampleStatistic:
         combine: means [..., K] -> the number [...].
         proportion: position of the column of 0 and 100 whose mean the number is, where it is that of a single column:
             an accuracy, which has an exact interval.
+        largest: what a column reaches at most, where all lie between 0 and that and the number grows with every mean;
+            None where no such thing is known. It gives the number an exact bound.
     """
 
     columns: NDArray[np.float32]
     combine: Callable[[Floats], Floats]
     proportion: int | None = None
+    largest: float | None = None
 
     @property
     def value(self) -> float:
         """The number for the samples at hand."""
         return float(self.combine(self.columns.sum(axis=0, dtype=np.float64) / len(self.columns)))
+
+    def bound(self, confidence: float = 0.95) -> Interval:
+        """The number at the exact lower and at the exact upper bounds of all its means.
+
+        Wider than a bootstrap interval, as it lets all means err to the same side; it never collapses to a point.
+        """
+        if self.largest is None:
+            raise UserError("there is no exact bound of a number whose columns have no known range")
+        samples = len(self.columns)
+        shares = np.clip(self.columns.sum(axis=0, dtype=np.float64) / self.largest, 0, samples)
+        low, high = (
+            float(self.combine(end * self.largest / 100)) for end in proportion_bounds(shares, samples, confidence)
+        )
+        return Interval(self.value, low, high, confidence)
 
 
 def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int = 1000, seed: int = 0) -> Floats:
@@ -133,26 +153,28 @@ def paired_differences(
     }
 
 
-def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_]) -> SampleStatistic:
-    """The mean of one number per sample [N], such as the adversarial hypervolume of each."""
+def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: float | None = None) -> SampleStatistic:
+    """The mean of one number per sample [N], such as the hypervolume of each; from 0 to `largest` if given."""
     column = np.asarray(values, dtype=np.float32)
     if column.ndim != 1 or not np.isfinite(column).all():
         raise UserError(
             f"one finite number for each sample is expected; given an array of shape {column.shape} with "
             f"{int((~np.isfinite(column)).sum())} that are not finite"
         )
-    return SampleStatistic(column[:, None], lambda means: means[..., 0])
+    return SampleStatistic(column[:, None], lambda means: means[..., 0], largest=largest)
 
 
 def share_statistic(chosen: NDArray[np.bool_]) -> SampleStatistic:
     """The share of samples [N] that something holds for, in percent, such as those that survive several attacks."""
-    return replace(mean_statistic(100.0 * np.asarray(chosen, np.float64)), proportion=0)
+    return replace(mean_statistic(100.0 * np.asarray(chosen, np.float64), 100.0), proportion=0)
 
 
 def confidence_intervals(
     statistics: Mapping[str, SampleStatistic], confidence: float = 0.95, replicates: int = 1000, seed: int = 0
 ) -> dict[str, Interval]:
     """The interval of each number: exact (Clopper-Pearson) of a single proportion, percentile bootstrap of all else.
+
+    Where resampling sees no spread, or there are fewer than `FEW` samples, it is the exact bound of the number.
 
     Example:
         >>> alive = np.repeat([True, False], [45, 5])
@@ -165,6 +187,8 @@ def confidence_intervals(
         if statistic.proportion is not None:
             column = statistic.columns[:, statistic.proportion]
             found[name] = proportion_interval(int(np.count_nonzero(column)), len(column), confidence)
+        elif statistic.largest is not None and (len(statistic.columns) < FEW or found[name].low == found[name].high):
+            found[name] = statistic.bound(confidence)
     return {name: found[name] for name in statistics}
 
 
@@ -197,13 +221,15 @@ class AccuracyStatistics:
         if not 0 <= strength < len(columns):
             raise UserError(f"{attack} has {len(columns)} strengths; there is none at position {strength}")
         column = int(columns[strength])
-        return SampleStatistic(self.columns, lambda means: means[..., column], proportion=column)
+        return SampleStatistic(self.columns, lambda means: means[..., column], proportion=column, largest=100.0)
 
     def average(self, attacks: Sequence[str] | None = None) -> SampleStatistic:
         """`average_accuracy` in percent."""
         columns = self._columns(self.outcomes.attacks if attacks is None else attacks)
         single = int(columns[0]) if len(columns) == 1 else None
-        return SampleStatistic(self.columns, lambda means: means[..., columns].mean(axis=-1), proportion=single)
+        return SampleStatistic(
+            self.columns, lambda means: means[..., columns].mean(axis=-1), proportion=single, largest=100.0
+        )
 
     def competitiveness(
         self, reference: Reference | AccuracyTable, kind: RatioKind = "ind-avg", attacks: Sequence[str] | None = None
@@ -212,7 +238,9 @@ class AccuracyStatistics:
         cells = match_cells(self.table, reference, attacks)
         check_ratio(cells, kind)
         columns = self._columns(list(dict.fromkeys(cells.attacks)))
-        return SampleStatistic(self.columns, lambda means: ratio_of(means[..., columns], cells.reference, kind))
+        return SampleStatistic(
+            self.columns, lambda means: ratio_of(means[..., columns], cells.reference, kind), largest=100.0
+        )
 
     def uar(self, reference: Reference | AccuracyTable, attacks: Sequence[str] | None = None) -> SampleStatistic:
         """`mean_uar` in percent; with one attack its `unforeseen_attack_robustness`."""
@@ -226,7 +254,7 @@ class AccuracyStatistics:
             ratios = [ratio_of(means[..., columns], reference, "exp") for columns, reference in parts]
             return np.asarray(np.mean(ratios, axis=0))
 
-        return SampleStatistic(self.columns, combine)
+        return SampleStatistic(self.columns, combine, largest=100.0)
 
     def _columns(self, attacks: Sequence[str]) -> NDArray[np.int64]:
         if not attacks:

@@ -12,6 +12,7 @@ from torch import Tensor
 from robustatlas.bundle import per_sample, select
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.lp import to_box
 
 _LAST_OVERSHOOT = 5e-4
 
@@ -65,20 +66,15 @@ class FAB(Optimizer[FABState]):
         normal = evaluation.gradient
         rise_from_clean = (normal * state.theta).flatten(1).sum(1) - evaluation.objective
         rise = rise_from_clean - (normal * base).flatten(1).sum(1)
-        moves = threat.hyperplane(
-            torch.cat([x, x]),
-            torch.cat([base, torch.zeros_like(base)]),
-            torch.cat([normal, normal]),
-            torch.cat([rise, rise_from_clean]),
-        )
-        near, far = moves.chunk(2)
+        near = threat.hyperplane(x, base, normal, rise)
+        far = threat.hyperplane(x, torch.zeros_like(base), normal, rise_from_clean)
         distance, distance_clean = threat.size(x, near).clamp_min(1e-8), threat.size(x, far).clamp_min(1e-8)
         alpha = per_sample((distance / (distance + distance_clean)).clamp_max(self.alpha_max), base)
         theta = (1 - alpha) * (base + self.eta * near) + alpha * self.eta * far
         if not self.exact:
             last = state.step >= self.steps - 1
             theta = select(last, (1 + _LAST_OVERSHOOT) * far, theta)
-        theta = torch.minimum(torch.maximum(theta, -x), 1 - x)
+        theta = to_box(x, theta)
         if not self.exact:
             return FABState(theta, state.step + 1, state.arrived)
         return FABState(select(back, base, theta), state.step + (~back).long(), ~back)

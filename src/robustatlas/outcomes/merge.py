@@ -37,6 +37,8 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
         joined = Run.begin(into, run.identity)
         for plan in run.plans():
             joined.add([record for key, record in run.records().items() if key in plan.attacks], plan)
+        for card in run.cards():
+            joined.keep(card)
         with one_sentence(Path(into)):
             for folder in _FOLDERS:
                 for file in sorted((source / folder).rglob("*.*")):

@@ -204,6 +204,18 @@ class Plan(Record):
         return np.concatenate([np.arange(first, end) for first, end in self.spans])
 
 
+class Card(Record):
+    """What the owner of a run says of its model, such as its paper or its training; of no effect on any number."""
+
+    created: str = ""
+    about: Json
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return _digest([self.created, self.about])
+
+
 def spans_of(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
     """Positions as runs of consecutive ones.
 
@@ -217,9 +229,9 @@ def spans_of(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
     return tuple((int(run[0]), int(run[-1]) + 1) for run in runs)
 
 
-def now() -> str:
-    """The time, to the second."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+def now(timespec: str = "seconds") -> str:
+    """The time, to the second or as `timespec` of `datetime.isoformat` says."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec=timespec)
 
 
 def circumstances(**more: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ A run on disk is a directory::
     run.json                                      what it is about (Identity)
     attacks/NAME-FINGERPRINT.json                 one attack as it was run (AttackRecord)
     plans/HASH.json                               what one call asked for (Plan)
+    cards/HASH.json                               what the owner says of the model (Card)
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
     adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
@@ -32,7 +33,17 @@ from robustatlas.errors import UserError
 from robustatlas.files import is_temporary, one_sentence, publish_once, remove_stale_temporaries, write_atomically
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.outcome import Integers, Outcome, merged_strengths, smallest_of
-from robustatlas.outcomes.records import FORMAT_VERSION, AttackRecord, Identity, Plan, Record, format_of, parse
+from robustatlas.outcomes.records import (
+    FORMAT_VERSION,
+    AttackRecord,
+    Card,
+    Identity,
+    Plan,
+    Record,
+    format_of,
+    now,
+    parse,
+)
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns, CorruptFileError, read_about, read_parquet, write_parquet
@@ -260,6 +271,19 @@ class Run:
                     )
             self._shelf.put_text(f"attacks/{record.key}", record.to_json())
         self._shelf.put_text(f"plans/{plan.name}", plan.to_json())
+
+    def describe(self, about: Mapping[str, Any]) -> None:
+        """Keep what the owner says of the model; of two sayings on the same subject the later one holds."""
+        if about:
+            self.keep(Card(created=now("microseconds"), about=dict(about)))
+
+    def keep(self, card: Card) -> None:
+        """Keep a card as it is."""
+        self._shelf.put_text(f"cards/{card.name}", card.to_json())
+
+    def cards(self) -> list[Card]:
+        """What was said of the model, oldest first."""
+        return sorted(self._records("cards", Card), key=lambda card: card.created)
 
     def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images."""

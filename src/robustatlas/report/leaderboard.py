@@ -9,20 +9,38 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from robustatlas.errors import UserError
-from robustatlas.facts.rows import Row, published_rows, read_about, run_row
+from robustatlas.facts.rows import STANDARD, Row, about_of, few_images, published_rows, read_about, run_row
 from robustatlas.facts.units import unit_of
 from robustatlas.files import one_sentence
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.references import Reference
-from robustatlas.report import pages
+from robustatlas.report import pages, words
+from robustatlas.report.names import parts
 from robustatlas.result import Result
 from robustatlas.wording import GROUPS, axis, counted, listed, wording
+
+NEAR = 0.1
+"""A strength of the board stands for a standard one up to this relative difference."""
 
 ALPHA = 3.0
 """Largest difference of difficulty in the stability constant, in percentage points (MultiRobustBench)."""
 
-SCRIPTS = ("page.js", "metrics.js", "plots.js", "address.js", "exports.js", "leaderboard.js")
+SCRIPTS = (
+    "page.js",
+    "metrics.js",
+    "plots.js",
+    "address.js",
+    "columns.js",
+    "exports.js",
+    "table.js",
+    "drawer.js",
+    "comparison.js",
+    "leaderboard.js",
+)
 STYLES = ("base.css", "leaderboard.css")
 
 
@@ -34,6 +52,7 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str) -> dict[st
     attacks = sorted(reference.accuracies.attacks, key=lambda attack: _place(reference, attack))
     if not rows:
         raise UserError(f"there is nothing to show: {reference.name} has no published defenses, and no run is given")
+    unique = _with_unique_names(rows)
     return {
         "title": title,
         "alpha": ALPHA,
@@ -47,10 +66,11 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str) -> dict[st
                 "ranked": attack in reference.ranked,
                 "strengths": reference.accuracies.strengths(attack).tolist(),
                 "reference": reference.accuracies.values(attack).tolist(),
+                "standard": _standard(attack, reference.accuracies.strengths(attack)),
             }
             for attack in attacks
         ],
-        "defenses": [_defense(row, reference) for row in _with_unique_names(rows)],
+        "defenses": [_defense(row, reference, few) for row, few in zip(unique, few_images(unique), strict=True)],
     }
 
 
@@ -67,8 +87,8 @@ def build_leaderboard(
         results: runs to show next to the published defenses of the reference; may be empty.
         output: the folder; created where it does not exist.
         reference: the accuracies that models reach when they are trained against the very attack.
-        about: model name -> what its run does not know (see `robustatlas.facts.rows.About`), or the path of a JSON
-            file of that.
+        about: model name -> what is to be said of it (see `robustatlas.facts.rows.About`), or the path of a JSON
+            file of that; for models that are not named, what their runs keep.
         title: of the site.
 
     Returns:
@@ -76,7 +96,7 @@ def build_leaderboard(
     """
     details = read_about(about)
     runs = list(results)
-    own = [run_row(result, reference, details.get(result.name)) for result in runs]
+    own = [run_row(result, reference, about_of(result, details)) for result in runs]
     if strangers := [name for name in details if name not in {result.name for result in runs}]:
         names = ", ".join(row.name for row in own) or "none"
         raise UserError(
@@ -122,29 +142,59 @@ def _summary(board: Mapping[str, Any]) -> str:
     )
     return (
         f"{listed(shown)}, measured with {counted(len(board['attacks']), 'attack')} at {strengths} and held "
-        f"against {against}. The official ranking counts {counted(ranked, 'attack')}; choose your own below."
+        f"against {against}. The official ranking counts {counted(ranked, 'attack')}."
     )
 
 
-def _defense(row: Row, reference: Reference) -> dict[str, Any]:
+def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | None:
+    """The level of the board that is nearest to the strength at which papers give the accuracy; None where none is."""
+    if attack not in STANDARD:
+        return None
+    strength, written = STANDARD[attack]
+    level = int(np.abs(strengths - strength).argmin())
+    off = abs(strengths[level] / strength - 1)
+    return {"level": level, "strength": written, "exact": bool(off < 1e-5)} if off < NEAR else None
+
+
+def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
+    strengths = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.accuracies.attacks}
+    shared = {attack: grid for attack, grid in strengths.items() if attack in row.accuracies.cells}
+    ends = [_bounds(row, attack) for attack in shared]
+    clean = None if math.isnan(row.accuracies.clean) else row.bounds([row.accuracies.clean])
     return {
         "name": row.name,
+        "parts": parts(row.name),
         "title": row.about.title,
         "url": pages.web_address(row.about.url),
         "architecture": row.about.architecture,
         "extraData": row.about.extra_data,
-        "trainedOn": dict(row.about.trained_on),
+        "trainedOn": dict(row.about.trained_on) if row.about.tells_training else None,
         "clean": _number(row.accuracies.clean),
-        "accuracies": {
-            attack: _aligned(row.accuracies.cells[attack], reference.accuracies.strengths(attack).tolist())
-            for attack in reference.accuracies.attacks
-            if attack in row.accuracies.cells
-        },
+        "accuracies": {attack: _aligned(row.accuracies.cells[attack], grid) for attack, grid in shared.items()},
+        "cleanBounds": [_short(end[0]) for end in clean] if clean else None,
+        "low": {attack: _aligned(low, shared[attack]) for attack, (low, _) in zip(shared, ends, strict=True)},
+        "high": {attack: _aligned(high, shared[attack]) for attack, (_, high) in zip(shared, ends, strict=True)},
+        "ratios": {kind: [number.low, number.high] for kind, number in row.ratios.items()},
         "samples": row.samples,
+        "few": few,
         "hypervolume": row.hypervolume,
+        "petaflops": row.petaflops,
         "notes": row.notes,
         "ownRun": row.own_run,
+        "breaks": words.breaks(row.breaking) if row.breaking else "",
     }
+
+
+def _bounds(row: Row, attack: str) -> tuple[dict[float, float], dict[float, float]]:
+    """Strength -> lower and strength -> upper bound of the accuracy; empty where they are not known."""
+    cells = row.accuracies.cells[attack]
+    bounds = row.bounds(list(cells.values()))
+    low, high = bounds if bounds else ([], [])
+    return dict(zip(cells, map(_short, low), strict=False)), dict(zip(cells, map(_short, high), strict=False))
+
+
+def _short(value: float) -> float:
+    return round(value, 4)
 
 
 def _aligned(cells: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:

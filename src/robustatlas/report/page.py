@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,13 @@ from robustatlas.facts.comparison import distinct_names, standings
 from robustatlas.facts.numbers import CONFIDENCE
 from robustatlas.facts.run import AttackFacts, RunFacts, facts_of
 from robustatlas.files import write_text
+from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import AGAINST
 from robustatlas.references import Reference
-from robustatlas.report import pages, words
+from robustatlas.report import multiples, pages, words
 from robustatlas.report.gallery import Example, examples
+from robustatlas.report.names import shortened
 from robustatlas.result import Result
 
 if TYPE_CHECKING:
@@ -34,12 +36,17 @@ CURVE_POINTS = 400
 
 BINS = 24
 
+MOST_COMPARED_IMAGES = 2000
+"""Data sets of up to this many images are searched for the smallest distance between classes, which takes seconds."""
+
 
 @dataclass(frozen=True)
 class RunPage:
     """What the template shows of one run."""
 
     facts: RunFacts
+    headline: str
+    findings: list[tuple[str, str, str]]
     summary: list[tuple[str, str]]
     gallery: Mapping[str, list[Example]]
     settings: str
@@ -63,7 +70,8 @@ def build_report(
         results: one to five runs; several are drawn over each other.
         output: the HTML file.
         reference: acc* for competitiveness and UAR; None leaves them out.
-        trained_on: model name -> attack -> largest strength of its training, for the stability constant.
+        trained_on: model name -> attack -> largest strength of its training, for the stability constant; for models
+            that are not named, what their runs keep.
         data: the data set of the runs, to show the clean images next to kept adversarial examples.
 
     Returns:
@@ -74,8 +82,9 @@ def build_report(
     path = Path(output)
     if path.is_dir():
         raise UserError(f"{path} is a folder; give the name of an HTML file")
+    distances = _distances(results, data)
     runs = [
-        _run(result, name, reference, (trained_on or {}).get(result.name), data, alone=len(results) == 1)
+        _run(result, name, reference, (trained_on or {}).get(result.name), data, distances, alone=len(results) == 1)
         for result, name in zip(results, distinct_names(results), strict=True)
     ]
     facts = [run.facts for run in runs]
@@ -83,25 +92,27 @@ def build_report(
     text = pages.render(
         "report.html",
         title=_title(facts),
-        lede=_lede(facts),
+        multiples=multiples.panels(facts, distances),
         runs=runs,
         many=len(runs) > 1,
         standings=table,
         verdict=words.verdict(table) if table else [],
         trust=words.trust_together(facts, table) if len(facts) > 1 else "",
         context=_context(runs),
-        panels=_panels(facts),
+        panels=_panels(runs),
         attacks=_attacks(facts),
         axes={attack.attack: wording.axis(attack.unit) for run in facts for attack in run.attacks},
         measured={attack.attack for run in facts for attack in run.attacks if attack.frontier},
         against=AGAINST,
         notes=_notes(facts),
+        warnings=_alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         crossings=_crossings(facts),
         confidence=round(100 * CONFIDENCE),
         wording=wording,
         percent=words.percent,
         styles=[pages.inline(name) for name in ("base.css", "report.css")],
-        scripts=[pages.inline_script(pages.plotly_script()), pages.inline("page.js"), pages.inline("report.js")],
+        scripts=[pages.inline("page.js"), pages.inline("report.js")],
+        plotly=pages.packed(pages.plotly_script()),
     )
     write_text(path, text)
     return path
@@ -113,6 +124,7 @@ def _run(
     reference: Reference | None,
     trained_on: Mapping[str, float] | None,
     data: Dataset | None,
+    distances: Mapping[str, float],
     alone: bool,
 ) -> RunPage:
     facts = facts_of(result, name, reference, trained_on)
@@ -131,6 +143,8 @@ def _run(
     }
     return RunPage(
         facts=facts,
+        headline=words.headline(facts),
+        findings=words.findings(facts, distances),
         summary=words.summary(facts, alone),
         gallery={attack: shown for attack, shown in examples(result, data).items() if shown},
         settings=json.dumps(settings, indent=2, ensure_ascii=False) if identity else "",
@@ -139,8 +153,15 @@ def _run(
 
 
 def _notes(facts: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
-    """What was compared with the reference and what not: pairs of a run and its sentences; no name for a single run."""
-    return [(run.name if len(facts) > 1 else "", run.reference.held.notes()) for run in facts if run.reference]
+    """What was compared with the reference and what not: pairs of a run and its sentences."""
+    return _alike([(run.name, run.reference.held.notes()) for run in facts if run.reference], len(facts))
+
+
+def _alike(said: list[tuple[str, list[str]]], runs: int) -> list[tuple[str, list[str]]]:
+    """Pairs of a run and its sentences; one pair without a name where the same is said of all runs."""
+    if len(said) == runs and all(sentences == said[0][1] for _, sentences in said):
+        return [("", said[0][1])]
+    return said
 
 
 def _context(runs: Sequence[RunPage]) -> dict[str, list[tuple[str, str]]]:
@@ -154,36 +175,41 @@ def _context(runs: Sequence[RunPage]) -> dict[str, list[tuple[str, str]]]:
 
 
 def _title(facts: Sequence[RunFacts]) -> str:
-    if len(facts) == 1:
-        return f"How robust is {facts[0].name}?"
-    return f"How robust are {', '.join(run.name for run in facts[:-1])} and {facts[-1].name}?"
+    if len(facts) > 2:
+        return f"How robust are these {len(facts)} models?"
+    return f"How robust {'is' if len(facts) == 1 else 'are'} {wording.listed([shortened(run.name) for run in facts])}?"
 
 
-def _lede(facts: Sequence[RunFacts]) -> str:
-    sets = [f"{run.samples} images of {run.data}" for run in facts]
-    if len(set(sets)) > 1:
-        return f"{'; '.join(sets)}."
-    return f"{sets[0]}, {wording.listed(sorted({wording.counted(len(run.attacks), 'attack') for run in facts}))}."
+def _distances(results: Sequence[Result], data: Dataset | None) -> dict[str, float]:
+    """Attack -> smallest distance between images of different classes, for norms, where the images are at hand."""
+    if data is None or len(data) > MOST_COMPARED_IMAGES or len(set(data.labels.tolist())) < 2:
+        return {}
+    evaluated = {attack for result in results for attack in result.attacks}
+    norms: list[LpNorm] = [norm for norm in get_args(LpNorm) if norm in evaluated]
+    images, labels = data.images.numpy(), data.labels.numpy()
+    return {norm: interclass_distances(images, labels, norm=norm).smallest for norm in norms}
 
 
 def _attacks(facts: Sequence[RunFacts]) -> list[str]:
     return list(dict.fromkeys(attack.attack for run in facts for attack in run.attacks))
 
 
-def _panels(facts: Sequence[RunFacts]) -> dict[str, Any]:
-    """The data of the page's figures; one list entry for each attack, and in it one for each run that has it."""
-    by_attack = {
-        attack: [next((a for a in run.attacks if a.attack == attack), None) for run in facts]
-        for attack in _attacks(facts)
-    }
+def _panels(runs: Sequence[RunPage]) -> dict[str, Any]:
+    """The data of the page's figures: a card for each attack, and in each figure a line for each run that has it."""
+    facts = [run.facts for run in runs]
+    by_attack = {attack: [run.by_attack(attack) for run in runs] for attack in _attacks(facts)}
     return {
         "runs": [run.name for run in facts],
-        "curves": [_curve_panel(attack, found) for attack, found in by_attack.items()],
-        "sizes": [_size_panel(attack, found) for attack, found in by_attack.items()],
-        "frontiers": [
-            _frontier_panel(attack, found)
+        "short": [shortened(run.name, 34) for run in facts],
+        "cards": [
+            _head(attack, found)
+            | {
+                "attack": attack,
+                "curve": _curve_panel(found),
+                "sizes": _size_panel(found),
+                "frontier": _frontier_panel(found) if any(item and item.frontier for item in found) else None,
+            }
             for attack, found in by_attack.items()
-            if any(item is not None and item.frontier for item in found)
         ],
         "ratios": [
             _ratio_panel(attack, found) for attack, found in by_attack.items() if any(i and i.against for i in found)
@@ -202,9 +228,9 @@ def _end(found: Sequence[AttackFacts | None]) -> float:
     return float(max(map(max, ends)))
 
 
-def _curve_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
+def _curve_panel(found: Sequence[AttackFacts | None]) -> dict[str, Any]:
     end = _end(found)
-    return _head(attack, found) | {"end": end, "lines": [_curve(item, end) for item in found]}
+    return {"end": end, "lines": [_curve(item, end) for item in found]}
 
 
 def _curve(attack: AttackFacts | None, end: float) -> dict[str, list[float]] | None:
@@ -220,7 +246,7 @@ def _curve(attack: AttackFacts | None, end: float) -> dict[str, list[float]] | N
     return {"sizes": sizes.tolist(), "error": error.tolist(), "low": _rounded(low), "high": _rounded(high)}
 
 
-def _size_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
+def _size_panel(found: Sequence[AttackFacts | None]) -> dict[str, Any]:
     end = _end(found)
     edges = np.linspace(0, end, BINS + 1)
     lines: list[dict[str, Any] | None] = []
@@ -231,17 +257,17 @@ def _size_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, A
         sizes = item.sizes
         counts, _ = np.histogram(sizes[(sizes > 0) & np.isfinite(sizes)], edges)
         lines.append({"counts": counts.tolist(), "never": item.never, "clean": item.clean_errors})
-    return _head(attack, found) | {"edges": _rounded(edges), "lines": lines}
+    return {"edges": _rounded(edges), "lines": lines}
 
 
-def _frontier_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
+def _frontier_panel(found: Sequence[AttackFacts | None]) -> dict[str, Any]:
     lines = [
         {"sizes": _rounded(item.frontier.sizes), "mean": _rounded(item.frontier.mean)}
         if item and item.frontier
         else None
         for item in found
     ]
-    return _head(attack, found) | {"lines": lines}
+    return {"lines": lines}
 
 
 def _ratio_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
@@ -271,7 +297,7 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
                 continue
             for crossing in ours.curve.crossings(theirs.curve, CONFIDENCE):
                 if crossing.significant:
-                    leaders = [run.name for run in (first, second)]
+                    leaders = [shortened(run.name) for run in (first, second)]
                     below, above = wording.size(crossing.start), wording.size(crossing.end)
                     sentences.append(
                         f"{wording.wording(ours.attack).label}: {leaders[crossing.better_before]} is more robust below "

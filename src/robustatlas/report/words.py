@@ -1,14 +1,16 @@
-"""The summary of a run in plain words."""
+"""The summary of one or several runs in plain words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from robustatlas.facts.breaking import BreakingPoint
 from robustatlas.facts.comparison import Standings
 from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
 from robustatlas.metrics.intervals import Interval
-from robustatlas.wording import listed, size, wording
+from robustatlas.report.names import shortened
+from robustatlas.wording import counted, listed, ordinal, size, wording
 
 UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
 UPPER_BOUNDS = "Robust accuracies are upper bounds: an attack can miss adversarial examples."
@@ -21,6 +23,99 @@ def percent(interval: Interval) -> str:
     '61.2% (58.0 to 64.4)'
     """
     return f"{interval.value:.1f}% ({interval.low:.1f} to {interval.high:.1f})"
+
+
+def headline(facts: RunFacts) -> str:
+    """How robust, in one sentence with its interval and the number of images."""
+    images = f"{counted(facts.samples, 'image')} of {facts.data}"
+    if facts.average is None:
+        return f"{percent(facts.clean)} of {images} are classified correctly; no attack was searched at every strength."
+    judged = sum(attack.average is not None for attack in facts.attacks)
+    over = "the strengths of one attack" if judged == 1 else f"{judged} attacks and their strengths"
+    return (
+        f"{percent(facts.average)} of {images} stay correct, averaged over {over}; {percent(facts.clean)} without any."
+    )
+
+
+def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> list[tuple[str, str, str]]:
+    """The three findings that matter: pairs of what they are about, the number, and the sentence around it.
+
+    Args:
+        facts: of the run.
+        distances: attack -> smallest distance between images of different classes, where it is known.
+    """
+    found = [_breaking_point(facts, distances or {})]
+    if facts.reference:
+        found.append(_place(facts.reference))
+    if facts.union:
+        limits = [f"{wording(attack).label} {size(strength)}" for attack, strength in facts.union_at.items()]
+        several = f"all {len(limits)} attacks" if len(limits) > 1 else limits[0]
+        text = f"withstand {several} at once, each up to the middle of its strengths ({', '.join(limits)})."
+        found.append(("All attacks at once", percent(facts.union), text))
+    else:
+        found.append(("Without any attack", percent(facts.clean), "are classified correctly."))
+    return found
+
+
+def breaking(point: BreakingPoint) -> str:
+    """The attack and the size from which on half of the images are wrong.
+
+    >>> breaking(BreakingPoint("linf", 6 / 255)), breaking(BreakingPoint("l2", 0.25))
+    ('L∞ 0.0235 = 6/255', 'L2 0.25')
+    """
+    in_levels = f" = {255 * point.half:.2g}/255" if point.attack == "linf" else ""
+    return f"{wording(point.attack).label} {size(point.half)}{in_levels}"
+
+
+def breaks(point: BreakingPoint) -> str:
+    """Where a model breaks, in a sentence.
+
+    >>> breaks(BreakingPoint("l2", 0.25))
+    'Half of the images are wrong from L2 0.25 on.'
+    """
+    if math.isinf(point.half):
+        return f"More than half of the images withstand every attack, even {wording(point.attack).label}."
+    if point.half == 0:
+        return "Half of the images are wrong before any attack."
+    return f"Half of the images are wrong from {breaking(point)} on."
+
+
+def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[str, str, str]:
+    """Where half of the images are wrong, under the attack that leaves fewest of them."""
+    about, point = "Where it breaks", facts.breaking
+    if point is None:
+        return about, "Not known", "No attack was run."
+    weakest = next(attack for attack in facts.attacks if attack.attack == point.attack)
+    label = wording(point.attack).label
+    left = f" Averaged over its strengths, {percent(weakest.average)} stay correct." if weakest.average else ""
+    if math.isinf(point.half):
+        return about, label, f"is its weakest side, but more than half of the images withstand it.{left}"
+    if point.half == 0:
+        return about, "At once", f"Half of the images are wrong before any attack; {label} leaves fewest.{left}"
+    distance = distances.get(point.attack)
+    share = f", {100 * point.half / distance:.0f}% of the smallest distance between classes" if distance else ""
+    unit = f" Unit: {weakest.unit}." if weakest.unit else ""
+    return about, breaking(point), f"Half of the images are wrong from here on{share}.{left}{unit}"
+
+
+def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
+    """The rank among the published defenses, or the number that the reference gives."""
+    place = reference.place
+    if place is None:
+        key = "CR ind-avg" if "CR ind-avg" in reference.numbers else "mUAR"
+        what = "of the accuracy of specialists, on average" if key == "CR ind-avg" else "mean UAR"
+        missing = (
+            ""
+            if reference.complete
+            else (
+                f" On {reference.held.points} of {reference.held.ranked_points} ranked cells: incomplete, so no rank."
+            )
+        )
+        return "Against specialists", percent(reference.numbers[key]), f"{what}.{missing}"
+    allowed = f"; its interval allows {place.best} to {place.worst}" if place.best < place.worst else ""
+    ratio = percent(reference.numbers["CR ind-avg"])
+    text = f"by its competitiveness ratio of {ratio}, among the published defenses{allowed}."
+    return "Rank", f"{ordinal(place.rank)} of {place.of}", text
 
 
 def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
@@ -50,7 +145,9 @@ def verdict(contests: Standings) -> list[str]:
         if len(contests.together.leaders) == 1:
             leader = contests.together.leaders[0]
             kept = percent(contests.together.values[leader])
-            sentences.append(f"{over}, {contests.names[leader]} is the {degree} robust: {kept} stay correct.")
+            sentences.append(
+                f"{over}, {shortened(contests.names[leader])} is the {degree} robust: {kept} stay correct."
+            )
         else:
             sentences.append(f"{over}, {_tied(contests, contests.together.leaders)}.")
     by_leaders: dict[tuple[int, ...], list[str]] = {}
@@ -63,7 +160,7 @@ def verdict(contests: Standings) -> list[str]:
 
 
 def _lead(contests: Standings, leaders: Sequence[int], what: str) -> str:
-    return f"{contests.names[leaders[0]]} is the {what}" if len(leaders) == 1 else _tied(contests, leaders)
+    return f"{shortened(contests.names[leaders[0]])} is the {what}" if len(leaders) == 1 else _tied(contests, leaders)
 
 
 def _tied(contests: Standings, leaders: Sequence[int]) -> str:
@@ -71,7 +168,7 @@ def _tied(contests: Standings, leaders: Sequence[int]) -> str:
         return "no clear difference shows"
     if not leaders:
         return "no model leads all others"
-    names = listed([contests.names[run] for run in leaders])
+    names = listed([shortened(contests.names[run]) for run in leaders])
     return f"{names} are ahead of the {'other' if len(contests.names) - len(leaders) == 1 else 'others'} and tied"
 
 
@@ -90,7 +187,7 @@ def trust_together(facts: Sequence[RunFacts], contests: Standings | None) -> str
 
 
 def _how_robust(facts: RunFacts) -> str:
-    text = f"Of {facts.samples} images, {percent(facts.clean)} are classified correctly as they are."
+    text = f"Of {counted(facts.samples, 'image')}, {percent(facts.clean)} are classified correctly as they are."
     if facts.average is None:
         return text
     judged = sum(attack.average is not None for attack in facts.attacks)
@@ -135,8 +232,8 @@ def _compared(reference: ReferenceFacts) -> str:
 def _intervals(facts: RunFacts) -> str:
     half = (facts.clean.high - facts.clean.low) / 2
     return (
-        f"Ranges in brackets are 95% intervals for the draw of the {facts.samples} images, here about ±{half:.1f} "
-        "points for the clean accuracy."
+        f"Ranges in brackets are 95% intervals for the draw of the {counted(facts.samples, 'image')}, here about "
+        f"±{half:.1f} points for the clean accuracy."
     )
 
 
@@ -144,9 +241,9 @@ def _checks(facts: RunFacts) -> str:
     parts = ["The run is not finished: some samples lack some attacks."] if facts.missing else []
     warnings = len(facts.warnings)
     if warnings == 1:
-        parts.append("The sanity checks gave a warning; read it below before the numbers.")
+        parts.append("The sanity checks gave a warning; read it at the top before the numbers.")
     elif warnings:
-        parts.append(f"The sanity checks gave {warnings} warnings; read them below before the numbers.")
+        parts.append(f"The sanity checks gave {warnings} warnings; read them at the top before the numbers.")
     else:
         parts.append("The sanity checks gave no warning.")
     return " ".join(parts)

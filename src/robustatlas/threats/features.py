@@ -115,7 +115,8 @@ class ActivationFeatures:
 
     Args:
         model: the network; its normalisation is applied and its passes are counted. Any network can be wrapped in a
-        :class:`Classifier`. layers: names as in ``net.named_modules()``; by default those of :func:`find_layers`.
+            :class:`Classifier`.
+        layers: names as in ``net.named_modules()``; by default those of :func:`find_layers`.
     """
 
     def __init__(self, model: Classifier, layers: Sequence[str] | None = None) -> None:
@@ -204,8 +205,9 @@ def load_features(architecture: Backbone, weights: str | Path) -> ActivationFeat
 
     Args:
         architecture: ``"alexnet"`` or ``"vgg16"`` (layout of torchvision's ImageNet models), or ``"alexnet_cifar"``
-        (Laidlaw et al. 2021). weights: ``.safetensors``, or a file that ``torch.load(weights_only=True)`` reads, with
-        keys that end in ``features.N.weight``.
+            (Laidlaw et al. 2021).
+        weights: ``.safetensors``, or a file that ``torch.load(weights_only=True)`` reads, with keys that end in
+            ``features.N.weight``.
 
     Layers are the outputs of all nonlinearities (AlexNet), or of the last before each pooling (VGG16). Images are
     normalised by the mean and deviation of ImageNet.

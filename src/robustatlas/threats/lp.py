@@ -44,7 +44,7 @@ def norm(delta: Tensor, p: float) -> Tensor:
 
 def to_box(x: Tensor, delta: Tensor) -> Tensor:
     """``delta`` moved so that x + delta is in [0, 1]."""
-    return torch.minimum(torch.maximum(delta, -x), 1 - x)
+    return delta.clamp(-x, 1 - x)
 
 
 def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -> Tensor:
@@ -121,8 +121,10 @@ class Lp(ThreatModel):
         """
         w = (normal * per_sample(torch.where(rise < 0, -1.0, 1.0).to(normal.dtype), normal)).flatten(1)
         at = (x + theta).flatten(1)
-        room = torch.where(w > 0, 1 - at, torch.where(w < 0, at, torch.zeros_like(at))).clamp_min(0)
-        return (w.sign() * self._shortest(w.abs(), room, rise.abs())).view_as(theta)
+        room = torch.where(w < 0, at, torch.zeros_like(at))
+        room = torch.where(w > 0, 1 - at, room).clamp_min_(0)
+        del at
+        return self._shortest(w.abs(), room, rise.abs()).copysign(w).view_as(theta)
 
     @abstractmethod
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
@@ -143,7 +145,7 @@ class Linf(Lp):
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
         bound = per_sample(epsilon, theta)
-        return torch.minimum(torch.maximum(theta, torch.maximum(-bound, -x)), torch.minimum(bound, 1 - x))
+        return theta.clamp(torch.maximum(-x, -bound), torch.minimum(1 - x, bound))
 
     def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         return gradient.sign()

@@ -7,14 +7,13 @@
  * @typedef {"average" | "worst"} Order
  * @typedef {"individual" | "aggregated"} Mode
  *
- * Everything on the page follows from this and from the data; `compare` null means the first rows of the board.
+ * Everything on the page follows from this and from the data. `compare` has a place for each colour, empty where nothing
+ * has it; null means the first rows of the board. `columns` null means the usual ones; `across` is what the overview plots.
  * @typedef {{order: Order, mode: Mode, selection: Choice, sort: string, descending: boolean, query: string,
- *   extra: string, trained: string, compare: string[] | null}} State
+ *   extra: string, trained: string, compare: string[] | null, columns: string[] | null, across: "clean" | "petaflops"}} State
  */
 const Address = (() => {
   const MOST_COMPARED = 5;
-  const SORTED_BY = ["rank", "defense", "clean", "cr", "sc", "seen", "uar", "hypervolume", "extra", "architecture"];
-
   /** @param {Attack} attack */
   const everyLevel = (attack) => attack.strengths.map((_, level) => level);
 
@@ -86,7 +85,7 @@ const Address = (() => {
   function start(board) {
     return {
       order: "average", mode: "individual", selection: of(board).officialSelection(), sort: "rank", descending: false, query: "",
-      extra: "", trained: "", compare: null,
+      extra: "", trained: "", compare: null, columns: null, across: "clean",
     };
   }
 
@@ -108,6 +107,8 @@ const Address = (() => {
     if (state.trained) query.set("trained", state.trained);
     if (state.compare?.length === 0) query.set("compare", "");
     for (const name of state.compare ?? []) query.append("compare", name);
+    if (state.columns) query.set("columns", state.columns.join(","));
+    if (state.across !== "clean") query.set("across", state.across);
     const text = query.toString().replaceAll("%2C", ",").replaceAll("%3A", ":");
     return text && `#${text}`;
   }
@@ -125,18 +126,28 @@ const Address = (() => {
     const attacks = query.get("attacks");
     if (attacks !== null) state.selection = readSelection(board, attacks);
     const sort = query.get("sort") ?? "rank";
-    if (SORTED_BY.includes(sort.replace(/^-/, ""))) {
-      state.sort = sort.replace(/^-/, "");
-      state.descending = sort.startsWith("-");
-    }
+    state.sort = sort.replace(/^-/, "");
+    state.descending = sort.startsWith("-");
     state.query = query.get("q") ?? "";
     const [extra, trained] = [query.get("extra") ?? "", query.get("trained") ?? ""];
     state.extra = ["yes", "no"].includes(extra) ? extra : "";
     state.trained = board.attacks.some((attack) => attack.name === trained) ? trained : "";
-    const named = query.getAll("compare").filter((name) => board.defenses.some((defense) => defense.name === name));
-    if (query.has("compare")) state.compare = named.slice(0, MOST_COMPARED);
+    if (query.has("compare")) {
+      const known = (/** @type {string} */ name) => (board.defenses.some((defense) => defense.name === name) ? name : "");
+      state.compare = slots(query.getAll("compare").slice(0, MOST_COMPARED).map(known));
+    }
+    state.columns = query.get("columns")?.split(",").filter(Boolean) ?? null;
+    if (query.get("across") === "petaflops") state.across = "petaflops";
     return state;
   }
 
-  return { MOST_COMPARED, of, start, write, read };
+  /**
+   * Places of the compared without the empty ones at the end.
+   * @param {string[]} names
+   */
+  function slots(names) {
+    return names.slice(0, names.findLastIndex(Boolean) + 1);
+  }
+
+  return { MOST_COMPARED, of, start, write, read, slots };
 })();

@@ -2,73 +2,115 @@
 "use strict";
 
 /**
- * The table as text: CSV and JSON with full precision, LaTeX and Markdown as it is shown.
+ * The table as text: CSV and JSON with full precision, LaTeX and Markdown as it is shown. Each says which board it is of.
  *
- * @typedef {Summary & {defense: Defense, rank: number | null, extra: string, trained: string, haystack: string}} Row
- * @typedef {{key: string, title: string, hint: string, kind: "number" | "text", value: (row: Row) => number | string | null,
- *   show: (row: Row) => string, descends: boolean}} Column
+ * @typedef {{board: Board, kind: Kind, selection: Choice}} View
  */
 const Exports = (() => {
-  /** @param {Row[]} rows */
-  function csv(rows) {
+  /**
+   * The attacks and strengths that count.
+   * @param {View} view
+   */
+  function attacksOf({ board, selection }) {
+    return Object.fromEntries(board.attacks.filter(({ name }) => selection[name]?.length)
+      .map(({ name, strengths }) => [name, selection[name].map((level) => strengths[level])]));
+  }
+
+  /**
+   * What the table is of, in one line.
+   * @param {View} view
+   */
+  function heading(view) {
+    const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name} (${strengths.map(Page.number).join(" ")})`);
+    return `Board ${view.kind}; reference ${view.board.reference.name}; 95% intervals; clean and ${attacks.join(", ") || "no attack"}`;
+  }
+
+  /**
+   * Text that no spreadsheet takes for a formula.
+   * @param {string} text
+   */
+  function inert(text) {
+    return /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  }
+
+  /**
+   * @param {View} view
+   * @param {Row[]} rows
+   */
+  function csv(view, rows) {
     const quote = (/** @type {string} */ text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-    const lines = [["rank", "defense", "clean", "cr", "cr_half_width", "sc", "sc_floor_1", "seen", "uar", "hypervolume", "extra_data",
-      "architecture", "missing_cells", "paper"]];
+    const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name}:${strengths.join(" ")}`).join("; ");
+    const lines = [["rank", "rank_best", "rank_worst", "defense", "images", "cr", "cr_low", "cr_high", "clean", "clean_low", "clean_high", "sc",
+      "sc_floor_1", "seen", "uar", "hypervolume", "train_petaflops", "extra_data", "architecture", "missing_cells", "paper", "board",
+      "reference", "attacks"]];
     for (const row of rows) {
       const { defense } = row;
-      const numbers = [defense.clean, row.cr, row.halfWidth, row.sc, row.scFloored, row.seen, row.uar, defense.hypervolume];
-      lines.push([String(row.rank ?? ""), defense.name, ...numbers.map((value) => String(value ?? "")),
-        String(defense.extraData ?? ""), defense.architecture, String(row.missing), defense.url]);
+      const numbers = [row.cr, row.span?.[0], row.span?.[1], defense.clean, defense.cleanBounds?.[0], defense.cleanBounds?.[1], row.sc,
+        row.scFloored, row.seen, row.uar, defense.hypervolume, defense.petaflops];
+      lines.push([row.rank, row.range?.[0], row.range?.[1]].map((place) => String(place ?? "")).concat(
+        inert(defense.name), String(defense.samples ?? ""), numbers.map((value) => String(value ?? "")), String(defense.extraData ?? ""),
+        inert(defense.architecture), String(row.missing), inert(defense.url), view.kind, inert(view.board.reference.name), inert(attacks)));
     }
     return lines.map((line) => line.map(quote).join(",")).join("\r\n") + "\r\n";
   }
 
   /**
-   * @param {Board} board
-   * @param {Kind} kind
-   * @param {Choice} selection
+   * @param {View} view
    * @param {Row[]} rows
    */
-  function json(board, kind, selection, rows) {
-    const attacks = board.attacks.filter(({ name }) => selection[name]?.length)
-      .map(({ name, strengths }) => [name, selection[name].map((level) => strengths[level])]);
+  function json(view, rows) {
     return JSON.stringify({
-      kind, reference: board.reference.name, attacks: Object.fromEntries(attacks),
-      rows: rows.map(({ defense, rank, cr, halfWidth, sc, scFloored, seen, uar, missing }) => ({
-        rank, name: defense.name, clean: defense.clean, cr, halfWidth, sc, scFloored, seen, uar, hypervolume: defense.hypervolume,
-        missing, extraData: defense.extraData, architecture: defense.architecture, trainedOn: defense.trainedOn,
-        title: defense.title, url: defense.url,
+      kind: view.kind, reference: view.board.reference.name, confidence: 0.95, attacks: attacksOf(view),
+      rows: rows.map(({ defense, rank, range, cr, span, sc, scFloored, seen, uar, missing }) => ({
+        rank, rankRange: range, name: defense.name, images: defense.samples, clean: defense.clean, cleanInterval: defense.cleanBounds,
+        cr, crInterval: span, sc, scFloored, seen, uar, hypervolume: defense.hypervolume, missing, extraData: defense.extraData,
+        petaflops: defense.petaflops, architecture: defense.architecture, trainedOn: defense.trainedOn, title: defense.title,
+        url: defense.url, notes: defense.notes,
       })),
     }, null, 1);
   }
 
   /**
+   * What a cell says on paper: with its interval where it has one.
+   * @param {Column} column
+   * @param {Row} row
+   */
+  function written(column, row) {
+    if (column.key === "cr" && row.span) return `${column.show(row)} (${Columns.between(row.span, 2)})`;
+    const range = column.key === "rank" ? Columns.rangeOf(row) : "";
+    return range ? `${column.show(row)} (${range})` : column.show(row);
+  }
+
+  /**
+   * @param {View} view
    * @param {Column[]} columns
    * @param {Row[]} rows
    */
-  function latex(columns, rows) {
+  function latex(view, columns, rows) {
     /** @type {Record<string, string>} */
-    const special = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "–": "--" };
-    const escape = (/** @type {string} */ text) => text.replace(/[\\~^–&%$#_{}]/g, (sign) => special[sign] ?? `\\${sign}`);
+    const special = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "–": "--", "∞": "$\\infty$" };
+    const escape = (/** @type {string} */ text) => text.replace(/[\\~^–∞&%$#_{}]/g, (sign) => special[sign] ?? `\\${sign}`);
     const line = (/** @type {string[]} */ cells) => `${cells.map(escape).join(" & ")} \\\\`;
     return [
+      `% ${heading(view).replace(/\s+/g, " ")}`,
       `\\begin{tabular}{${columns.map((column) => (column.kind === "number" ? "r" : "l")).join("")}}`, "\\toprule",
       line(columns.map((column) => column.title)), "\\midrule",
-      ...rows.map((row) => line(columns.map((column) => column.show(row)))), "\\bottomrule", "\\end{tabular}", "",
+      ...rows.map((row) => line(columns.map((column) => written(column, row)))), "\\bottomrule", "\\end{tabular}", "",
     ].join("\n");
   }
 
   /**
+   * @param {View} view
    * @param {Column[]} columns
    * @param {Row[]} rows
    */
-  function markdown(columns, rows) {
+  function markdown(view, columns, rows) {
     const escape = (/** @type {string} */ text) => text.replace(/[\\`*_[\]<>|#~&]/g, "\\$&").replace(/\s+/g, " ");
     const line = (/** @type {string[]} */ cells) => `| ${cells.join(" | ")} |`;
     return [
       line(columns.map((column) => column.title)),
       line(columns.map((column) => (column.kind === "number" ? "---:" : "---"))),
-      ...rows.map((row) => line(columns.map((column) => escape(column.show(row))))), "",
+      ...rows.map((row) => line(columns.map((column) => escape(written(column, row))))), "", escape(heading(view)), "",
     ].join("\n");
   }
 

@@ -7,10 +7,16 @@
  *
  * @typedef {"ind-avg" | "ind-worst" | "exp" | "max"} Kind
  * @typedef {{name: string, label: string, axis: string, group: string, ranked: boolean,
- *   strengths: number[], reference: number[]}} Attack
- * @typedef {{name: string, title: string, url: string, architecture: string, extraData: boolean | null,
- *   trainedOn: Record<string, number>, clean: number | null, accuracies: Record<string, (number | null)[]>,
- *   samples: number | null, hypervolume: number | null, notes: string, ownRun: boolean}} Defense
+ *   strengths: number[], reference: number[], standard: {level: number, strength: string, exact: boolean} | null}} Attack
+ *
+ * `parts` are the pieces of the name between which it may be broken; `trainedOn` null means that nobody said. `low` and
+ * `high` bound the accuracies exactly; `ratios` are the intervals over all ranked cells, as every page shows them.
+ * `few` marks a row that rests on much fewer images than others.
+ * @typedef {{name: string, parts: string[], title: string, url: string, architecture: string, extraData: boolean | null,
+ *   trainedOn: Record<string, number> | null, clean: number | null, accuracies: Record<string, (number | null)[]>,
+ *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
+ *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null,
+ *   petaflops: number | null, notes: string, ownRun: boolean, breaks: string}} Defense
  * @typedef {{title: string, reference: {name: string, source: string, clean: number | null}, alpha: number,
  *   attacks: Attack[], defenses: Defense[]}} Board
  *
@@ -22,7 +28,7 @@
  * Level indices of each attack, by the attack's name; an attack that is absent does not count.
  * @typedef {Record<string, number[]>} Choice
  *
- * @typedef {{cr: number | null, halfWidth: number | null, sc: number | null, scFloored: number | null,
+ * @typedef {{cr: number | null, span: [number, number] | null, sc: number | null, scFloored: number | null,
  *   witness: [number, number] | null, seen: number | null, uar: number | null, missing: number}} Summary
  */
 const Metrics = (() => {
@@ -30,7 +36,6 @@ const Metrics = (() => {
   const TIE = 1e-6;
   /** Relative difference up to which two strengths are the same one. */
   const SAME_STRENGTH = 1e-5;
-  const NORMAL_95 = 1.959963984540054;
 
   /**
    * @param {Board} board
@@ -65,8 +70,18 @@ const Metrics = (() => {
    * @param {Cells} cells
    */
   function accuraciesAt(board, defense, cells) {
-    const rows = board.attacks.map((attack) => defense.accuracies[attack.name]);
-    return cells.attack.map((attack, i) => (attack < 0 ? defense.clean : rows[attack]?.[cells.level[i]]) ?? NaN);
+    return valuesAt(board, defense.accuracies, defense.clean, cells);
+  }
+
+  /**
+   * @param {Board} board
+   * @param {Record<string, (number | null)[]>} rows
+   * @param {number | null} clean
+   * @param {Cells} cells
+   */
+  function valuesAt(board, rows, clean, cells) {
+    const found = board.attacks.map((attack) => rows[attack.name]);
+    return cells.attack.map((attack, i) => (attack < 0 ? clean : found[attack]?.[cells.level[i]]) ?? NaN);
   }
 
   /**
@@ -76,7 +91,7 @@ const Metrics = (() => {
    * @param {Cells} cells
    */
   function seenAt(board, defense, cells) {
-    const trained = board.attacks.map((attack) => defense.trainedOn[attack.name] ?? -1);
+    const trained = board.attacks.map((attack) => defense.trainedOn?.[attack.name] ?? -1);
     return cells.attack.map((attack, i) => attack < 0 || cells.strength[i] <= trained[attack] * (1 + SAME_STRENGTH));
   }
 
@@ -94,23 +109,19 @@ const Metrics = (() => {
   }
 
   /**
-   * Half the width of a 95% interval of the competitiveness ratio, for the draw of `samples` test images.
-   * Which images fall at one cell also fall at others; the bound holds whatever their correlation, as the standard
-   * deviation of a sum is at most the sum of the standard deviations. The worst case is taken at the cell that decides it.
-   * @param {number[]} accuracies
-   * @param {number[]} reference
+   * A 95% interval of the competitiveness ratio for the draw of test images: the ratio at the exact lower and at the exact
+   * upper bounds of its accuracies. It lets all of them err to the same side, so it holds whatever their correlation.
+   * @param {Board} board
+   * @param {Defense} defense
+   * @param {Cells} cells
    * @param {Kind} kind
-   * @param {number} samples
+   * @returns {[number, number] | null} null where the number of images is unknown
    */
-  function halfWidth(accuracies, reference, kind, samples) {
-    const deviations = accuracies.map((accuracy) => {
-      const share = Math.min(Math.max(accuracy / 100, 0), 1);
-      return 100 * Math.sqrt((share * (1 - share)) / samples);
-    });
-    if (kind === "exp" || kind === "ind-avg") return NORMAL_95 * competitivenessRatio(deviations, reference, kind);
-    if (kind === "max") return (100 * NORMAL_95 * deviations[indexOfLeast(accuracies)]) / least(reference);
-    const worst = indexOfLeast(accuracies.map((accuracy, i) => accuracy / reference[i]));
-    return (100 * NORMAL_95 * deviations[worst]) / reference[worst];
+  function spanOf(board, defense, cells, kind) {
+    if (!defense.samples) return null;
+    const [low, high] = [valuesAt(board, defense.low, defense.cleanBounds?.[0] ?? null, cells),
+      valuesAt(board, defense.high, defense.cleanBounds?.[1] ?? null, cells)];
+    return [competitivenessRatio(low, cells.reference, kind), competitivenessRatio(high, cells.reference, kind)];
   }
 
   /**
@@ -186,24 +197,27 @@ const Metrics = (() => {
    * @param {Defense} defense
    * @param {Cells} cells
    * @param {Kind} kind
+   * @param {boolean} official whether these are all ranked cells, whose interval of a run is that of every other page
    * @returns {Summary}
    */
-  function summarize(board, defense, cells, kind) {
+  function summarize(board, defense, cells, kind, official = false) {
     const accuracies = accuraciesAt(board, defense, cells);
     const missing = accuracies.reduce((count, accuracy) => count + (Number.isNaN(accuracy) ? 1 : 0), 0);
     if (missing > 0) {
-      const nothing = { cr: null, halfWidth: null, sc: null, scFloored: null, witness: null, seen: null, uar: null };
+      const nothing = { cr: null, span: null, sc: null, scFloored: null, witness: null, seen: null, uar: null };
       return { ...nothing, missing };
     }
     const seen = seenAt(board, defense, cells);
     const stability = stabilityConstant(accuracies, cells, seen, board.alpha, 0);
+    const said = defense.trainedOn !== null;
+    const known = official ? defense.ratios[kind] : undefined;
     return {
       cr: competitivenessRatio(accuracies, cells.reference, kind),
-      halfWidth: defense.samples ? halfWidth(accuracies, cells.reference, kind, defense.samples) : null,
-      sc: stability.value,
-      scFloored: stabilityConstant(accuracies, cells, seen, board.alpha, 1).value,
-      witness: stability.pair,
-      seen: (100 * seen.filter(Boolean).length) / seen.length,
+      span: known ? [known[0], known[1]] : spanOf(board, defense, cells, kind),
+      sc: said ? stability.value : null,
+      scFloored: said ? stabilityConstant(accuracies, cells, seen, board.alpha, 1).value : null,
+      witness: said ? stability.pair : null,
+      seen: said ? (100 * seen.filter(Boolean).length) / seen.length : null,
       uar: meanUar(accuracies, cells),
       missing,
     };
@@ -228,14 +242,14 @@ const Metrics = (() => {
 
   /**
    * Ranks as the MultiRobustBench site gives them: by the ratio rounded to two decimals, ties by the lower stability
-   * constant; rows without a ratio have no rank.
+   * constant, one that is not known last; rows without a ratio have no rank.
    * @param {{cr: number | null, sc: number | null}[]} rows
    * @returns {(number | null)[]}
    */
   function ranks(rows) {
     const complete = rows.flatMap((row, index) => (row.cr === null ? [] : [index]));
     const shown = rows.map((row) => (row.cr === null ? 0 : Number(row.cr.toFixed(2))));
-    complete.sort((a, b) => shown[b] - shown[a] || (rows[a].sc ?? 0) - (rows[b].sc ?? 0));
+    complete.sort((a, b) => shown[b] - shown[a] || bySteadiness(rows[a].sc, rows[b].sc));
     /** @type {(number | null)[]} */
     const result = rows.map(() => null);
     complete.forEach((index, position) => {
@@ -244,6 +258,26 @@ const Metrics = (() => {
       result[index] = tied ? result[before] : position + 1;
     });
     return result;
+  }
+
+  /**
+   * @param {number | null} a
+   * @param {number | null} b
+   */
+  function bySteadiness(a, b) {
+    if (a === null || b === null) return Number(a === null) - Number(b === null);
+    return a - b;
+  }
+
+  /**
+   * The best and the worst rank of each row that its interval and those of the others leave open.
+   * @param {([number, number] | null)[]} spans
+   * @returns {([number, number] | null)[]}
+   */
+  function rankRanges(spans) {
+    const known = spans.flatMap((span) => (span ? [span] : []));
+    return spans.map((span) => (span ? [1 + known.filter(([low]) => low > span[1]).length,
+      known.length - known.filter(([, high]) => high < span[0]).length] : null));
   }
 
   /** @param {number[]} values */
@@ -258,13 +292,8 @@ const Metrics = (() => {
     return values.reduce((lowest, value) => (value < lowest ? value : lowest), Infinity);
   }
 
-  /** @param {number[]} values */
-  function indexOfLeast(values) {
-    return values.indexOf(least(values));
-  }
-
   return {
-    cellsOf, accuraciesAt, seenAt, competitivenessRatio, halfWidth, stabilityConstant, unforeseenAttackRobustness,
-    indicesOf, ratioOn, summarize, ranks,
+    cellsOf, accuraciesAt, seenAt, competitivenessRatio, stabilityConstant, unforeseenAttackRobustness,
+    indicesOf, ratioOn, summarize, ranks, rankRanges,
   };
 })();

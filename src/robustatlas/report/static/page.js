@@ -64,6 +64,58 @@ const Page = (() => {
     return `${count} ${noun}${count === 1 ? "" : "s"}`;
   }
 
+  /**
+   * @param {string} tag
+   * @param {Record<string, string>} [attributes]
+   * @param {(Node | string)[]} children
+   */
+  function make(tag, attributes = {}, ...children) {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  }
+
+  /**
+   * A line sample in the colour and dash of a place of `series`.
+   * @param {number} place
+   */
+  function swatch(place) {
+    const frame = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    for (const [name, value] of [["class", "swatch"], ["viewBox", "0 0 26 12"], ["aria-hidden", "true"]]) frame.setAttribute(name, value);
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    line.setAttribute("d", "M0 6h26");
+    line.setAttribute("class", `series-${place + 1}`);
+    frame.append(line);
+    return frame;
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} type
+   * @param {string} text
+   */
+  function download(name, type, text) {
+    const address = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
+    make("a", { href: address, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 1000);
+  }
+
+  /**
+   * Run the compressed script that an element of the page holds.
+   * @param {string} id
+   */
+  async function unpack(id) {
+    const holder = element(id);
+    const bytes = Uint8Array.from(atob(holder.textContent ?? ""), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
+    holder.remove();
+    script.remove();
+  }
+
   /** @param {Record<string, any>} [options] */
   function axis(options = {}) {
     const { title, ...rest } = options;
@@ -110,7 +162,11 @@ const Page = (() => {
       drawn.forEach((_, target) => /** @type {any} */ (globalThis).Plotly?.purge(target));
       redraw();
     };
+    /** @type {HTMLDetailsElement[]} those that are opened for paper only */
+    let opened = [];
     addEventListener("beforeprint", () => {
+      opened = [.../** @type {NodeListOf<HTMLDetailsElement>} */ (document.querySelectorAll("details.printed:not([open])"))];
+      for (const details of opened) details.open = true;
       theme = root.dataset.theme;
       root.dataset.theme = "light";
       redrawAt(width);
@@ -119,26 +175,49 @@ const Page = (() => {
       if (theme) root.dataset.theme = theme;
       else delete root.dataset.theme;
       redrawAt(0);
+      for (const details of opened) details.open = false;
     });
   }
 
   /**
-   * Draw the figure that `make` describes, and again whenever the theme changes.
+   * Draw the figure that `describe` gives, and again whenever the theme changes.
    * @param {HTMLElement} target
-   * @param {() => Figure} make
+   * @param {() => Figure} describe
    */
-  function draw(target, make) {
-    drawn.set(target, make);
+  function draw(target, describe) {
+    if (!drawn.has(target)) offer(target);
+    drawn.set(target, describe);
     const plotly = /** @type {any} */ (globalThis).Plotly;
-    const figure = make();
+    const figure = describe();
     if (printed) figure.layout.width = printed;
     const settings = { responsive: true, displaylogo: false, displayModeBar: false, scrollZoom: false };
     return plotly.react(target, figure.data, figure.layout, settings);
   }
 
+  /**
+   * Buttons that take a figure away as a file, in its caption.
+   * @param {HTMLElement} target
+   */
+  function offer(target) {
+    const caption = target.closest("figure")?.querySelector("figcaption");
+    if (!caption || caption.querySelector(".take")) return;
+    const title = caption.querySelector("h2, h3, b")?.textContent ?? "figure";
+    const buttons = ["svg", "png"].map((format) => {
+      const button = make("button", { type: "button", "aria-label": `Save ${title} as ${format.toUpperCase()}` }, format.toUpperCase());
+      button.addEventListener("click", () => {
+        const shown = caption.parentElement?.querySelector(".plot:not([hidden])") ?? target;
+        void /** @type {any} */ (globalThis).Plotly.downloadImage(shown, {
+          format, filename: title, scale: 2, width: shown.clientWidth, height: shown.clientHeight,
+        });
+      });
+      return button;
+    });
+    caption.append(make("span", { class: "take" }, ...buttons));
+  }
+
   function redraw() {
-    drawn.forEach((make, target) => {
-      if (target.isConnected) draw(target, make);
+    drawn.forEach((describe, target) => {
+      if (target.isConnected) draw(target, describe);
       else drawn.delete(target);
     });
   }
@@ -189,5 +268,7 @@ const Page = (() => {
     });
   }
 
-  return { element, colour, series, plotText, number, counted, axis, layout, draw, widthOf, startTheme, startPrinting };
+  return {
+    element, make, swatch, download, unpack, colour, series, plotText, number, counted, axis, layout, draw, widthOf, startTheme, startPrinting,
+  };
 })();

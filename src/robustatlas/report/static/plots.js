@@ -2,9 +2,11 @@
 "use strict";
 
 /**
- * The four plots of the comparison, as plotly figures.
+ * The plots of the board and of the comparison, as plotly figures.
  *
- * @typedef {{defense: Defense, accuracies: number[], seen: boolean[]}} Entry
+ * `place` is the model's own colour, dash and symbol, which it keeps as others come and go.
+ *
+ * @typedef {{defense: Defense, accuracies: number[], seen: boolean[], place: number}} Entry
  */
 const Plots = (() => {
   /** @param {number} value */
@@ -15,6 +17,41 @@ const Plots = (() => {
    * @param {number} width
    */
   const short = (text, width) => (text.length > width ? `${text.slice(0, width - 1)}…` : text);
+
+  /** @param {Entry[]} entries */
+  function stylesOf(entries) {
+    const styles = Page.series();
+    return entries.map(({ place }) => styles[place]);
+  }
+
+  /**
+   * Every ranked defense at once: competitiveness ratio over clean accuracy or over the cost of the training.
+   * @param {Row[]} rows
+   * @param {Entry[]} entries
+   * @param {State["across"]} across
+   */
+  function overview(rows, entries, across) {
+    const styles = Page.series();
+    const places = new Map(entries.map(({ defense, place }) => [defense.name, place]));
+    const shown = rows.filter(({ cr, defense }) => cr !== null && defense[across] !== null);
+    const place = (/** @type {Row} */ row) => places.get(row.defense.name);
+    const value = (/** @type {Row} */ row) => row.cr ?? 0;
+    const colours = shown.map((row) => styles[place(row) ?? -1]?.colour ?? Page.colour("--line-strong"));
+    const data = [{
+      type: "scatter", mode: "markers", x: shown.map(({ defense }) => defense[across]), y: shown.map(value),
+      error_y: { type: "data", symmetric: false, array: shown.map((row) => (row.span ? row.span[1] - value(row) : 0)),
+        arrayminus: shown.map((row) => (row.span ? value(row) - row.span[0] : 0)), color: Page.colour("--line-strong"), thickness: 1, width: 0 },
+      marker: { color: colours, size: shown.map((row) => (place(row) === undefined ? 9 : 13)),
+        symbol: shown.map((row) => styles[place(row) ?? -1]?.symbol ?? "circle"), line: { color: Page.colour("--surface"), width: 1 } },
+      text: shown.map((row) => `${Page.plotText(short(row.defense.name, 34))}<br>rank ${row.rank}, CR ${percent(value(row))}${row.span ? ` (${Columns.between(row.span)})` : ""}`),
+      hovertemplate: "%{text}<br>%{x}<extra></extra>",
+    }];
+    const axis = across === "clean" ? { title: "clean accuracy (%)" } : { title: "cost of the training (PetaFLOPs)", type: "log" };
+    return {
+      data,
+      layout: Page.layout({ height: 380, xaxis: Page.axis(axis), yaxis: Page.axis({ title: "competitiveness ratio (%)" }) }),
+    };
+  }
 
   /**
    * The attacks of the cells, with the indices of their cells.
@@ -77,7 +114,7 @@ const Plots = (() => {
     const gapY = 76 / height;
     const cellWidth = (1 - gapX * (columns - 1)) / columns;
     const cellHeight = (1 - gapY * (rows - 1)) / rows;
-    const style = Page.series();
+    const style = stylesOf(entries);
     /** @type {object[]} */
     const data = [];
     /** @type {object[]} */
@@ -141,19 +178,21 @@ const Plots = (() => {
   function singlePlot(board, cells, entries, kind, height) {
     const shown = panels(board, cells);
     const labels = shown.map(({ attack }) => Page.plotText(attack.label));
-    const style = Page.series();
+    const style = stylesOf(entries);
+    const spread = entries.length > 1 ? 0.6 / (entries.length - 1) : 0;
     const data = entries.map(({ defense, accuracies }, i) => ({
-      type: "scatter", mode: "markers",
+      type: "scatter", mode: "markers", text: labels,
       x: shown.map(({ index }) => Metrics.ratioOn(accuracies, cells, kind, Metrics.indicesOf(cells, index, true))),
-      y: labels, marker: { color: style[i].colour, symbol: style[i].symbol, size: 10, line: { color: Page.colour("--surface"), width: 1 } },
-      hovertemplate: `%{y}: %{x:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
+      y: shown.map((_, row) => row + (entries.length > 1 ? i * spread - 0.3 : 0)),
+      marker: { color: style[i].colour, symbol: style[i].symbol, size: 8, line: { color: Page.colour("--surface"), width: 1 } },
+      hovertemplate: `%{text}: %{x:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
     }));
     return {
       data,
       layout: Page.layout({
         height,
         xaxis: Page.axis({ title: "competitiveness ratio (%)", rangemode: "tozero" }),
-        yaxis: Page.axis({ autorange: "reversed", nticks: undefined, tickvals: labels, type: "category" }),
+        yaxis: Page.axis({ range: [labels.length - 0.5, -0.5], nticks: undefined, tickvals: labels.map((_, row) => row), ticktext: labels }),
         shapes: [verticalLine(100)],
       }),
     };
@@ -165,29 +204,64 @@ const Plots = (() => {
   }
 
   /**
+   * Every cell against the reference, a panel for each model: in one panel five clouds hide each other.
    * @param {Board} board
    * @param {Cells} cells
    * @param {Entry[]} entries
+   * @param {number} width
    * @param {number} height
    */
-  function referencePlot(board, cells, entries, height) {
-    const style = Page.series();
+  function referencePlot(board, cells, entries, width, height) {
+    const style = stylesOf(entries);
+    const columns = columnsFor(entries.length, width < 700 ? 2 : 3);
+    const rows = Math.max(Math.ceil(entries.length / columns), 1);
     const text = cells.attack.map((attack, i) =>
       attack < 0 ? "clean" : `${Page.plotText(board.attacks[attack].label)} at ${Page.number(cells.strength[i])}`);
-    const data = entries.map(({ defense, accuracies }, i) => ({
-      type: "scatter", mode: "markers", x: cells.reference, y: accuracies.map((y) => (Number.isNaN(y) ? null : y)), text,
-      marker: { color: style[i].colour, symbol: style[i].symbol, size: 6, opacity: 0.72 },
-      hovertemplate: `%{text}<br>defense %{y:.2f}%, reference %{x:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
+    /** @type {Record<string, any>} */
+    const axes = {};
+    /** @type {object[]} */
+    const shapes = [];
+    const annotations = entries.map(({ defense }, i) => ({
+      text: Page.plotText(short(defense.name, Math.floor(width / columns / 9))), showarrow: false, font: { size: 11, color: style[i].colour },
+      xref: `${axisName("x", i)} domain`, yref: `${axisName("y", i)} domain`, x: 0, xanchor: "left", y: 1, yanchor: "bottom",
     }));
-    const diagonal = { type: "line", x0: 0, y0: 0, x1: 100, y1: 100, line: { color: Page.colour("--line-strong"), width: 1.5, dash: "dot" } };
-    return {
-      data,
-      layout: Page.layout({
-        height, shapes: [diagonal],
-        xaxis: Page.axis({ title: "reference accuracy (%)", range: [0, 101] }),
-        yaxis: Page.axis({ title: "accuracy (%)", range: [0, 101] }),
-      }),
-    };
+    const data = entries.map(({ defense, accuracies }, i) => {
+      const [column, row] = [i % columns, Math.floor(i / columns)];
+      const [bottom, top] = share(row, rows, 0.08).map((end) => 1 - end).reverse();
+      const [xaxis, yaxis] = [axisName("x", i), axisName("y", i)];
+      const lowest = i + columns >= entries.length;
+      axes[xaxis.replace("x", "xaxis")] = Page.axis({ title: lowest ? "reference (%)" : "", range: [0, 101], tickvals: [0, 50, 100],
+        domain: share(column, columns, 0.06), anchor: yaxis, automargin: false, nticks: undefined, showticklabels: lowest });
+      axes[yaxis.replace("y", "yaxis")] = Page.axis({ title: column === 0 && row === 0 ? "accuracy (%)" : "", range: [0, 101], tickvals: [0, 50, 100],
+        domain: [bottom, top], anchor: xaxis, automargin: false, nticks: undefined, showticklabels: column === 0 });
+      shapes.push({ type: "line", xref: xaxis, yref: yaxis, x0: 0, y0: 0, x1: 100, y1: 100, line: { color: Page.colour("--line-strong"), width: 1.5, dash: "dot" } });
+      return {
+        type: "scatter", mode: "markers", xaxis, yaxis, x: cells.reference, y: accuracies.map((y) => (Number.isNaN(y) ? null : y)), text,
+        marker: { color: style[i].colour, symbol: style[i].symbol, size: 5, opacity: 0.72 },
+        hovertemplate: `%{text}<br>defense %{y:.2f}%, reference %{x:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
+      };
+    });
+    return { data, layout: Page.layout({ ...axes, annotations, shapes, height, margin: { l: 46, r: 8, t: 22, b: 44 } }) };
+  }
+
+  /**
+   * The ends of one of several equal parts of [0, 1] with gaps between them.
+   * @param {number} place
+   * @param {number} count
+   * @param {number} gap
+   */
+  function share(place, count, gap) {
+    const size = (1 - gap * (count - 1)) / count;
+    return [place * (size + gap), place * (size + gap) + size];
+  }
+
+  /**
+   * The name that plotly gives to an axis: x, x2, x3, ...
+   * @param {"x" | "y"} letter
+   * @param {number} index
+   */
+  function axisName(letter, index) {
+    return `${letter}${index > 0 ? index + 1 : ""}`;
   }
 
   /**
@@ -199,7 +273,7 @@ const Plots = (() => {
    */
   function seenPlot(cells, entries, kind, width, height) {
     const narrow = width < 560;
-    const style = Page.series();
+    const style = stylesOf(entries);
     const labels = entries.map(({ defense }) => Page.plotText(short(defense.name, 34)));
     const data = entries.flatMap(({ accuracies, seen }, i) => {
       const side = (/** @type {boolean} */ inside) =>
@@ -231,5 +305,5 @@ const Plots = (() => {
     };
   }
 
-  return { MOST_ABREAST, heights, strengthPlot, singlePlot, referencePlot, seenPlot, percent };
+  return { MOST_ABREAST, heights, strengthPlot, singlePlot, referencePlot, seenPlot, overview };
 })();

@@ -4,17 +4,18 @@
 (() => {
   /**
    * @typedef {{sizes: number[], error: number[], low: number[], high: number[]}} Curve
-   * @typedef {{label: string, axis: string, end: number, lines: (Curve | null)[]}} CurvePanel
-   * @typedef {{label: string, axis: string, edges: number[], lines: ({counts: number[], never: number, clean: number} | null)[]}} SizePanel
-   * @typedef {{label: string, axis: string, lines: ({sizes: number[], mean: number[]} | null)[]}} FrontierPanel
+   * @typedef {{end: number, lines: (Curve | null)[]}} CurvePanel
+   * @typedef {{edges: number[], lines: ({counts: number[], never: number, clean: number} | null)[]}} SizePanel
+   * @typedef {{lines: ({sizes: number[], mean: number[]} | null)[]}} FrontierPanel
+   * @typedef {{attack: string, label: string, axis: string, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
    * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null} | null)[]}} RatioPanel
-   * @typedef {{runs: string[], curves: CurvePanel[], sizes: SizePanel[], frontiers: FrontierPanel[], ratios: RatioPanel[]}} Panels
+   * @typedef {{runs: string[], short: string[], cards: Card[], ratios: RatioPanel[]}} Panels
    */
 
   /** @type {Panels} */
   const panels = JSON.parse(Page.element("report-data").textContent ?? "");
-  const names = panels.runs.map(Page.plotText);
-  const HEIGHT = 250;
+  const names = panels.short.map(Page.plotText);
+  const HEIGHT = 220;
 
   /**
    * @param {string} colour as the browser gives it, rgb(...)
@@ -22,8 +23,11 @@
    */
   const faint = (colour, opacity) => colour.replace("rgb(", "rgba(").replace(")", `, ${opacity})`);
 
-  /** @param {CurvePanel} panel */
-  function curveFigure(panel) {
+  /**
+   * @param {CurvePanel} panel
+   * @param {string} axis
+   */
+  function curveFigure(panel, axis) {
     const style = Page.series();
     const data = panel.lines.flatMap((line, i) => {
       if (!line) return [];
@@ -41,14 +45,17 @@
       data,
       layout: Page.layout({
         height: HEIGHT,
-        xaxis: Page.axis({ title: Page.plotText(panel.axis), range: [0, panel.end * 1.02] }),
+        xaxis: Page.axis({ title: Page.plotText(axis), range: [0, panel.end * 1.02] }),
         yaxis: Page.axis({ title: "misclassified (%)", range: [0, 102], tickvals: [0, 25, 50, 75, 100] }),
       }),
     };
   }
 
-  /** @param {SizePanel} panel */
-  function sizeFigure(panel) {
+  /**
+   * @param {SizePanel} panel
+   * @param {string} axis
+   */
+  function sizeFigure(panel, axis) {
     const style = Page.series();
     const middles = panel.edges.slice(1).map((edge, i) => (edge + panel.edges[i]) / 2);
     const single = panel.lines.filter(Boolean).length === 1;
@@ -61,14 +68,17 @@
       data,
       layout: Page.layout({
         height: HEIGHT, bargap: 0,
-        xaxis: Page.axis({ title: Page.plotText(panel.axis), range: [0, panel.edges[panel.edges.length - 1]] }),
+        xaxis: Page.axis({ title: Page.plotText(axis), range: [0, panel.edges[panel.edges.length - 1]] }),
         yaxis: Page.axis({ title: "images", rangemode: "tozero" }),
       }),
     };
   }
 
-  /** @param {FrontierPanel} panel */
-  function frontierFigure(panel) {
+  /**
+   * @param {FrontierPanel} panel
+   * @param {string} axis
+   */
+  function frontierFigure(panel, axis) {
     const style = Page.series();
     const data = panel.lines.flatMap((line, i) => (line ? [{
       type: "scatter", mode: "lines+markers", x: line.sizes, y: line.mean,
@@ -80,7 +90,7 @@
       data,
       layout: Page.layout({
         height: HEIGHT,
-        xaxis: Page.axis({ title: Page.plotText(panel.axis), rangemode: "tozero" }),
+        xaxis: Page.axis({ title: Page.plotText(axis), rangemode: "tozero" }),
         yaxis: Page.axis({ title: "margin left (0 to 1)", range: [0, 1.02] }),
       }),
     };
@@ -123,46 +133,83 @@
    */
   function aside(panel) {
     const [line] = panel.lines;
-    return line ? `${line.clean} wrong from the start, ${line.never} without an adversarial example` : "";
+    return panel.lines.length === 1 && line ? `${line.clean} wrong from the start, ${line.never} without an adversarial example` : "";
   }
 
   /**
-   * One figure for each panel, in the page's element for them.
-   * @template {{label: string}} P
-   * @param {string} name
-   * @param {P[]} list
-   * @param {(panel: P) => {data: object[], layout: Record<string, any>}} figure
-   * @param {(panel: P) => string} [note]
+   * One card for each attack; its figures and its examples are tabs, and each is drawn when it is first looked at.
+   * @param {Card} card
    */
-  function fill(name, list, figure, note) {
-    const target = document.querySelector(`[data-figures=${name}]`);
-    for (const panel of target ? list : []) {
-      const frame = document.createElement("figure");
-      const caption = document.createElement("figcaption");
-      const title = document.createElement("h3");
-      title.textContent = panel.label;
-      caption.append(title);
-      if (note) {
-        const text = document.createElement("p");
-        text.className = "aside";
-        text.textContent = note(panel);
-        caption.append(text);
-      }
-      const plot = document.createElement("div");
-      plot.className = "plot";
-      frame.append(caption, plot);
-      target?.append(frame);
-      Page.draw(plot, () => figure(panel));
+  function cardOf(card) {
+    const { curve, sizes, frontier } = card;
+    /** @type {{name: string, note: string, fill: (target: HTMLElement) => void}[]} */
+    const tabs = [{ name: "Curve", note: "", fill: (target) => { void Page.draw(target, () => curveFigure(curve, card.axis)); } },
+      { name: "Sizes", note: aside(sizes), fill: (target) => { void Page.draw(target, () => sizeFigure(sizes, card.axis)); } }];
+    if (frontier) tabs.push({ name: "Margin", note: "", fill: (target) => { void Page.draw(target, () => frontierFigure(frontier, card.axis)); } });
+    const kept = [...document.querySelectorAll("template[data-examples]")].filter((found) => found.getAttribute("data-examples") === card.attack);
+    if (kept.length > 0) {
+      tabs.push({ name: "Examples", note: "From the smallest found to the largest", fill: (target) => {
+        target.classList.remove("plot");
+        target.append(...kept.map((found) => /** @type {HTMLTemplateElement} */ (found).content.cloneNode(true)));
+      } });
+    }
+    const title = Page.make("h3", {}, card.label);
+    const list = Page.make("div", { class: "tabs", role: "tablist", "aria-label": card.label });
+    const bodies = tabs.map((tab, i) => Page.make("div", {
+      role: "tabpanel", id: `${card.attack}-${i}`, class: "plot", "aria-label": `${card.label}: ${tab.name}`, tabindex: "0", hidden: "",
+    }));
+    const note = Page.make("p", { class: "aside" });
+    const buttons = tabs.map((tab, i) => Page.make("button", { type: "button", role: "tab", "aria-controls": `${card.attack}-${i}` }, tab.name));
+    /** @type {Set<number>} */
+    const filled = new Set();
+    const show = (/** @type {number} */ chosen) => {
+      buttons.forEach((button, i) => {
+        button.setAttribute("aria-selected", String(i === chosen));
+        button.tabIndex = i === chosen ? 0 : -1;
+        bodies[i].hidden = i !== chosen;
+      });
+      note.textContent = tabs[chosen].note;
+      if (!filled.has(chosen)) tabs[chosen].fill(bodies[chosen]);
+      else if (bodies[chosen].classList.contains("plot")) /** @type {any} */ (globalThis).Plotly.Plots.resize(bodies[chosen]);
+      filled.add(chosen);
+    };
+    buttons.forEach((button, i) => {
+      button.addEventListener("click", () => show(i));
+      button.addEventListener("keydown", ({ key }) => {
+        const step = key === "ArrowRight" ? 1 : key === "ArrowLeft" ? -1 : 0;
+        if (step === 0) return;
+        const next = (i + step + buttons.length) % buttons.length;
+        show(next);
+        buttons[next].focus();
+      });
+    });
+    list.append(...buttons);
+    Page.element("cards").append(Page.make("figure", { class: "card", "data-attack": card.attack }, Page.make("figcaption", {}, title), list, ...bodies, note));
+    show(0);
+  }
+
+  /** What a cell says when it is pointed at, said to those who tap. */
+  function answerTaps() {
+    const said = Page.make("p", { class: "said small", role: "status", hidden: "" });
+    for (const table of document.querySelectorAll(".heat")) {
+      table.addEventListener("click", ({ target }) => {
+        const cell = target instanceof Element ? target.closest("[title]") : null;
+        if (!cell) return;
+        said.textContent = `${cell.closest("tr")?.querySelector("th")?.textContent ?? ""}, ${cell.getAttribute("title")}`;
+        said.hidden = false;
+        table.parentElement?.after(said);
+      });
     }
   }
 
   Page.startTheme();
   Page.startPrinting(300);
-  fill("curves", panels.curves, curveFigure);
-  fill("frontiers", panels.frontiers, frontierFigure);
-  fill("sizes", panels.sizes, sizeFigure, panels.runs.length === 1 ? aside : undefined);
-  for (const which of /** @type {("ratio" | "uar")[]} */ (["ratio", "uar"])) {
-    const target = /** @type {HTMLElement | null} */ (document.querySelector(`[data-figure=${which}]`));
-    if (target) Page.draw(target, () => ratioFigure(which));
-  }
+  answerTaps();
+  void Page.unpack("plotly").then(() => {
+    panels.cards.forEach(cardOf);
+    for (const which of /** @type {("ratio" | "uar")[]} */ (["ratio", "uar"])) {
+      const target = /** @type {HTMLElement | null} */ (document.querySelector(`[data-figure=${which}]`));
+      if (target) void Page.draw(target, () => ratioFigure(which));
+    }
+  });
 })();

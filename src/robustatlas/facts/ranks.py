@@ -1,0 +1,87 @@
+"""Places on a board: by the ratio, ties by the stability constant, and the places that the intervals leave open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustatlas.facts.rows import published_rows
+from robustatlas.metrics.competitiveness import competitiveness_ratio, ratio_of
+from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.stability import stability_constant
+from robustatlas.references.matching import match_cells
+from robustatlas.references.reference import Reference
+
+
+def ranks(ratios: Sequence[float | None], constants: Sequence[float | None]) -> list[int | None]:
+    """Places as the MultiRobustBench site gives them.
+
+    By the ratio rounded to two decimals, ties by the lower stability constant; a constant that is not known comes after
+    all that are, and what has no ratio has no place.
+
+    Example:
+        >>> ranks([50.001, 50.004, 60.0, None], [7.0, 3.0, 9.0, None])
+        [3, 2, 1, None]
+    """
+    keys = [
+        None if ratio is None else (-round(ratio, 2), math.inf if constant is None else constant)
+        for ratio, constant in zip(ratios, constants, strict=True)
+    ]
+    ordered = sorted(key for key in keys if key is not None)
+    return [None if key is None else ordered.index(key) + 1 for key in keys]
+
+
+def rank_ranges(spans: Sequence[tuple[float, float] | None]) -> list[tuple[int, int] | None]:
+    """The best and the worst place of each that its interval and those of the others leave open.
+
+    Example:
+        >>> rank_ranges([(50.0, 60.0), (55.0, 70.0), (10.0, 20.0)])
+        [(1, 2), (1, 2), (3, 3)]
+    """
+    known = [span for span in spans if span is not None]
+    found: list[tuple[int, int] | None] = []
+    for span in spans:
+        if span is None:
+            found.append(None)
+            continue
+        low, high = span
+        above = sum(other_low > high for other_low, _ in known)
+        below = sum(other_high < low for _, other_high in known)
+        found.append((above + 1, len(known) - below))
+    return found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model stands among the published defenses: its rank, the ranks left open, and how many are ranked."""
+
+    rank: int
+    best: int
+    worst: int
+    of: int
+
+
+def place_among_published(ratio: Interval, constant: float | None, reference: Reference) -> Place | None:
+    """The place of a model with every ranked cell among the complete published defenses; None where there are none."""
+    ratios, constants = [ratio.value], [constant]
+    spans = [(ratio.low, ratio.high)]
+    points = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.ranked}
+    table = reference.accuracies.restrict(points, points)
+    for row in published_rows(reference):
+        if any(attack not in row.accuracies.cells for attack in points):
+            continue
+        ours = row.accuracies.restrict(points, points)
+        cells = match_cells(ours, table)
+        value = competitiveness_ratio(ours, table)
+        bounds = row.bounds(cells.accuracy.tolist())
+        ends = [float(ratio_of(np.array(end), cells.reference, "ind-avg")) for end in bounds] if bounds else []
+        ratios.append(value)
+        constants.append(stability_constant(ours, table, row.about.trained_on).value)
+        spans.append((ends[0], ends[1]) if ends else (value, value))
+    if len(ratios) == 1:
+        return None
+    rank, span = ranks(ratios, constants)[0], rank_ranges(spans)[0]
+    return None if rank is None or span is None else Place(rank, *span, of=len(ratios))

@@ -1,0 +1,105 @@
+// @ts-check
+"use strict";
+
+/**
+ * The columns of the board: those that are usual, and all that can be chosen.
+ *
+ * @typedef {Summary & {defense: Defense, rank: number | null, range: [number, number] | null, before: number | null,
+ *   extra: string, trained: string, haystack: string}} Row
+ * @typedef {{key: string, title: string, hint: string, kind: "number" | "text", value: (row: Row) => number | string | null,
+ *   show: (row: Row) => string, descends: boolean, usual: boolean}} Column
+ */
+const Columns = (() => {
+  /** @param {number | null | undefined} value */
+  const fixed = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
+  /** @param {number | null} value */
+  const whole = (value) => (value === null ? "–" : value.toLocaleString("en"));
+  /** @param {[number, number] | number[] | null | undefined} span @param {number} [digits] */
+  const between = (span, digits = 1) => (span ? `${span[0].toFixed(digits)} to ${span[1].toFixed(digits)}` : "");
+  /** @param {Row} row */
+  const rangeOf = ({ range }) => (range && range[0] < range[1] ? `${range[0]} to ${range[1]}` : "");
+
+  /** @param {Board} board @returns {Column[]} */
+  function of(board) {
+    const { defenses } = board;
+    /** @param {Partial<Column> & {key: string, title: string, hint: string, value: Column["value"]}} column @returns {Column} */
+    const number = (column) => ({
+      kind: "number", show: (row) => fixed(/** @type {number | null} */ (column.value(row))), descends: true, usual: true, ...column,
+    });
+    /** @type {Column[]} */
+    const columns = [
+      number({ key: "rank", title: "Rank", hint: "Place by the competitiveness ratio, ties by the lower stability constant; below, the places that the intervals leave open",
+        value: (row) => row.rank, show: (row) => (row.rank === null ? "–" : String(row.rank)), descends: false }),
+      number({ key: "defense", title: "Defense", hint: "Name, linked to the paper", kind: "text",
+        value: (row) => row.defense.name, show: (row) => row.defense.name, descends: false }),
+      number({ key: "cr", title: "CR, %", hint: "Competitiveness ratio with its 95% interval", value: (row) => row.cr }),
+      number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
+      ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
+        value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null })),
+      number({ key: "sc", title: "SC", hint: "Stability constant; lower is steadier; – where the training is not stated",
+        value: (row) => row.sc, descends: false }),
+      number({ key: "seen", title: "Seen, %", hint: "Share of the cells inside the training attacks", value: (row) => row.seen }),
+      number({ key: "uar", title: "UAR, %", hint: "Unforeseen attack robustness, mean over the attacks", value: (row) => row.uar }),
+      number({ key: "samples", title: "Images", hint: "Test images behind every accuracy of the row",
+        value: (row) => row.defense.samples, show: (row) => whole(row.defense.samples) }),
+    ];
+    /** What no defense of the board has said needs no column. @param {(defense: Defense) => boolean} known @param {Column} column */
+    const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
+    where((defense) => defense.hypervolume !== null, number({ key: "hypervolume", title: "Hypervolume", hint: "Adversarial hypervolume, 0 to 1",
+      value: (row) => row.defense.hypervolume, show: (row) => row.defense.hypervolume?.toFixed(4) ?? "–" }));
+    where((defense) => defense.petaflops !== null, number({ key: "petaflops", title: "PetaFLOPs", hint: "Cost of the training", usual: false,
+      value: (row) => row.defense.petaflops, show: (row) => whole(row.defense.petaflops), descends: false }));
+    where((defense) => defense.extraData !== null, number({ key: "extra", title: "Extra data", hint: "Trained with more than the data set's own images",
+      kind: "text", usual: false, value: (row) => row.extra, show: (row) => row.extra, descends: false }));
+    where((defense) => defense.architecture !== "", number({ key: "architecture", title: "Architecture", hint: "Network", kind: "text", usual: false,
+      value: (row) => row.defense.architecture, show: (row) => row.defense.architecture || "–", descends: false }));
+    return [...columns, ...board.attacks.map((attack, index) => number({
+      key: `attack-${attack.name}`, title: `${attack.label} CR, %`, usual: false,
+      hint: `Average ratio under ${attack.label} alone, at all its strengths`, value: singleRatio(board, attack, index),
+    }))];
+  }
+
+  /**
+   * @param {Board} board
+   * @param {Attack} attack
+   * @param {number} index
+   */
+  function singleRatio(board, attack, index) {
+    const cells = Metrics.cellsOf(board, { [attack.name]: attack.strengths.map((_, level) => level) });
+    /** @type {Map<Defense, number | null>} */
+    const known = new Map();
+    return (/** @type {Row} */ { defense }) => {
+      const found = known.get(defense);
+      if (found !== undefined) return found;
+      const ratio = Metrics.ratioOn(Metrics.accuraciesAt(board, defense, cells), cells, "ind-avg", Metrics.indicesOf(cells, index, true));
+      known.set(defense, ratio);
+      return ratio;
+    };
+  }
+
+  /**
+   * The robust accuracies that papers give, at the strengths of the board nearest to theirs.
+   * @param {Board} board
+   */
+  function standards(board) {
+    return board.attacks.flatMap((attack) => {
+      if (!attack.standard) return [];
+      const { level, strength, exact } = attack.standard;
+      const here = Page.number(attack.strengths[level]);
+      return [{ attack, level, name: `${attack.label} ${here}`,
+        hint: `Robust accuracy under ${attack.label} at ${here}${exact ? "" : `, the strength of the board nearest to ${strength}`}` }];
+    });
+  }
+
+  /**
+   * @param {Column[]} columns
+   * @param {State} state
+   */
+  function shown(columns, state) {
+    const { columns: chosen } = state;
+    if (!chosen) return columns.filter((column) => column.usual);
+    return columns.filter((column) => ["rank", "defense", "cr"].includes(column.key) || chosen.includes(column.key));
+  }
+
+  return { of, shown, fixed, whole, between, rangeOf };
+})();
