@@ -230,7 +230,7 @@ def _batch_size(given: str | None) -> int | Literal["auto"] | None:
     if given == "auto":
         return "auto"
     if not given.isdecimal() or not int(given):
-        raise UserError(f"--batch-size {given} is not understood; expected a number of at least 1, or auto.")
+        raise typer.BadParameter(f"{given} is neither a number of at least 1 nor auto.", param_hint="--batch-size")
     return int(given)
 
 
