@@ -10,7 +10,7 @@ LEANING := $(wildcard tests/test_outcomes_*.py) tests/test_bad_inputs.py tests/t
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lowest lint examples docs wheel clean
+.PHONY: demo test lowest lint examples board docs wheel clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,9 @@ lint: $(VENV)/.tools  ## Style, types, and which room may import which.
 
 examples: $(VENV)/.tools  ## Run every example.
 	set -e; for example in examples/*.py; do echo "$$example"; $(BIN)/python "$$example"; done
+
+board: $(VENV)/.installed  ## Train, refer, evaluate and rank a board of our own (about an hour), and ship its tables.
+	$(BIN)/python scripts/make_board.py --out build/board --workers $(WORKERS) --ship docs/board
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(PIP) --editable '.[docs]'

@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 import robustatlas as ra
 from robustatlas.cli import app
+from robustatlas.cli._share import share_here
 from robustatlas.errors import UserError
+from robustatlas.evaluation.share import Share
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.references import Reference, load_reference
 from robustatlas.references.building import ReferenceModel, reference_of
@@ -143,7 +145,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["train", "digits-cnn", *small, "--recipe", "max", "--against", "linf=0.1,l2=0.5", "--steps", "3",
          "--out", str(folder / "max")],
     ]  # fmt: skip
-    for part in ("2/2", "1/2"):
+    for part in ("1/2", "0/2"):
         commands.append(
             ["reference", "digits-cnn", *small, *fast, "--rule", "ata", "--part", part]
             + [item for name, values in GRID.items() for item in ("--strengths", f"{name}={values}")]
@@ -157,11 +159,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["calibrate", "pgd-l2", "--like", "pgd-linf", "--reference", str(folder / "ata/reference.json"),
          "-o", str(folder / "uar.json")]
     )  # fmt: skip
-    said = []
-    for command in commands:
-        result = CliRunner().invoke(app, command, catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        said.append(result.output)
+    said = [_succeeds(command) for command in commands]
     assert "trainings are missing" in said[2]
     assert "Reference:" in said[3]
     return folder
@@ -183,11 +181,45 @@ def test_the_whole_chain(chain: Path) -> None:
             attacks,
             search="every",
             strengths={a: uar.accuracies.strengths(a).tolist() for a in attacks},
-            samples=100,
+            samples=40,
         )
         scores[name] = ra.metrics.mean_uar(result.accuracies(), uar)
         assert 0 < ra.metrics.competitiveness_ratio(result.accuracies(), uar) < 150
     assert scores["max"] > scores["standard"]
+
+
+def test_show_report_and_leaderboard_take_a_reference_of_our_own(chain: Path, tmp_path: Path) -> None:
+    """A network by its folder, evaluated on the command line, against the reference by its path."""
+    uar = load_reference(chain / "uar.json")
+    run, reference = tmp_path / "run", ["--reference", str(chain / "uar.json")]
+    grids = [f"{a}={','.join(map(str, uar.accuracies.strengths(a)))}" for a in uar.accuracies.attacks]
+    command = ["evaluate", f"trained:{chain / 'max'}", "--data", "digits", "--attacks", "pgd-linf,pgd-l2",
+               "--search", "every", "--samples", "40", "--name", "max", "--run", str(run)]  # fmt: skip
+    _succeeds([*command, *(item for each in grids for item in ("--strengths", each))])
+    result = ra.load_result(run)
+    told = json.loads((run / "run.json").read_text())
+    assert told["model"]["weights_sha256"] == read_card(chain / "max").weights_sha256
+    said = json.loads(_succeeds(["show", str(run), *reference, "--trained-on", "pgd-linf=0.1,pgd-l2=0.5", "--json"]))
+    numbers = said["reference"]["numbers"]
+    accuracies = result.accuracies()
+    assert numbers["mUAR"]["value"] == pytest.approx(ra.metrics.mean_uar(accuracies, uar))
+    assert numbers["CR ind-avg"]["value"] == pytest.approx(ra.metrics.competitiveness_ratio(accuracies, uar))
+    assert said["reference"]["name"] == uar.name
+    _succeeds(["report", str(run), *reference, "-o", str(tmp_path / "report.html")])
+    assert uar.name in (tmp_path / "report.html").read_text()
+    _succeeds(["leaderboard", "build", str(run), *reference, "-o", str(tmp_path / "site")])
+    assert "pgd-linf" in (tmp_path / "site/index.html").read_text()
+
+
+def test_a_folder_that_holds_no_training(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="card"):
+        ra.load_model(f"trained:{tmp_path}")
+
+
+def _succeeds(command: list[str]) -> str:
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def test_a_reference_can_be_checked_by_hand(chain: Path) -> None:
@@ -218,8 +250,22 @@ def test_a_reference_goes_on_and_knows_its_plan(chain: Path) -> None:
     assert missing(plan, chain / "acc") == []
     with pytest.raises(UserError, match=r"holds another plan \(it differs in data\)"):
         make_reference(plan, data.take(500), ra.load_dataset("digits"), chain / "acc")
-    with pytest.raises(UserError, match="part=3/2"):
-        make_reference(plan, data, ra.load_dataset("digits"), chain / "acc", (3, 2))
+    for part, said in (((2, 2), "no part 2 of 2 parts; parts are counted from 0 to 1"), ((0, 0), "at least")):
+        with pytest.raises(UserError, match=said):
+            make_reference(plan, data, ra.load_dataset("digits"), chain / "acc", part)
+
+
+def test_tasks_of_a_slurm_array_take_their_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert share_here(None) == Share(0, 1)
+    assert share_here("2/3") == Share(2, 3)
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    assert share_here(None) == Share(0, 1)
+    monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "4")
+    assert share_here(None) == Share(3, 4)
+    assert share_here("0/2") == Share(0, 2)
+    monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "many")
+    with pytest.raises(UserError, match="SLURM_ARRAY_TASK_COUNT='many' is no number"):
+        share_here(None)
 
 
 def test_calibrated_references_keep_their_source() -> None:
@@ -241,7 +287,7 @@ def test_calibrated_references_keep_their_source() -> None:
         (["train", "digits-cnn", "--data", "digits", "--recipe", "pgd", "--against", "linf"], "NAME=STRENGTH"),
         (["train", "digits-cnn", "--data", "digits", "--with", "epochz=3"], "did you mean 'epochs'"),
         (["train", "timm:resnet18", "--data", "digits"], "pip install timm"),
-        (["reference", "digits-cnn", "--data", "digits", "--strengths", "linf=0.1", "--part", "x"], "expected K/N"),
+        (["reference", "digits-cnn", "--data", "digits", "--strengths", "linf=0.1", "--part", "x"], "expected I/N"),
     ],
 )
 def test_mistakes_on_the_command_line(arguments: list[str], message: str, tmp_path: Path) -> None:

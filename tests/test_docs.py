@@ -91,9 +91,40 @@ def test_the_guide_on_data_and_models(tmp_path: Path, monkeypatch: pytest.Monkey
     }
     ran = 0
     for block in blocks("data_and_models.md"):
-        if not re.search(r"torchvision|mymodel|train\(", block) and ("jax" not in block or find_spec("jax")):
+        if not re.search(rf"torchvision|mymodel|train\(|{_OTHERS}", block) and ("jax" not in block or find_spec("jax")):
             exec(compile(block, "data_and_models.md", "exec"), names)
             ran += 1
     assert ran >= 2
     assert len(names["fair"]) == 100  # type: ignore[arg-type]
     assert names["squeezed"](torch.zeros(1, 1, 8, 8)).shape == (1, 10)  # type: ignore[operator]
+
+
+_OTHERS = r"draws=|rejection=|ra\.external|ra\.verify"
+
+
+def test_the_guide_on_defenses_and_on_what_others_found() -> None:
+    data = ra.load_dataset("digits").take(3)
+    net = ra.load_model("builtin:digits-linf").net
+    names = {
+        "ra": ra,
+        "data": data,
+        "net": net,
+        "abstaining": lambda x: torch.cat([net(x), torch.full((len(x), 1), 2.0)], 1),
+        "detecting": lambda x: (net(x), -net(x).amax(1), -2.0),
+        "images": data.images,
+        "labels": data.labels,
+        "adversarial": 1 - data.images.numpy(),
+    }
+    found = [block for block in blocks("data_and_models.md") if re.search(_OTHERS, block)]
+    assert len(found) == 4
+    for block in found:
+        if "foolbox" in block:
+            if not find_spec("foolbox"):
+                continue
+            import foolbox
+
+            names |= {"model": ra.Classifier(net), "foolbox_model": foolbox.PyTorchModel(net.eval(), bounds=(0, 1))}
+        if "ra.verify" in block:
+            names["model"] = ra.Classifier(net)
+        exec(compile(block, "data_and_models.md", "exec"), names)
+    assert names["result"].attacks == ("linf",) and len(names["found"].verified) == 3  # type: ignore[attr-defined]

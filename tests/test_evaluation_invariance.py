@@ -47,6 +47,8 @@ def brief(name: str) -> Attack:
         bound=shorter(attack.bound),
         descent=None if attack.descent is None else shorter(attack.descent),
         closing=shorter(attack.closing),
+        polish=shorter(attack.polish),
+        frontier=shorter(attack.frontier_stages),
     )
 
 

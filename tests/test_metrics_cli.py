@@ -396,6 +396,11 @@ def test_merge_version_and_module(command, runs, tmp_path):
     assert code == 0 and "robustatlas show" in text
     sizes = [load_result(path).minimal_size("linf") for path in (runs[0], more)]
     np.testing.assert_array_equal(load_result(tmp_path / "both").minimal_size("linf"), np.minimum(*sizes))
+    code, text = command("best-known", runs[0], more, "-o", tmp_path / "best", width=300)
+    best = load_result(tmp_path / "best")
+    for path in (runs[0], more):
+        row = next(line.split() for line in text.splitlines() if line.strip().startswith(str(path)))
+        assert code == 0 and row[1] == f"{load_result(path).optimality(best)['linf']:.4f}"
     code, text = command("--version")
     assert code == 0 and text == f"robustatlas {robustatlas.__version__}\n"
     done = subprocess.run([sys.executable, "-m", "robustatlas", "--version"], capture_output=True, text=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from robustatlas.objectives import OBJECTIVES, cross_entropy, dlr, margin, margin_of, probability_margin
+from robustatlas.objectives import OBJECTIVES, cross_entropy, dlr, log_margin, margin, margin_of, probability_margin
 
 GOLDENS = np.load(Path(__file__).parent / "goldens" / "lp.npz")
 
@@ -45,6 +45,16 @@ def test_probability_margin_is_the_margin_of_the_softmax(logits: torch.Tensor, l
     own = p[np.arange(4), GOLDENS["labels"]]
     p[np.arange(4), GOLDENS["labels"]] = -1
     np.testing.assert_allclose(probability_margin(logits, labels, None), p.max(1) - own, rtol=1e-4, atol=1e-7)
+
+
+def test_log_margin_is_the_logarithm_and_keeps_its_gradient(logits: torch.Tensor, labels: torch.Tensor) -> None:
+    wide = logits.double()
+    for targets in (None, (labels + 1) % wide.shape[1]):
+        expected = torch.log1p(probability_margin(wide, labels, targets))
+        torch.testing.assert_close(log_margin(wide, labels, targets), expected)
+    certain = torch.tensor([[60.0, 0.0, -3.0]], requires_grad=True)
+    log_margin(certain, torch.tensor([0]), None).backward()
+    assert certain.grad is not None and certain.grad[0].tolist() == pytest.approx([-1, 1, 0], abs=0.03)
 
 
 def test_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> None:

@@ -95,3 +95,13 @@ def test_curve() -> None:
     curve = made_up([0.0, 0.05, 0.25, np.inf]).curve("linf")
     assert curve.at(0.1) == 50.0
     assert curve.attack == "linf"
+
+
+def test_optimality_counts_own_examples_and_takes_the_samples_by_their_index() -> None:
+    known = made_up([0.3, 0.1, 0.4], index=[7, 3, 5])
+    ours = made_up([0.3, 0.2], index=[5, 3])
+    # The envelope breaks at 0.1 and 0.3: up to 0.3 its mean error is (0.2 / 0.3) / 2, ours (0.1 / 0.3) / 2.
+    assert ours.optimality(known) == {"linf": pytest.approx(0.5)}
+    assert known.optimality(known) == {"linf": 1.0}
+    with pytest.raises(UserError, match="does not hold the samples"):
+        known.optimality(ours)

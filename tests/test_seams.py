@@ -79,7 +79,7 @@ def check_seams(result: Result, folder: Path) -> None:
     for position, attack in enumerate(result.attacks):
         outcome, grid = result.outcome(attack), result.strengths(attack)
         curve = RobustnessCurve.of(outcome)
-        line = data["curves"][position]["lines"][0]
+        line = data["cards"][position]["curve"]["lines"][0]
         for k, strength in enumerate(grid.tolist()):
             accuracy = table.at(attack, strength)
             broken = int(outcome.broken([strength]).sum())

@@ -39,6 +39,8 @@ def brief(attack: Attack) -> Attack:
         bound=fewer(attack.bound),
         descent=None if attack.descent is None else fewer(attack.descent),
         closing=fewer(attack.closing),
+        polish=fewer(attack.polish),
+        frontier=fewer(attack.frontier_stages),
     )
 
 
@@ -60,6 +62,7 @@ CASES: list[tuple[Procedure, Search | None]] = [
     ("default", None),
     ("default", "bisection"),
     ("default", "every"),
+    ("default", "frontier"),
     ("paper", None),
     ("paper", "every"),
 ]

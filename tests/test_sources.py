@@ -9,17 +9,21 @@ import sys
 import zipfile
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from typer.testing import CliRunner
 
 import robustatlas as ra
+from robustatlas.classifier import Origin
+from robustatlas.cli import _models, app
 from robustatlas.errors import UserError
 from robustatlas.models.resizing import Resizing
+from robustatlas.models.sources import SCHEMES
 from robustatlas.models.sources.packages import optional
 
 
@@ -290,3 +294,19 @@ def test_resizing_is_pillow_s(mode: str) -> None:
     theirs = np.asarray(pixels.resize((21, 15), getattr(image, mode.upper())))
     ours = 255 * Resizing((15, 21), None, mode)(x / 255)[0].permute(1, 2, 0).numpy()
     assert np.abs(ours - theirs).max() < 1.5
+
+
+def test_help_names_every_source() -> None:
+    told = str(get_args(_models.Model)[1].help)
+    assert all(f"`{scheme}:`" in told for scheme in SCHEMES)
+
+
+def test_origin_of_the_weights_is_recorded_and_shown(tmp_path: Path) -> None:
+    origin = Origin("zoo:net", licence="MIT", home="https://example.org/net", library="zoo 1.0")
+    model = ra.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)), origin=origin)
+    data = (torch.rand(4, 1, 2, 2), torch.tensor([0, 1, 0, 1]))
+    ra.evaluate(model, data, "linf", strengths={"linf": [0.1]}, run=tmp_path / "run")
+    record = ra.load_result(tmp_path / "run").identity.model  # type: ignore[union-attr]
+    assert (record.licence, record.home, record.library) == ("MIT", "https://example.org/net", "zoo 1.0")
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "run")])
+    assert "licence MIT" in shown.output.replace("\n", " ")

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
+from robustatlas.threats import lp
+from robustatlas.training.crafting import ball_point
 from robustatlas.training.recipes import RECIPES, Batch, Memory, Recipe, recipe_named
 
 SIZE, CLASSES, COUNT = 6, 4, 7
@@ -469,3 +471,12 @@ def test_every_recipe_is_tested_here() -> None:
 def test_wrong_recipes(name: str, against: dict[str, float] | None, settings: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         recipe_named(name, against, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("threat", [lp.Linf(), lp.L2(), lp.L1()])
+def test_noise_of_a_generator_at_strength_0(threat: lp.Lp) -> None:
+    """Where strengths rise from 0 the first batch has none: no change, and a gradient that is a number."""
+    x, direction = torch.rand(2, 1, 4, 4), torch.randn(2, 1, 4, 4, requires_grad=True)
+    moved = ball_point(threat, x, direction, torch.zeros(2))
+    assert torch.equal(moved.detach(), x)
+    assert torch.autograd.grad(moved.square().sum(), direction)[0].isfinite().all()

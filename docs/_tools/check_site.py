@@ -18,6 +18,9 @@ from robustatlas import training
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.search import SEARCHES
 
+SOURCES = Path(__file__).parents[1]
+RESERVED = ("genindex", "py-modindex", "search")
+
 
 class Page(HTMLParser):
     """Links and anchors of a page, and images that say nothing to those who do not see them."""
@@ -61,6 +64,11 @@ def broken_links(site: Path) -> list[str]:
     return sorted(wrong)
 
 
+def overwritten(sources: Path) -> list[str]:
+    """Pages that Sphinx replaces by its own of the same name."""
+    return [f"{name}.md: Sphinx has a page of that name" for name in RESERVED if (sources / f"{name}.md").exists()]
+
+
 def public() -> set[str]:
     """Names that the API reference must have."""
     names = {f"robustatlas.{name}" for name in ra.__all__ if name not in ("metrics", "__version__")}
@@ -79,7 +87,7 @@ def undocumented(site: Path) -> list[str]:
 
 
 def main(site: Path) -> int:
-    wrong = [*broken_links(site), *undocumented(site)]
+    wrong = [*broken_links(site), *overwritten(SOURCES), *undocumented(site)]
     print(*wrong, sep="\n", end="\n" if wrong else "")
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) / 2**20
     print(f"{site}: {len(list(site.rglob('*.html')))} pages, {size:.1f} MiB, {len(wrong)} faults")

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from robustatlas.datasets import Dataset, load_dataset
     from robustatlas.errors import UserError
     from robustatlas.evaluation import evaluate
+    from robustatlas.evaluation.verification import verify
     from robustatlas.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.models import load_model
     from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions
     from robustatlas.models.gradients import straight_through, surrogate
     from robustatlas.outcomes import Outcome
+    from robustatlas.peers import as_foolbox, external
     from robustatlas.references import load_reference
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
@@ -43,8 +45,10 @@ __all__ = [
     "ThreatModel",
     "UserError",
     "__version__",
+    "as_foolbox",
     "compose",
     "evaluate",
+    "external",
     "from_gradient",
     "from_jax",
     "from_predictions",
@@ -58,6 +62,7 @@ __all__ = [
     "straight_through",
     "surrogate",
     "train",
+    "verify",
 ]
 
 _HOME = {
@@ -69,8 +74,10 @@ _HOME = {
     "Stage": "attacks.definition",
     "ThreatModel": "threats.base",
     "UserError": "errors",
+    "as_foolbox": "peers",
     "compose": "attacks.catalogue",
     "evaluate": "evaluation",
+    "external": "peers",
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",
     "from_predictions": "models.frameworks",
@@ -83,6 +90,7 @@ _HOME = {
     "straight_through": "models.gradients",
     "surrogate": "models.gradients",
     "train": "training",
+    "verify": "evaluation.verification",
 }
 
 

@@ -32,6 +32,7 @@ from robustatlas.bundle import (
     where,
 )
 from robustatlas.classifier import Classifier
+from robustatlas.classifier.backward import going_back
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import OBJECTIVES, margin_of
@@ -49,6 +50,9 @@ rounding still point somewhere, and sign steps along them decide on networks wit
 _TARGET, _DRAWS = -2, -3
 """Streams of a sample that all of its runs share: for its random target, and for what a set chooses among draws."""
 
+_CLEAN, _SEARCH, _JUDGED = -4, -5, -6
+"""Streams of what a randomised model draws: for clean inputs, in the steps of a run, and to judge what it found."""
+
 _NEAREST = 9
 """How many classes are ordered by their distance; as many as AutoAttack targets."""
 
@@ -61,11 +65,12 @@ class Ledger:
     """What is known of N samples under one attack.
 
     ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter
-    (none: the neutral one), ``found_class`` its
-    prediction (-1: none); ``ranking`` [N, C]: wrong classes by their logits, largest first, and ``nearest`` [N, C] by
-    their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]: lowest softmax margin seen
-    with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength ended (1 fooled, 0
-    survived, -1 none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates verification refused.
+    (none: the neutral one), ``possible_size`` [N]: smallest that is not certainly none (of randomised models),
+    ``found_class`` its prediction (-1: none); ``ranking`` [N, C]: wrong classes by their logits, largest first, and
+    ``nearest`` [N, C] by their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]:
+    lowest softmax margin seen with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength
+    ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates
+    verification refused; ``lowest_theta`` [N * (S + 1)]: the parameters of ``margins``, where a search shares them.
     """
 
     x: Tensor
@@ -78,8 +83,10 @@ class Ledger:
     nearest: Tensor
     best_size: Tensor
     best_theta: Tree
+    possible_size: Tensor
     found_class: Tensor
     margins: Tensor
+    lowest_theta: Tree | None
     fooled: Tensor
     forward: Tensor
     backward: Tensor
@@ -109,7 +116,10 @@ def open_ledger(
 ) -> Ledger:
     """The ledger after one clean pass."""
     with torch.no_grad():
-        logits = torch.cat([model.logits(part, verifying=True) for part in torch.split(x, lanes)])
+        rows = torch.split(torch.arange(len(x), device=x.device), lanes)
+        judged = [model.judged(x[part], labels[part], noise.take(part).child(_CLEAN)) for part in rows]
+        logits = torch.cat([verdict.logits for verdict in judged])
+        possible = torch.cat([verdict.possible for verdict in judged])
     n, s = len(x), len(strengths)
     clean_margin = margin_of(logits.softmax(1), labels)
     ranking = logits.scatter(1, labels[:, None], -torch.inf).argsort(dim=1, descending=True, stable=True)
@@ -118,27 +128,31 @@ def open_ledger(
         labels=labels,
         strengths=strengths,
         noise=noise,
-        clean_prediction=logits.argmax(1),
+        clean_prediction=torch.cat([verdict.prediction for verdict in judged]),
         clean_margin=clean_margin,
         ranking=ranking,
         nearest=ranking,
         best_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
         best_theta=copy(attack.threat.neutral(x)),
+        possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
         found_class=torch.full((n,), -1, device=x.device),
         margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
+        lowest_theta=None,
         fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
-        forward=torch.ones(n, dtype=torch.int64, device=x.device),
+        forward=torch.cat([verdict.drawn for verdict in judged]),
         backward=torch.zeros(n, dtype=torch.int64, device=x.device),
         rejected=torch.zeros(n, dtype=torch.int64, device=x.device),
     )
 
 
-def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree) -> Evaluation:
-    """One forward, and where the optimizer wants it one backward pass, at ``theta``."""
+def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, step: Tensor | None = None) -> Evaluation:
+    """One forward, and where the optimizer wants it one backward pass, at ``theta``; of a randomised model as many as
+    it has draws, which belong to the ``step`` [B] of the run."""
+    noise = problem.noise.child(_SEARCH).child(0 if step is None else step)
     uphill = stage.optimizer.needs_gradient
     leaf = watched(theta) if uphill else theta
-    with torch.set_grad_enabled(uphill):
-        logits = model.logits(problem.threat.apply(problem.x, leaf))
+    with torch.set_grad_enabled(uphill), going_back(stage.backward):
+        logits, doubt = model.searched(problem.threat.apply(problem.x, leaf), problem.labels, noise)
         targets = problem.targets if stage.targets else None
         value = OBJECTIVES[stage.objective](logits, problem.labels, targets)
     slope = _sound(gradient(value, leaf)) if uphill else over(torch.zeros_like, theta)
@@ -146,6 +160,8 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree) -> 
     fooled = logits.argmax(1) != problem.labels
     if model.rounding:
         fooled &= margin_of(logits, problem.labels) < -model.rounding * logits.abs().amax(1)
+    if doubt is not None:
+        fooled &= margin_of(logits, problem.labels) < -doubt
     return Evaluation(logits, value.detach(), slope, fooled, problem.threat.size(problem.x, theta))
 
 
@@ -175,6 +191,9 @@ def run(
         todo = (~schedule.done).nonzero().squeeze(1)
         for rows in torch.split(todo, lanes) if len(todo) else ():
             put(ledger.best_theta, rows, _chosen(model, attack, ledger, rows))
+    if schedule.shares:
+        rows = torch.arange(len(ledger.x), device=ledger.x.device)
+        ledger.lowest_theta = take(ledger.best_theta, rows.repeat_interleave(ledger.margins.shape[1]))
     while True:
         waiting = (~schedule.done).nonzero().squeeze(1)
         if not len(waiting):
@@ -201,7 +220,7 @@ def _run_stage(
     queue = queue[capacity:]
     while len(lanes.rows):
         with _counted(model, ledger, lanes.rows):
-            evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta)
+            evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta, lanes.state.step)
             moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
         _record(model, ledger, lanes, evaluation)
         finished = stage.optimizer.finished(moved)
@@ -251,7 +270,7 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
     noise = ledger.noise.take(rows).child(attempt * len(ledger.strengths) + level)
     problem = Problem(attack.threat, x, ledger.labels[rows], _targets(ledger, stage, rows, numbers), epsilon, noise)
     with _counted(model, ledger, rows):
-        theta = _start(ledger, stage, problem, rows, schedule.warm[rows])
+        theta = _start(ledger, stage, problem, rows, schedule.warm[rows], schedule.source(rows))
         state = stage.optimizer.init(problem, theta)
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
     return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known)
@@ -266,7 +285,8 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
     theta = watched(attack.threat.neutral(x))
     distances = []
     with _counted(model, ledger, rows):
-        logits = model.logits(attack.threat.apply(x, theta))
+        noise = ledger.noise.take(rows).child(_CLEAN).child(0)
+        logits = model.logits(attack.threat.apply(x, theta), labels=labels, noise=noise)
         for k in range(count):
             gap = (logits.gather(1, labels[:, None]) - logits.gather(1, ranking[:, k, None])).squeeze(1)
             uphill = gradient(gap, theta, retain_graph=k < count - 1)
@@ -278,9 +298,10 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
 
 def _chosen(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> Tree:
     """The neutral theta with the draws that the gradient of the margin at the clean input promises the most of."""
-    x = watched(ledger.x[rows])
+    x, labels = watched(ledger.x[rows]), ledger.labels[rows]
     with _counted(model, ledger, rows):
-        slope = gradient(OBJECTIVES["margin"](model.logits(x), ledger.labels[rows], None), x)
+        noise = ledger.noise.take(rows).child(_CLEAN).child(1)
+        slope = gradient(OBJECTIVES["margin"](model.logits(x, labels=labels, noise=noise), labels, None), x)
     return attack.threat.choose(ledger.x[rows], slope, ledger.noise.take(rows).child(_DRAWS))
 
 
@@ -294,7 +315,7 @@ def _targets(ledger: Ledger, stage: Stage, rows: Tensor, numbers: Tensor) -> Ten
     return ranking[rows].gather(1, numbers[:, None]).squeeze(1)
 
 
-def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: Tensor) -> Tree:
+def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: Tensor, source: Tensor) -> Tree:
     threat, x = problem.threat, problem.x
     if stage.start == "neutral":
         return threat.neutral(x)
@@ -303,10 +324,22 @@ def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: T
     theta = threat.start(x, radius, problem.noise)
     if threat.chooses:
         theta = over(lambda _, started: started, take(ledger.best_theta, rows), theta)
-    if stage.start == "best" and not minimum:
+    if stage.start == "best" and ledger.lowest_theta is not None:
+        theta = threat.project(x, _lowest(ledger, ledger.lowest_theta, rows, source), problem.epsilon)
+    elif stage.start == "best" and minimum:
+        theta = select(ledger.best_size[rows].isfinite(), take(ledger.best_theta, rows), theta)
+    elif stage.start == "best":
         warm = warm & ledger.best_size[rows].isfinite()
         theta = select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta)
     return theta
+
+
+def _lowest(ledger: Ledger, lowest: Tree, rows: Tensor, source: Tensor) -> Tree:
+    """The thetas of the lowest margins within the strengths of index ``source`` [B]."""
+    margins = ledger.margins[rows]
+    beyond = torch.arange(margins.shape[1], device=rows.device) > source[:, None]
+    column = margins.masked_fill(beyond, torch.inf).argmin(1)
+    return take(lowest, rows * margins.shape[1] + column)
 
 
 @contextmanager
@@ -337,8 +370,13 @@ def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluat
             return
         low, place = take(lanes, lower), place[lower]
         with torch.no_grad(), _counted(model, ledger, low.rows):
-            logits = model.logits(low.problem.threat.apply(low.problem.x, low.state.theta), verifying=True)
+            x_adv = low.problem.threat.apply(low.problem.x, low.state.theta)
+            logits = model.logits(x_adv, labels=low.problem.labels, verifying=True)
         margin = margin_of(logits.to(margin.dtype).softmax(1), low.problem.labels)
+        lanes = low
+    if ledger.lowest_theta is not None:
+        lower = (margin < known[place]).nonzero().squeeze(1)
+        put(ledger.lowest_theta, place[lower], take(lanes.state.theta, lower))
     known.scatter_reduce_(0, place, margin, "amin")
 
 
@@ -355,9 +393,11 @@ def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, l
     if len(new.rows):
         x_adv = attack.threat.apply(new.problem.x, new.candidate)
         with torch.no_grad(), _counted(model, ledger, new.rows):
-            prediction = model.logits(x_adv, verifying=True).argmax(1)
+            verdict = model.judged(x_adv, new.problem.labels, new.problem.noise.child(_JUDGED))
         inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
-        good = (prediction != new.problem.labels) & inside
+        good, prediction = verdict.wrong & inside, verdict.prediction
+        doubtful = torch.where(verdict.possible & inside, new.candidate_size, torch.inf)
+        ledger.possible_size[new.rows] = torch.minimum(ledger.possible_size[new.rows], doubtful)
         fooled[fresh] = good
         ledger.rejected[new.rows] += (~good).long()
         smaller = good & (new.candidate_size < ledger.best_size[new.rows])

@@ -10,6 +10,7 @@ dlr                 (max_{j != y} z_j - z_y) / (z_(1) - z_(3)); targeted: (z_t -
                     (Croce and Hein 2020, eq. 6 and 7). With 3 classes the targeted denominator is z_(1) - z_(3); with
                     2 classes, where every such ratio is constant, the margin is used
 probability-margin  the margin on softmax probabilities: the confidence of the adversarial hypervolume
+log-margin          log(1 + probability-margin): rises with it, and has a gradient where softmax rounds to 0 and 1
 ==================  ===========================================================================================
 """
 
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from robustatlas.errors import UserError
 
-Objective = Literal["cross-entropy", "margin", "dlr", "probability-margin"]
+Objective = Literal["cross-entropy", "margin", "dlr", "probability-margin", "log-margin"]
 
 _TINY = 1e-12
 
@@ -68,6 +69,13 @@ def probability_margin(logits: Tensor, labels: Tensor, targets: Tensor | None) -
     return margin(logits.softmax(1), labels, targets)
 
 
+def log_margin(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
+    """log(1 + the margin on softmax probabilities), from log-probabilities: 1 + p_t - p_y is a sum of the other p."""
+    others = logits.log_softmax(1).scatter(1, labels[:, None], -torch.inf)
+    rival = others.amax(1) if targets is None else _at(others, targets)
+    return torch.logaddexp(others.logsumexp(1), rival)
+
+
 def dlr(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
     """Difference of logits ratio (Croce and Hein 2020)."""
     difference = margin(logits, labels, targets)
@@ -84,6 +92,7 @@ OBJECTIVES: dict[Objective, Callable[[Tensor, Tensor, Tensor | None], Tensor]] =
     "margin": margin,
     "dlr": dlr,
     "probability-margin": probability_margin,
+    "log-margin": log_margin,
 }
 
 MARGINS = frozenset(OBJECTIVES) - {"cross-entropy"}

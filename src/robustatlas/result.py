@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table as RichTable
 
 from robustatlas import display
 from robustatlas.errors import UserError
-from robustatlas.metrics.curves import RobustnessCurve
-from robustatlas.outcomes.outcome import Integers
+from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
+from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.records import AttackRecord, Identity, Plan
 from robustatlas.outcomes.store import AdversarialExamples, Run
 from robustatlas.outcomes.table import OutcomeTable
@@ -130,6 +131,44 @@ class Result(OutcomeTable):
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
         return RobustnessCurve.of(self.outcome(attack))
+
+    def searched(self, attack: str) -> Outcome:
+        """What the run's own searches found under an attack, without the examples that others handed over."""
+        outcome = self.outcome(attack)
+        if self._run is None:
+            return outcome
+        strengths = {attack: outcome.strengths.tolist()}
+        return self._run.table([attack], self.index, strengths, searched=True).outcome(attack)
+
+    def optimality(self, best_known: OutcomeTable) -> dict[str, float]:
+        """How near each attack comes to the smallest examples known of its samples: a fraction in [0, 1], as
+        AttackBench writes it; 1 where none is smaller.
+
+        Args:
+            best_known: of the same data; joined runs (``robustatlas best-known``) or one of another search or seed.
+                Only attacks of both count, and this result's own examples are among those known.
+
+        Raises:
+            UserError: no attack in common, or a sample of this result that the other does not have or labels otherwise.
+
+        Source: Cinà et al. 2025, AttackBench (see :func:`robustatlas.metrics.local_optimality`).
+
+        Example:
+            >>> def of(*sizes):
+            ...     return Result.from_arrays([0, 0], [0, 0], {"linf": sizes}, {"linf": [0.1, 0.4]})
+            >>> of(0.2, 0.4).optimality(of(0.1, 0.4))
+            {'linf': 0.6666666666666666}
+        """
+        shared = [attack for attack in self.attacks if attack in best_known.attacks]
+        if not shared:
+            raise UserError(f"{self.name} and {best_known.name} have no attack in common.")
+        at = {int(index): row for row, index in enumerate(best_known.index)}
+        rows = np.array([at.get(int(index), -1) for index in self.index], np.int64)
+        if (rows < 0).any() or (best_known.labels[rows] != self.labels).any():
+            raise UserError(f"{best_known.name} does not hold the samples of {self.name}; give runs of the same data.")
+        known = best_known.select(rows)
+        curves = {attack: (self.curve(attack), RobustnessCurve.of(known.outcome(attack))) for attack in shared}
+        return {attack: local_optimality(curve, envelope([curve, best])) for attack, (curve, best) in curves.items()}
 
     def adversarial(self, attack: str) -> AdversarialExamples:
         """The smallest adversarial examples: positions in the data set ``[M]`` and float32 inputs ``[M, ...]``."""

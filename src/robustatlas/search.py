@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,7 +37,10 @@ class Schedule(ABC):
     ``level`` int64 [N]: index of the strength; ``attempt`` int64 [N]: index into ``attempts``; ``done`` bool [N];
     ``warm`` bool [N]: the last run found something, from which the next may start.
     Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``number_of`` and ``bounds``.
+    ``shares``: runs start at the example of the lowest margin within a neighbouring strength, of index ``source``.
     """
+
+    shares: ClassVar[bool] = False
 
     def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
         self.strengths = strengths
@@ -49,6 +53,10 @@ class Schedule(ABC):
         self.attempt = torch.zeros_like(self.level)
         self.done = ~todo
         self.warm = torch.zeros_like(todo)
+
+    def source(self, rows: Tensor) -> Tensor:
+        """Index of the strength within which the start of each run lies; the number of strengths: anywhere."""
+        return self.level[rows]
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         """The runs that this search makes of an attack."""
@@ -116,7 +124,8 @@ class Descent(Schedule):
 
     A success at any strength is itself the next bound, and the run goes on from that very example drawn into the set
     of the next strength below. The effort follows the ratio of strength to bound: a strength far below a bound needs
-    little proof, one just below deserves all runs, and the closing attack of another kind.
+    little proof, one just below deserves all runs, and the closing attack of another kind. At the end minimum-size
+    attacks go on from the smallest example.
     """
 
     EFFORT = ((0.5, 1), (0.75, 2), (0.85, 3))
@@ -130,7 +139,9 @@ class Descent(Schedule):
         bound = attempts_of(attack.bound, classes, bound=True)
         strong = attempts_of(attack.stages if attack.descent is None else attack.descent, classes)
         self.first, self.strong = len(bound), len(strong)
-        return [*bound, *strong, *attempts_of(attack.closing, classes)]
+        closing, polish = attempts_of(attack.closing, classes), attempts_of(attack.polish, classes, bound=True)
+        self.last = len(bound) + len(strong) + len(closing)
+        return [*bound, *strong, *closing, *polish]
 
     def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
         super().__init__(attack, strengths, classes, todo)
@@ -139,7 +150,7 @@ class Descent(Schedule):
     def allowed(self, ratio: Tensor) -> Tensor:
         """Number of attempts (bound ones included) that a sample gets when its strength is ``ratio`` times its
         bound."""
-        allowed = torch.full_like(ratio, len(self.attempts), dtype=torch.int64)
+        allowed = torch.full_like(ratio, self.last, dtype=torch.int64)
         allowed = torch.where(ratio < self.CLOSE, self.first + self.strong, allowed)
         for limit, runs in reversed(self.EFFORT):
             allowed = torch.where(ratio < limit, self.first + min(runs, self.strong), allowed)
@@ -148,19 +159,75 @@ class Descent(Schedule):
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
         below = torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), best_size) - 1
         attempt = self.attempt[rows]
-        bounding = attempt < self.first
+        bounding, polishing = attempt < self.first, attempt >= self.last
         self.warm[rows] = fooled | bounding
-        attempt = attempt + (bounding | ~fooled).long()
+        attempt = attempt + (bounding | polishing | ~fooled).long()
         bounding = attempt < self.first
         level = torch.where(bounding, len(self.strengths) - 1, torch.minimum(below, self.level[rows]))
         ratio = torch.where(best_size.isfinite(), self.strengths[level.clamp_min(0)] / best_size, 1.0)
-        exhausted = attempt >= self.allowed(ratio)
-        self.done[rows] = ~bounding & ((level < 0) | exhausted)
+        settled = ~bounding & ~polishing & ((level < 0) | (attempt >= self.allowed(ratio)))
+        attempt = torch.where(settled, self.last, attempt)
+        self.done[rows] = (settled & best_size.isinf()) | (attempt >= len(self.attempts))
         self.attempt[rows] = attempt.clamp_max(len(self.attempts) - 1)
         self.level[rows] = level.clamp_min(0)
 
 
-SEARCHES: dict[Search, type[Schedule]] = {"every": Every, "bisection": Bisection, "descent": Descent}
+class Frontier(Schedule):
+    """The lowest margin at every strength, for the adversarial hypervolume.
+
+    Minimum-size attacks say up to which strength a sample holds out. Then its strengths are gone through several
+    times: first each from a random start towards a target of its own, so that several targets are tried for the price
+    of one; then down, each from what was found at the strength above, and up, from the one below, so that the best
+    example of any strength reaches all.
+    """
+
+    shares = True
+
+    def plan(self, attack: Attack, classes: int) -> list[Attempt]:
+        bounds = tuple(stage for stage in attack.frontier_stages if stage.optimizer.minimum_size)
+        rounds = tuple(stage for stage in attack.frontier_stages if not stage.optimizer.minimum_size)
+        bounding, targets = attempts_of(bounds, classes, bound=True), attempts_of(rounds[:1], classes)
+        self.first, self.targets, self.rounds = len(bounding), len(targets), len(rounds)
+        return [*bounding, *targets, *(Attempt(stage, 0, bound=False) for stage in rounds[1:])]
+
+    def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
+        super().__init__(attack, strengths, classes, todo)
+        self.level += len(strengths) - 1
+        self.round = torch.full_like(self.level, -1 if self.first else 0)
+        self.attempt = self._attempt(self.attempt, self.round, self.level)
+
+    def _attempt(self, bounding: Tensor, round_: Tensor, level: Tensor) -> Tensor:
+        """Index of the run of a round at a strength; ``bounding``: that of the rounds before the first."""
+        spread = self.first + level % max(self.targets, 1)
+        after = torch.where(round_ == 0, spread, self.first + self.targets + round_ - 1)
+        return torch.where(round_ < 0, bounding, after).clamp_max(len(self.attempts) - 1)
+
+    def _rises(self, round_: Tensor) -> Tensor:
+        return (round_ > 0) & (round_ % 2 == 0)
+
+    def source(self, rows: Tensor) -> Tensor:
+        level = self.level[rows]
+        return torch.where(self._rises(self.round[rows]), (level - 1).clamp_min(0), level + 1)
+
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+        top = torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), best_size) - 1
+        round_, bounding = self.round[rows], self.attempt[rows] + 1
+        following = self.level[rows] + torch.where(self._rises(round_), 1, -1)
+        over = torch.where(round_ < 0, bounding >= self.first, (following < 0) | (following > top))
+        round_ = round_ + over.long()
+        first = torch.where(self._rises(round_), 0, top.clamp_min(0))
+        level = torch.where(over, first, torch.where(round_ < 0, self.level[rows], following))
+        self.done[rows] = (round_ >= 0) & ((top < 0) | (round_ >= self.rounds))
+        self.round[rows], self.level[rows] = round_, level
+        self.attempt[rows] = self._attempt(bounding, round_, level)
+
+
+SEARCHES: dict[Search, type[Schedule]] = {
+    "every": Every,
+    "bisection": Bisection,
+    "descent": Descent,
+    "frontier": Frontier,
+}
 
 
 def search_named(name: Search) -> type[Schedule]:

@@ -67,6 +67,10 @@ def wording(attack: str) -> AttackLabel:
     return _LABELS.get(attack, AttackLabel(attack, OTHER))
 
 
+UPPER_BOUND = "upper bound"
+"""Of a hypervolume whose margins fell out of another search: lower ones probably exist."""
+
+
 def axis(unit: str) -> str:
     """What stands under an axis of strengths: the unit of the attack, or that it has none."""
     return unit or "strength"

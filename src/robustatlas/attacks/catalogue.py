@@ -6,11 +6,13 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import get_args
 
 from robustatlas.attacks import composed
 from robustatlas.attacks.definition import Attack, Procedure
 from robustatlas.attacks.image import image_attacks
 from robustatlas.attacks.lp import lp_attacks
+from robustatlas.classifier import Errors
 from robustatlas.errors import UserError
 
 
@@ -36,8 +38,15 @@ def _as_published(attack: Attack) -> Attack:
 def attack_named(name: str, procedure: Procedure = "default", also: Iterable[str] = ()) -> Attack:
     """The attack of that name; ``"recolor+stadv+linf"`` is a composition (see :func:`compose`).
 
+    ``"linf.wrong"`` and ``"linf.refused"``: of models that reject, where an error is what is wrong, rejected or not, or
+    what is wrong or rejected; by themselves errors are what is accepted and wrong.
+
     ``also``: other names that may have been meant where this one is not known.
     """
+    plain, _, errors = name.rpartition(".")
+    kinds: tuple[Errors, ...] = get_args(Errors)
+    if plain and errors in kinds:
+        return replace(attack_named(plain, procedure, also), name=name, errors=kinds[kinds.index(errors)])
     if composed.JOINT in name:
         return compose(*name.split(composed.JOINT))
     attacks = catalogue(procedure)

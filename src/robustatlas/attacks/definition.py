@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from robustatlas.attacks.description import LATER
+from robustatlas.classifier.backward import Backward, check_backward
 from robustatlas.errors import UserError
 from robustatlas.objectives import MARGINS, Objective, check_objective
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel
+
+if TYPE_CHECKING:
+    from robustatlas.classifier import Classifier, Errors
 
 Procedure = Literal["default", "paper"]
 """``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
 
-Search = Literal["descent", "bisection", "every"]
+Search = Literal["descent", "bisection", "every", "frontier"]
 """``"descent"``: whole curves for about the price of one point; ``"bisection"``: MultiRobustBench's procedure;
-``"every"``: each strength by itself."""
+``"every"``: each strength by itself; ``"frontier"``: the lowest margin at every strength."""
 
 
 def grid(last: float, count: int = 20) -> tuple[float, ...]:
@@ -41,7 +48,8 @@ class Stage:
     per sample), in the ``order`` of their logits or of the linearised ``"distance"`` to their boundary; ``restarts``:
     number of untargeted runs from different random starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or
     ``"best"``: right after a success the run begins at that example, drawn into the set, otherwise at random.
-    ``judge``: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures).
+    ``judge``: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures). ``backward``: the gradient it
+    takes of input transformations (None: what the model says; see :mod:`robustatlas.models.defenses`).
     """
 
     optimizer: Optimizer[Any]
@@ -51,9 +59,11 @@ class Stage:
     start: Start = "random"
     judge: Judge = "best"
     order: Order = "logits"
+    backward: Backward | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         check_objective(self.objective)
+        check_backward(self.backward)
         optimizer = type(self.optimizer).__name__
         if self.optimizer.needs_margin and self.objective not in MARGINS:
             raise UserError(
@@ -81,17 +91,32 @@ class Stage:
         return min(self.targets, classes - 1) if isinstance(self.targets, int) and self.targets else self.restarts
 
 
+def frontier(bound: Stage, ascent: Optimizer[Any]) -> tuple[Stage, ...]:
+    """Stages of a frontier search: a bound, then an ascent that tries five targets, goes down and goes up."""
+    sweep = Stage(ascent, "log-margin", start="best")
+    return (bound, Stage(ascent, "log-margin", targets=5), sweep, sweep)
+
+
+FRONTIER = frontier(Stage(FMN(30), "margin", targets=4), PGD(8, rate=1.0, schedule="cosine", momentum=0.5))
+"""Those of attacks that name none of their own."""
+
+
 @dataclass(frozen=True)
 class Attack:
     """A named attack.
 
     ``stages`` are tried in order at a given strength. ``bound`` and ``closing`` serve the search by descent:
     minimum-size attacks that give the first bound of each sample, and a second kind of attack for samples whose bound
-    lies just above a strength. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is the input
-    itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical procedures).
-    ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of the descent,
-    where it differs from ``stages``. ``note``: how the default differs from the historical attack. ``searches``: those
-    that are valid for the attack, its default first; by themselves the ones that its sets and stages allow.
+    lies just above a strength; ``polish``: minimum-size attacks that go on from the smallest example at the end of the
+    descent, for sizes between strengths. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is
+    the input itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical
+    procedures). ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of
+    the descent, where it differs from ``stages``.
+    ``frontier``: the stages of the frontier search (see :func:`frontier`): minimum-size attacks, then one whose targets
+    are shared out among the strengths, then some from strength to strength, down and up in turn; ``()``: no such
+    search. ``note``: how the default differs from the historical attack. ``searches``: those that are valid for the
+    attack, its default first; by themselves the ones that its sets and stages allow. ``errors``: of models that reject,
+    what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or wrong.
 
     Raises:
         UserError: a search that the sets or stages do not allow.
@@ -104,6 +129,8 @@ class Attack:
     bound: tuple[Stage, ...] = ()
     descent: tuple[Stage, ...] | None = None
     closing: tuple[Stage, ...] = ()
+    polish: tuple[Stage, ...] = ()
+    frontier: tuple[Stage, ...] | None = None
     unit: str = ""
     source: str = ""
     note: str = ""
@@ -112,15 +139,39 @@ class Attack:
     repairs: bool = False
     unbounded: bool = False
     searches: tuple[Search, ...] = ()
+    errors: Errors = "accepted"
 
     def __post_init__(self) -> None:
-        for stage in (*self.stages, *self.bound, *(self.descent or ()), *self.closing):
+        for stage in self.all_stages:
             stage.optimizer.check(self.threat)
         allowed = self._allowed()
         if wrong := [search for search in self.searches if search not in allowed]:
             raise UserError(
                 f"{self.name!r} cannot be searched by {wrong[0]!r}: {self._why()}; expected among {', '.join(allowed)}."
             )
+
+    def bound_to(self, model: Classifier) -> Attack:
+        """The attack on ``model``: its set and optimizers are told the model where they depend on it."""
+
+        def bound(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+            return tuple(replace(stage, optimizer=stage.optimizer.bound_to(model)) for stage in stages)
+
+        return replace(
+            self,
+            threat=self.threat.bound_to(model),
+            stages=bound(self.stages),
+            bound=bound(self.bound),
+            descent=None if self.descent is None else bound(self.descent),
+            closing=bound(self.closing),
+            polish=bound(self.polish),
+            frontier=None if self.frontier is None else bound(self.frontier),
+        )
+
+    @property
+    def all_stages(self) -> tuple[Stage, ...]:
+        """Those of every search."""
+        own = (*self.stages, *self.bound, *(self.descent or ()), *self.closing, *self.polish)
+        return (*own, *(self.frontier or ()))
 
     @property
     def valid_searches(self) -> tuple[Search, ...]:
@@ -147,10 +198,22 @@ class Attack:
     def _allowed(self) -> tuple[Search, ...]:
         if self.judges_last:
             return ("bisection", "every")
-        return ("descent", "bisection", "every") if self.nested and self.contains_clean else ("every",)
+        if not (self.nested and self.contains_clean):
+            return ("every",)
+        return ("descent", "bisection", "every", *(("frontier",) if self.frontier_stages else ()))
 
     def _why(self) -> str:
-        return "only the last iterate of a run counts" if self.judges_last else "its sets are not nested"
+        if self.judges_last:
+            return "only the last iterate of a run counts"
+        return "it has no stages for it" if self.nested and self.contains_clean else "its sets are not nested"
+
+    @property
+    def frontier_stages(self) -> tuple[Stage, ...]:
+        """Those of the frontier search; without stages of its own an attack by gradients takes :data:`FRONTIER`."""
+        if self.frontier is not None:
+            return self.frontier
+        ascends = self.threat.optimised and all(stage.optimizer.needs_gradient for stage in self.stages)
+        return FRONTIER if ascends else ()
 
     @property
     def judges_last(self) -> bool:

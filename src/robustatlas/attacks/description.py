@@ -14,6 +14,10 @@ from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
 from robustatlas.outcomes.records import sha256_of_tensors
 
+LATER = "recorded unless default"
+"""In the metadata of a dataclass field: at its default it is not recorded, so that runs from before it was there go
+on."""
+
 
 def plain(value: Any) -> Any:
     """``value`` with everything in it as dicts, lists, strings and numbers, equal for equal numbers.
@@ -32,7 +36,8 @@ def plain(value: Any) -> Any:
     if hasattr(value, "described") and not isinstance(value, type):
         return plain(value.described())
     if is_dataclass(value) and not isinstance(value, type):
-        return {"kind": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        said = [f for f in fields(value) if not (f.metadata.get(LATER) and getattr(value, f.name) == f.default)]
+        return {"kind": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in said}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

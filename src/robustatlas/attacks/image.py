@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from robustatlas.attacks.definition import Attack, Procedure, Stage, grid
+from robustatlas.attacks.definition import Attack, Procedure, Stage, frontier, grid
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
@@ -109,7 +109,9 @@ class Entry:
             source=self.source,
             note=self.note,
         )
-        return replace(sound, stages=(_SCAN,), bound=(_SCAN,), descent=()) if self.one_number else sound
+        return (
+            replace(sound, stages=(_SCAN,), bound=(_SCAN,), descent=(), frontier=(_SCAN,)) if self.one_number else sound
+        )
 
 
 ENTRIES = (
@@ -294,6 +296,7 @@ def lpips(procedure: Procedure) -> Attack:
     paper = procedure == "paper"
     judge: Literal["best", "last"] = "last" if paper else "best"
     steps = 40 if paper else 20
+    bound = Stage(FMN(steps=10), "margin")
     return Attack(
         name="lpips",
         threat=HistoricalPerceptual() if paper else Perceptual(),
@@ -308,7 +311,8 @@ def lpips(procedure: Procedure) -> Attack:
             Stage(_PERCEPTUAL_ASCENT, "margin", start="best"),
             Stage(_PERCEPTUAL_ASCENT, "cross-entropy", start="best"),
         ),
-        bound=() if paper else (Stage(FMN(steps=10), "margin"),),
+        bound=() if paper else (bound,),
+        frontier=() if paper else frontier(bound, replace(_PERCEPTUAL_ASCENT, steps=10)),
         unit="distance of normalised activations",
         source="Laidlaw et al. 2021 (PPGD and LPA)",
         note="The public code's projections may end slightly outside of the set. Without a "

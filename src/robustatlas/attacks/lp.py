@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustatlas.attacks.definition import Attack, Procedure, Stage, grid
+from robustatlas.attacks.definition import FRONTIER, Attack, Procedure, Stage, frontier, grid
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.carlini_wagner import CarliniWagner
@@ -30,6 +30,10 @@ _ASCENT = Stage(
     PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=5, start="best", order="distance"
 )
 _ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=5, start="best", order="distance")
+_FRONTIER_L1 = frontier(
+    Stage(FMN(60, rate=4.0, dense=True), "margin", targets=3), APGDL1(steps=8, schedule=((1.0, 1.0),))
+)
+_POLISH = (Stage(FMN(30, rate=0.1, shrink=0.02), "margin", start="best"),)
 _FAB = Stage(FAB(steps=20), "margin", targets=1, order="distance")
 
 
@@ -48,9 +52,11 @@ def autoattack(norm: str) -> Attack:
         threat=THREATS[norm],
         strengths=STRENGTHS[norm],
         stages=(Stage(apgd, "dlr", targets=targets), Stage(FAB(exact=True), "margin", targets=9)),
-        bound=(_fmn(norm, 150 if l1 else 80), _FAB),
+        bound=(_fmn(norm, 150), _FAB) if l1 else (Stage(FMN(40), "margin", targets=2),),
+        polish=() if l1 else _POLISH,
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
         closing=(_FAB,),
+        frontier=_FRONTIER_L1 if l1 else FRONTIER,
         unit=UNITS[norm],
         source="Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)",
         unbounded=True,
@@ -68,6 +74,7 @@ def sparse() -> Attack:
         stages=(ascent, *bound),
         bound=bound,
         descent=(ascent,),
+        frontier=(bound[0], *FRONTIER[1:]),
         unit=UNITS["l0"],
         source="Cinà et al. 2025 (sigma-zero)",
         unbounded=True,
@@ -84,6 +91,7 @@ def single(name: str, norm: str, stage: Stage, source: str) -> Attack:
         stages=(stage,),
         bound=bound,
         descent=() if bound else None,
+        frontier=(),
         unit=UNITS[norm],
         source=source,
         unbounded=True,

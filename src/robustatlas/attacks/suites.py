@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Procedure, Stage, grid
+from robustatlas.classifier.backward import Backward
 from robustatlas.errors import UserError
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.square import Square
 from robustatlas.references import load_reference
 from robustatlas.threats.lp import L1, L2, Linf
 
@@ -72,7 +74,7 @@ def _uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -
 
 
 def _hypervolume(procedure: Procedure) -> list[Attack]:
-    """Margins at ten levels: APGD on the margin of probabilities, 20 steps."""
+    """Margins at ten levels; by the search ``every``, APGD of 20 steps on the margin of probabilities, as the paper."""
     stages = (Stage(APGD(steps=20), "probability-margin"),)
     return [
         replace(
@@ -82,10 +84,35 @@ def _hypervolume(procedure: Procedure) -> list[Attack]:
             bound=(),
             descent=None,
             closing=(),
-            searches=("every", "bisection"),
+            searches=("frontier", "every", "bisection"),
         )
         for name, last in (("linf", 8 / 255), ("l2", 0.5))
     ]
+
+
+WAYS_BACK: tuple[Backward, ...] = ("identity", "surrogate", "bare")
+"""Gradients of an input transformation that mean something (``"true"`` is zero for rounding)."""
+
+
+def _input_transformation(procedure: Procedure) -> list[Attack]:
+    return [_behind_transformation(norm) for norm in ("linf", "l2")]
+
+
+def _behind_transformation(norm: str) -> Attack:
+    """The strong attack once by each way back, untargeted and then with targets; random search closes."""
+    attack = attack_named(norm)
+    ascents = [replace(stage, targets=targets) for targets in (0, 3) for stage in attack.descent or ()]
+    stages = tuple(replace(stage, backward=way) for stage in ascents for way in WAYS_BACK)
+    search = Stage(Square(steps=1000), "margin")
+    return replace(
+        attack,
+        stages=(*stages, search),
+        bound=tuple(replace(attack.bound[0], backward=way) for way in WAYS_BACK),
+        descent=stages,
+        closing=(search,),
+        source="Athalye et al. 2018 (BPDA), by several stand-ins, and Square (Andriushchenko et al. 2020)",
+        note="The union of four kinds of attack on a transformed input, each scored with the real transformation.",
+    )
 
 
 SUITES: dict[str, Suite] = {
@@ -118,6 +145,12 @@ SUITES: dict[str, Suite] = {
             "hypervolume",
             "margins at ten levels of linf (8/255) and l2 (0.5) for the adversarial hypervolume",
             _hypervolume,
+        ),
+        Suite(
+            "input-transformation",
+            "linf and l2 through a defense that transforms the input: every stand-in for its gradient, transfer from "
+            "the bare network, and random search, as one attack each",
+            _input_transformation,
         ),
     )
 }

@@ -13,13 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.classifier.batches import batch_sizes, in_batches
+from robustatlas.classifier.draws import LOOKS, Drawing, Verdict, decided
 from robustatlas.classifier.identity import ModelIdentity, Origin, tensors_of
 from robustatlas.classifier.modes import in_eval_mode
 from robustatlas.classifier.normalisation import Given, Statistic, normalised, statistic
 from robustatlas.classifier.outputs import Outputs, as_logits, check_outputs
 from robustatlas.classifier.passes import Passes, counted, counting, listeners
 from robustatlas.classifier.precision import true_float32
+from robustatlas.classifier.rejection import Errors, Rejection, folded, with_score
 from robustatlas.errors import UserError
+from robustatlas.noise import Noise
+from robustatlas.objectives import margin_of
 from robustatlas.outcomes import sha256_of_tensors
 
 Precision = Literal["float32", "bfloat16"]
@@ -28,6 +32,10 @@ Knowledge = Literal["gradients", "scores", "labels"]
 
 _HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 """Half precision, and how far, relative to the largest logit, its logits vary with the rest of the batch."""
+
+
+_ROWS = 1024
+"""Rows of a batch up to which several draws go through a network together."""
 
 
 _ARRIVING: ContextVar[torch.device | None] = ContextVar("arriving", default=None)
@@ -70,16 +78,26 @@ class Classifier:
             is filled up. By default batches are as they come.
         dtype: float32 (default) or float64, what a ``net`` without parameters computes in.
         knowledge: what an attacker can learn: ``"gradients"`` (default), ``"scores"``, or ``"labels"`` alone.
+        rejection: of a model that may refuse to answer: ``"class"`` (the last of its logits says so) or ``"score"``
+            (``net`` returns (logits [B, C], score [B], threshold) and rejects where the score is above the threshold).
+            Logits then are [B, C + 1], the last for rejection; an error is what is accepted and wrong.
+        draws: of a ``net`` that draws random numbers with torch: over how many draws its logits, and so its gradients,
+            are averaged. Each draw belongs to the sample and the step, so results repeat; a success is judged by fresh
+            draws only.
+        threshold: of such a model: how often, from 0 to 1, an input must be misclassified to count (default 0.5, the
+            majority). What is not certain by the exact binomial test does not.
         name: what reports call it.
         origin: where it came from, as :func:`load_model` says it.
 
     ``net`` is never changed: it runs in eval mode inside :meth:`evaluating`, which restores every module's mode.
 
     Attributes:
-        net, prepare, mean, std, device, precision, outputs, batch_sizes, knowledge, name, origin: as above.
+        net, prepare, mean, std, device, precision, outputs, batch_sizes, knowledge, rejection, draws, threshold, name,
+            origin: as above.
         dtype: of the inputs that a search should hold, float32 or float64. Logits come in the dtype of the inputs.
         network_dtype: of the network's parameters, in which it computes.
         casts: whether there are such, so that inputs are cast to that.
+        errors: of a model that rejects: what counts as an error, see :meth:`judged_by`.
 
     Raises:
         UserError: ``net`` is not callable, ``mean`` or ``std`` are no numbers, the device cannot be used, the
@@ -104,6 +122,10 @@ class Classifier:
     outputs: Outputs
     batch_sizes: tuple[int, ...]
     knowledge: Knowledge
+    rejection: Rejection | None
+    errors: Errors
+    draws: int | None
+    threshold: float
     name: str
     origin: Origin | None
 
@@ -120,6 +142,9 @@ class Classifier:
         batch_size: int | Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
         knowledge: Knowledge | None = None,
+        rejection: Rejection | None = None,
+        draws: int | None = None,
+        threshold: float | None = None,
         name: str | None = None,
         origin: Origin | None = None,
     ) -> None:
@@ -127,6 +152,8 @@ class Classifier:
             mean = net.mean if mean is None else mean
             std = net.std if std is None else std
             prepare, outputs = prepare or net.prepare, outputs or net.outputs
+            rejection, draws = rejection or net.rejection, draws or net.draws
+            threshold = net.threshold if threshold is None else threshold
             batch_size = (net.batch_sizes or None) if batch_size is None else batch_size
             device, precision = device or net.device, precision or net.precision
             dtype, knowledge = dtype or (None if net.casts else net.dtype), knowledge or net.knowledge
@@ -158,6 +185,20 @@ class Classifier:
         if self.knowledge not in get_args(Knowledge):
             expected = ", ".join(map(repr, get_args(Knowledge)))
             raise UserError(f"knowledge={knowledge!r} is not known; expected one of {expected}.")
+        self.rejection, self.errors = rejection, "accepted"
+        if rejection is not None and (rejection not in get_args(Rejection) or self.outputs != "logits"):
+            expected = ", ".join(map(repr, get_args(Rejection)))
+            raise UserError(
+                f"rejection={rejection!r} with outputs={self.outputs!r} does not fit; expected one of {expected}, with "
+                "outputs='logits'."
+            )
+        self.draws, self.threshold = draws, 0.5 if threshold is None else threshold
+        if draws is not None and (not isinstance(draws, int) or draws < 1):
+            raise UserError(f"draws={draws!r} does not fit; expected a whole number of at least 1, such as 20.")
+        if not 0 < self.threshold < 1:
+            raise UserError(f"threshold={threshold!r} does not fit; expected a probability between 0 and 1.")
+        if draws is not None and self.batch_sizes not in ((), (1,)):
+            raise UserError(f"draws={draws} goes with batch_size=1 or any; given {self.batch_sizes}.")
         self.prepare = prepare
         self.net = net if own is None or self.device == home else _copy_on(self.device, net)
         self.dtype = _held_in(own, dtype)
@@ -199,7 +240,7 @@ class Classifier:
             >>> passes
             Passes(forward=5, backward=0)
         """
-        return counting(self)
+        return counting(self._total)
 
     def identity(self) -> ModelIdentity:
         """What makes this model this model: its source, its code and its weights now.
@@ -227,15 +268,109 @@ class Classifier:
         """How far, relative to the largest logit, search and verification may differ."""
         return _HALF[torch.bfloat16] if self.precision == "bfloat16" else _HALF.get(self.network_dtype, 0.0)
 
-    def logits(self, x: Tensor, *, verifying: bool = False) -> Tensor:
+    def judged_by(self, errors: Errors) -> Classifier:
+        """This model with another idea of an error, for models that reject: ``"accepted"`` and wrong, ``"wrong"``
+        whether rejected or not, or ``"refused"`` or wrong. Passes are counted together."""
+        view = object.__new__(type(self))  # not copy.copy, which would send the network to the CPU and back
+        vars(view).update(vars(self), errors=errors)
+        return view
+
+    def logits(
+        self, x: Tensor, *, labels: Tensor | None = None, noise: Noise | None = None, verifying: bool = False
+    ) -> Tensor:
         """Logits ``[B, C]`` of ``x`` ``[B, ...]`` in [0, 1], float32 (float64 where ``x`` is); differentiable; counted.
+
+        ``labels`` [B]: of a model that rejects, the logits whose largest is another than the label exactly where an
+        error counts (see :mod:`robustatlas.classifier.rejection`); without labels they are [B, C + 1].
 
         ``verifying`` computes in true float32 (no autocast, no TF32), so that no success rests on reduced precision; a
         network in half precision is judged as it is. An empty batch never reaches the network.
+
+        ``noise``: of a randomised model with ``draws``, the streams [B] that its draws come from; the logits are the
+        mean over the draws.
         """
-        if len(x) == 0:
-            return self._logits_of_nothing(x)
-        x = counted(x, [self._total, *listeners(self)])
+        if self.draws is None or not len(x):
+            return self._one(x, labels, verifying)
+        return torch.stack(self._several(x, labels, self._streams(x, noise), self.draws, verifying)).mean(0)
+
+    def searched(self, x: Tensor, labels: Tensor, noise: Noise) -> tuple[Tensor, Tensor | None]:
+        """:meth:`logits` for a search, and how far below zero their margin must be to believe it, [B] (None: no more
+        than that): twice the standard error of its mean over the draws."""
+        if self.draws is None or not len(x):
+            return self._one(x, labels, False), None
+        drawn = self._several(x, labels, noise, self.draws, False)
+        logits = torch.stack(drawn).mean(0)
+        if self.draws == 1:
+            return logits, None
+        margins = torch.stack([margin_of(values.detach(), labels) for values in drawn])
+        return logits, 2 * margins.std(0) / self.draws**0.5
+
+    def judged(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
+        """Whether ``x`` [B, ...] is misclassified, by a forward pass of its own, or by as many fresh draws from
+        ``noise`` as it takes to be certain, at most the last of :data:`~robustatlas.classifier.draws.LOOKS`."""
+        with torch.no_grad():
+            if self.draws is None or not len(x):
+                logits = self._one(x, labels, True)
+                prediction = logits.argmax(1)
+                wrong = prediction != labels
+                return Verdict(logits, prediction, wrong, wrong, wrong.long(), torch.ones_like(labels))
+            return self._judged_by_draws(x, labels, noise)
+
+    def _judged_by_draws(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
+        open_, taken = torch.arange(len(x), device=x.device), 0
+        total = votes = torch.zeros(0)
+        drawn, wrong, possible = torch.zeros_like(labels), *(torch.zeros_like(labels, dtype=torch.bool) for _ in "ab")
+        for look in LOOKS:
+            streams, fresh = noise.take(open_).child(taken), look - taken
+            logits = torch.stack(self._several(x[open_], labels[open_], streams, fresh, True))
+            if not len(votes):
+                total = torch.zeros(len(x), logits.shape[2], dtype=logits.dtype, device=x.device)
+                votes = torch.zeros_like(total)
+            total[open_] += logits.sum(0)
+            votes[open_] += torch.nn.functional.one_hot(logits.argmax(2), logits.shape[2]).sum(0).to(votes.dtype)
+            drawn[open_], taken = look, look
+            mistakes = look - votes[open_].gather(1, labels[open_, None]).squeeze(1).long()
+            above, below = decided(mistakes, look, self.threshold)
+            wrong[open_], possible[open_] = above, ~below
+            open_ = open_[~above & ~below]
+            if not len(open_):
+                break
+        others = votes.scatter(1, labels[:, None], -1).argmax(1)
+        mistaken = drawn - votes.gather(1, labels[:, None]).squeeze(1).long()
+        prediction = torch.where(wrong, others, labels)
+        return Verdict(total / drawn[:, None], prediction, wrong, possible, mistaken, drawn)
+
+    def _one(self, x: Tensor, labels: Tensor | None, verifying: bool) -> Tensor:
+        logits = self._counted_logits(x, verifying) if len(x) else self._logits_of_nothing(x)
+        return logits if self.rejection is None or labels is None else folded(logits, labels, self.errors)
+
+    def _several(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
+        """Logits of ``count`` draws."""
+        if self.batch_sizes == (1,):
+            truth = torch.split(labels, 1) if labels is not None else [None] * len(x)
+            rows = [noise.take(torch.tensor([k], device=x.device)) for k in range(len(x))]
+            parts = zip(torch.split(x, 1), truth, rows, strict=True)
+            single = [self._drawn(part, label, row, count, verifying) for part, label, row in parts]
+            return [torch.cat(draws) for draws in zip(*single, strict=True)]
+        return self._drawn(x, labels, noise, count, verifying)
+
+    def _drawn(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
+        at_once = 1 if self.batch_sizes else max(1, _ROWS // len(x))
+        found: list[Tensor] = []
+        for numbers in torch.split(torch.arange(count), at_once):
+            number = numbers.to(x.device).repeat_interleave(len(x))
+            streams = Noise(noise.keys.repeat(len(numbers))).child(number)
+            truth = None if labels is None else labels.repeat(len(numbers))
+            with Drawing(streams):
+                logits = self._one(x.repeat(len(numbers), *(1,) * (x.dim() - 1)), truth, verifying)
+            found += logits.chunk(len(numbers))
+        return found
+
+    def _streams(self, x: Tensor, noise: Noise | None) -> Noise:
+        return noise if noise is not None else Noise.of(0, torch.arange(len(x), device=x.device), "draws")
+
+    def _counted_logits(self, x: Tensor, verifying: bool) -> Tensor:
+        x = counted(x, [self._total, *listeners(self._total)])
         with self._surroundings(verifying):
             logits = in_batches(self._forward, x, self.batch_sizes)
         if logits.dim() == 2:
@@ -248,14 +383,20 @@ class Classifier:
             return in_batches(self._returned, x, self.batch_sizes)
 
     def _forward(self, x: Tensor) -> Tensor:
+        if self.rejection == "score":
+            return with_score(self.answer(x))
         return as_logits(self._returned(x), self.outputs)
 
     def _returned(self, x: Tensor) -> Tensor:
+        return _logits_in(self.answer(x))
+
+    def answer(self, x: Tensor) -> Any:
+        """Whatever ``net`` returns for one batch; not counted."""
         prepared = x if self.prepare is None else self._run(self.prepare, x)
         network_input = normalised(prepared, self._normalisation)
         if self.casts:
             network_input = network_input.to(self.network_dtype)
-        return _logits_in(self._run(self.net, network_input))
+        return self._run(self.net, network_input)
 
     def _surroundings(self, verifying: bool) -> AbstractContextManager[Any]:
         if verifying:

@@ -18,12 +18,13 @@ from robustatlas.cli.distances import distances
 from robustatlas.cli.evaluate import evaluate
 from robustatlas.cli.gallery import gallery
 from robustatlas.cli.leaderboard import app as leaderboard
-from robustatlas.cli.merge import merge
+from robustatlas.cli.merge import best_known, merge
 from robustatlas.cli.query import query
 from robustatlas.cli.reference import reference
 from robustatlas.cli.report import report
 from robustatlas.cli.show import show
 from robustatlas.cli.train import train
+from robustatlas.cli.verify import verify
 from robustatlas.errors import UserError
 from robustatlas.version import __version__
 
@@ -42,7 +43,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    evaluate, show, compare, report, merge, train, reference, calibrate, attacks, gallery, distances, query,
+    evaluate, show, compare, report, merge, best_known, verify, train, reference, calibrate, attacks, gallery,
+    distances, query,
 ):  # fmt: skip
     app.command()(command)
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 Model = Annotated[
     str,
-    typer.Argument(help="`path/file.py:function`, `package.module:function` or `builtin:NAME`."),
+    typer.Argument(
+        help="`path/file.py:function`, `package.module:function`, or a name behind `builtin:`, `timm:`, "
+        "`torchvision:`, `hf:`, `robustbench:`, `onnx:` or `export:`."
+    ),
 ]
 Data = Annotated[
     str,

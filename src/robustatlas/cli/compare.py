@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +35,7 @@ from robustatlas.metrics import (
 from robustatlas.metrics.registry import AGAINST
 from robustatlas.references import Reference
 from robustatlas.result import load_result
-from robustatlas.wording import counted, some
+from robustatlas.wording import UPPER_BOUND, counted, listed, some
 
 _SIGNIFICANT = 0.05
 
@@ -99,6 +99,7 @@ def compare(
             *_at_strengths(shared.tables[0], shared.tables[other]),
             *_crossings(shared.tables[0], shared.tables[other]),
             *_hypervolume_tests(volumes[0], volumes[other], names[0], names[other]),
+            *_hypervolume_bounds(shared, (0, other), volumes[0]),
         ]:
             console.print(f"- {safe(sentence)}", highlight=False)
     agreement = _agreement(shared.tables, console.width)
@@ -257,6 +258,19 @@ def _hypervolume_tests(
             sentences.append(
                 f"{attack}: the hypervolumes are {gap:.3f} apart, nearer than {first[attack].levels} levels tell for "
                 f"certain ({bound:.3f}); evaluate more strengths."
+            )
+    return sentences
+
+
+def _hypervolume_bounds(shared: Shared, runs: Sequence[int], attacks: Iterable[str]) -> list[str]:
+    """A sentence for each attack whose hypervolume was not searched for in one of the runs."""
+    sentences = []
+    for attack in attacks:
+        names = [shared.names[run] for run in runs if not shared.tables[run].outcome(attack).frontier]
+        if names:
+            sentences.append(
+                f"{attack}: the hypervolume of {listed(names)} is an {UPPER_BOUND}, as its margins were not searched "
+                "for; evaluate with search 'frontier' before models are compared by it."
             )
     return sentences
 

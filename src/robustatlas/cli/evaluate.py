@@ -11,6 +11,7 @@ from rich.console import Console
 from robustatlas.cli import _attacks, _models
 from robustatlas.cli._forecast import forecast_table
 from robustatlas.cli._options import names_in, parse_strengths
+from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import what_is_kept
 from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.cli._threads import set_threads
@@ -33,7 +34,8 @@ def evaluate(
     ] = "linf,l2",
     exclude: Annotated[str | None, typer.Option(metavar="NAMES", help="Attacks to leave out of the suites.")] = None,
     search: Annotated[
-        str | None, typer.Option(metavar="NAME", help="descent (default), bisection (as MultiRobustBench) or every.")
+        str | None,
+        typer.Option(metavar="NAME", help="descent (default), bisection (as MultiRobustBench), every or frontier."),
     ] = None,
     procedure: Annotated[
         str, typer.Option(metavar="NAME", help="default, or paper: each attack as its source ran it.")
@@ -160,7 +162,7 @@ def evaluate(
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
     folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
     used = set_threads(threads, classifier, dataset.rows)
-    share = _share(part)
+    share = share_here(part)
     if verbose:
         Console(stderr=True).print(f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False)
     asked: dict[str, Any] = {
@@ -173,7 +175,7 @@ def evaluate(
         "batch_size": _batch_size(batch_size),
         "exclude": names_in(exclude),
         "keep_adversarial": keep_adversarial,
-        "part": share,
+        "part": str(share),
         "workers": workers,
         "devices": names_in(devices) or None,
     }
@@ -206,22 +208,6 @@ def _cluster(ray: bool, address: str | None, gpus: float | None, workers: int | 
     if gpus is not None and not ray and address is None:
         raise UserError("--ray-gpus is for workers of Ray; give --ray or --ray-address as well.")
     return Cluster(address=address, workers=workers, gpus=gpus or 0.0)
-
-
-def _share(part: str | None) -> str | None:
-    """The share of the work that is done here; one that the surroundings ask for is said."""
-    from robustatlas.evaluation.share import share_of_environment
-
-    if part is not None:
-        return part
-    found = share_of_environment()
-    if found is None:
-        return None
-    share, why = found
-    Console(stderr=True, soft_wrap=True).print(
-        f"Part {share} of the samples, by {safe(why)}; --part 0/1 takes all.", highlight=False
-    )
-    return str(share)
 
 
 def _batch_size(given: str | None) -> int | Literal["auto"] | None:

@@ -1,4 +1,4 @@
-"""``robustatlas merge``: several runs as one."""
+"""``robustatlas merge``: several runs as one; ``robustatlas best-known``: and how near each comes to all of them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from robustatlas.cli._terminal import accuracy_tables, safe
+from robustatlas.cli._terminal import accuracy_tables, safe, table
 from robustatlas.outcomes import merge as merge_runs
-from robustatlas.result import Result
+from robustatlas.result import Result, load_result
+
+Runs = Annotated[list[Path], typer.Argument(help="Run directories of one model and data set.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the joined run.")]
 
 
-def merge(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories of one model and data set.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the joined run.")],
-) -> None:
+def merge(runs: Runs, output: Output) -> None:
     """Join runs of the same model and data; they themselves stay as they are.
 
     Where several hold the same attack on the same sample, the smallest example counts. Runs that older versions wrote
@@ -27,4 +27,22 @@ def merge(
     merged = Result.of_run(merge_runs(runs, output))
     console = Console()
     console.print(accuracy_tables(merged))
+    console.print(f"Run: {safe(output)}   More: robustatlas show {safe(output)}", highlight=False, soft_wrap=True)
+
+
+def best_known(runs: Runs, output: Output) -> None:
+    """Join runs into the best known ones, and say how near each comes to them.
+
+    At every sample the smallest example of any run counts. The optimality of a run is AttackBench's: the area under
+    its robust accuracy beside that of the best known, 1 where no smaller example is known.
+
+    robustatlas best-known runs/default runs/seed1 runs/high -o runs/best
+    """
+    merged = Result.of_run(merge_runs(runs, output))
+    rows = table("optimality, 0 to 1", *map(safe, merged.attacks))
+    for run in runs:
+        found = load_result(run).optimality(merged)
+        rows.add_row(safe(run), *(f"{found[attack]:.4f}" if attack in found else "-" for attack in merged.attacks))
+    console = Console()
+    console.print(rows)
     console.print(f"Run: {safe(output)}   More: robustatlas show {safe(output)}", highlight=False, soft_wrap=True)

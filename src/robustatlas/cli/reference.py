@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli._options import parse_strengths
-from robustatlas.errors import UserError
+from robustatlas.cli._share import share_here
 
 
 def reference(
@@ -58,8 +58,13 @@ def reference(
     ] = None,
     search: Annotated[str, typer.Option(metavar="NAME", help="descent, bisection or every.")] = "descent",
     part: Annotated[
-        str, typer.Option(metavar="K/N", help="Only the K-th of N shares; the others can run elsewhere.")
-    ] = "1/1",
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Only share I, from 0 to N-1, of the trainings; the others can run elsewhere. Default: what a Slurm "
+            "array or RANK and WORLD_SIZE say, or else all.",
+        ),
+    ] = None,
     device: Annotated[str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1.")] = None,
 ) -> None:
     """Train models against each attack, evaluate them, and write a reference.
@@ -70,7 +75,8 @@ def reference(
 
         robustatlas show RUN --reference ref/reference.json
 
-    On a cluster each job takes a share: `--part 3/8`.
+    On a cluster each job takes a share: `--part 3/8` is the fourth of eight, and the tasks of a Slurm array take
+    theirs by themselves.
     """
     import robustatlas as ra
     from robustatlas.cli.train import settings_from
@@ -93,9 +99,11 @@ def reference(
         samples=samples,
         search=search,  # type: ignore[arg-type]
     )
-    console = Console()
+    console, share = Console(), share_here(part)
     try:
-        found = make_reference(plan, training, ra.load_dataset(data), out, _part(part), device, progress=True)
+        found = make_reference(
+            plan, training, ra.load_dataset(data), out, (share.number, share.of), device, progress=True
+        )
     except KeyboardInterrupt:
         Console(stderr=True).print(f"\nStopped. What is done is in {out}; the same command goes on from there.")
         raise typer.Exit(130) from None
@@ -107,11 +115,3 @@ def reference(
         cells = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
         console.print(f"{attack}: " + ", ".join(f"{s:.3g} -> {a:.1f}" for s, a in cells), highlight=False)
     console.print(f"clean: {found.clean:.1f}\nReference: {out / 'reference.json'}", highlight=False, soft_wrap=True)
-
-
-def _part(text: str) -> tuple[int, int]:
-    try:
-        k, n = (int(value) for value in text.split("/"))
-    except ValueError:
-        raise UserError(f"--part {text!r} is not understood; expected K/N, such as 2/4.") from None
-    return k, n

@@ -22,7 +22,7 @@ from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import OF_ATTACK
 from robustatlas.references import Reference
 from robustatlas.result import Result, load_result
-from robustatlas.wording import size, some
+from robustatlas.wording import UPPER_BOUND, size, some
 
 
 def show(
@@ -96,6 +96,9 @@ def print_facts(
         explain: whether to print the definitions of the numbers below them.
         trained_on: what the model was trained on, to name what takes no part.
     """
+    if facts.provenance:
+        told = ", ".join(f"{what} {safe(text)}" for what, text in facts.provenance.items())
+        console.print(f"[dim]model: {told}[/dim]", highlight=False)
     names = ["clean accuracy", "average accuracy", "median size", "curve area", "interval"]
     console.print(_overall(facts))
     if facts.union:
@@ -105,11 +108,21 @@ def print_facts(
     if any(attack.frontier for attack in facts.attacks):
         names.append("AH")
         console.print(_hypervolumes(facts))
+        bounds = [attack.attack for attack in facts.attacks if attack.frontier and not attack.frontier.searched]
+        if bounds:
+            console.print(
+                f"AH of {safe(some(bounds))} is an {UPPER_BOUND}: the lowest margins were not searched for "
+                "(--search frontier does).",
+                highlight=False,
+            )
     uneven = sorted(attack.attack for attack in facts.attacks if not attack.equal_steps)
     if uneven:
         console.print(f"No adversarial hypervolume of {safe(some(uneven))}: the strengths are not equal steps.")
     if facts.reference:
         names += _print_against(facts.reference, console, trained_on)
+    for attack in facts.attacks:
+        if attack.best_known:
+            console.print(safe(attack.best_known.sentence(attack.attack)), highlight=False)
     for warning in facts.warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", highlight=False)
     if explain:
@@ -156,6 +169,7 @@ def _overall(facts: RunFacts) -> Table:
     rows = table("", "% of samples, with 95 % interval")
     for name, number in (
         ("clean accuracy", facts.clean),
+        ("clean rejected", facts.rejected),
         ("average accuracy", facts.average),
         ("union accuracy", facts.union),
     ):

@@ -83,7 +83,8 @@ def evaluate(
         attacks: names of the catalogue, names of suites, or :class:`Attack` objects. What a suite has and the data
             cannot take (colour attacks on grey images) is left out with a warning.
         search: ``"descent"`` (whole curves for about the price of one point), ``"bisection"`` (MultiRobustBench) or
-            ``"every"`` (each strength by itself), for all attacks; default: what each attack asks for.
+            ``"every"`` (each strength by itself) or ``"frontier"`` (lowest margins, for the hypervolume), for all
+            attacks; default: what each attack asks for.
         procedure: ``"default"`` (sound sets, strong search) or ``"paper"`` (each attack exactly as its source ran it).
         strengths: increasing strengths per attack; default: the catalogue's grid.
         samples: the first ``samples`` of the data, their positions, or a mask; default: all.
@@ -262,7 +263,7 @@ def prepared(
     for warning in [*warnings, *left_out]:
         display.warn(warning)
     tasks = [
-        Task(attack, searches[attack.name], record_of(attack, searches[attack.name], seed, precision))
+        Task(attack, searches[attack.name], record_of(attack, searches[attack.name], seed, precision, model))
         for attack in asked
     ]
     identity = identity_of(model, work.rows.shape[1:], work.record)

@@ -58,8 +58,12 @@ def weight_of(task: Task, classes: int) -> float:
         return strengths * _steps(attack.stages, classes)
     if task.search == "bisection":
         return strengths.bit_length() * _steps(attack.stages, classes)
+    if task.search == "frontier":
+        bounds = tuple(stage for stage in attack.frontier_stages if stage.optimizer.minimum_size)
+        rounds = [stage for stage in attack.frontier_stages if not stage.optimizer.minimum_size]
+        return _steps(bounds, classes) + strengths * sum(stage.optimizer.steps + 1 for stage in rounds)
     strong = attack.stages if attack.descent is None else attack.descent
-    return _steps(attack.bound, classes) + _steps(strong, classes) + _steps(attack.closing, classes)
+    return _steps((*attack.bound, *strong, *attack.closing, *attack.polish), classes)
 
 
 def _steps(stages: Sequence[Stage], classes: int) -> float:

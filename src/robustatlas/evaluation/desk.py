@@ -17,6 +17,7 @@ from robustatlas.evaluation.work import Found, Job, Manner
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.claims import Claims
 from robustatlas.progress import Progress
+from robustatlas.search import search_named
 
 SECONDS = 45.0
 """Aimed at for a part: the most that a crash loses is about a minute."""
@@ -24,7 +25,8 @@ SECONDS = 45.0
 SMALLEST, _GROWTH = 16, 4
 
 _BYTES = 2**28
-"""Inputs of a part: it holds them twice, as they are and as the smallest examples found."""
+"""Inputs of a part: it holds them twice, as they are and as the smallest examples found, and a search that shares its
+examples holds one a strength besides."""
 
 _LOOK_EVERY = 1.0
 """Seconds between looks at what other processes have finished of a run."""
@@ -32,11 +34,12 @@ _LOOK_EVERY = 1.0
 
 @dataclass
 class _Pile:
-    """What a task still lacks: ``rows`` of the work that nobody here is at, and of each job at work how many samples
-    are through."""
+    """What a task still lacks: ``rows`` of the work that nobody here is at, samples of a part by its time (``size``)
+    and by its memory (``most``), and of each job at work how many samples are through."""
 
     rows: Integers
     size: float
+    most: int
     active: dict[int, int] = field(default_factory=dict)
 
 
@@ -74,8 +77,7 @@ class Desk:
     ) -> None:
         self.run, self.tasks, self.work, self.manner = run, tasks, work, manner
         self.costs, self.claims, self.part, self.hands, self.display = costs, claims, part, hands, display
-        sample = int(np.prod(work.rows.shape[1:])) * 4
-        self._most = max(SMALLEST, _BYTES // max(sample, 1))
+        sample = work.rows[:1].nbytes
         self._least = SMALLEST
         self._number = 0
         self._returned: list[Job] = []
@@ -88,7 +90,9 @@ class Desk:
                 columns = run.columns(task.record, work.index[known])
                 costs.expect(number, float(columns["seconds"].mean()))
                 display.finish(task.record, columns)
-            self.piles.append(_Pile(np.flatnonzero(mine & ~held), max(SMALLEST, SECONDS / costs.of(number))))
+            shared = len(task.attack.strengths) + 1 if search_named(task.search).shares else 1
+            most = max(SMALLEST, _BYTES // max(sample * shared, 1))
+            self.piles.append(_Pile(np.flatnonzero(mine & ~held), max(SMALLEST, SECONDS / costs.of(number)), most))
         order = range(len(tasks))
         self._order = sorted(order, key=costs.of, reverse=True) if hands > 1 else list(order)
 
@@ -154,7 +158,7 @@ class Desk:
         """Samples of the next part: equal parts of about the time aimed at, smaller ones towards the end of work that
         several share (guided self-scheduling: Polychronopoulos and Kuck, 1987)."""
         left = len(pile.rows)
-        size = max(1.0, self.part or min(pile.size, self._most))
+        size = max(1.0, self.part or min(pile.size, pile.most))
         if self.hands > 1 and self.part is None:
             size = min(size, max(self._least, self.lacking / (2 * self.hands)))
         return math.ceil(left / math.ceil(left / size))

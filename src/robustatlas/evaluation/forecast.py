@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -79,19 +80,21 @@ class _Enough(Exception):  # noqa: N818
 
 @contextmanager
 def _stopped_after(model: Classifier, seconds: float) -> Iterator[None]:
-    """Let the first pass through ``model`` after so many seconds, whoever sends it, raise :class:`_Enough`."""
-    until, logits = time.perf_counter() + seconds, model.logits
+    """Let the first pass through ``model`` that ends after so many seconds, whoever sends it, raise
+    :class:`_Enough`."""
+    until, answer = time.perf_counter() + seconds, model.answer
 
-    def timed(x: Tensor, *, verifying: bool = False) -> Tensor:
+    def timed(x: Tensor) -> Any:
+        answered = answer(x)
         if time.perf_counter() > until:
             raise _Enough
-        return logits(x, verifying=verifying)
+        return answered
 
-    model.logits = timed  # type: ignore[method-assign]
+    model.answer = timed  # type: ignore[method-assign]
     try:
         yield
     finally:
-        del model.logits
+        del model.answer
 
 
 def expected_of(
@@ -109,7 +112,7 @@ def expected_of(
         passes, through, _ = _probe(model, task, work, few, manner, max(left, budget / 2))
     if not through:
         classes = model.logits(work.rows[:1].to(model.device, model.dtype)).shape[1]
-        passes = 2 * weight_of(task, classes)
+        passes = 2 * weight_of(task, classes) * (model.draws or 1)
     return Expected(
         attack=task.record.name,
         samples=len(rows),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from robustatlas.bundle import per_sample
-from robustatlas.classifier import Classifier, seeded
+from robustatlas.classifier import Classifier, Origin, seeded
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.outcomes import DataRecord, Identity, ModelRecord
@@ -26,13 +26,16 @@ def model_record(model: Classifier, shape: Sequence[int]) -> ModelRecord:
     images = (drawn ** per_sample(2.0 ** (index - 3.5), drawn)).to(model.device, model.dtype)
     with torch.no_grad(), seeded(0, model.device):
         logits = model.logits(images, verifying=True)
-    known = model.identity()
+    known, origin = model.identity(), model.origin or Origin("")
     return ModelRecord(
         name=model.name,
         source=known.source or "",
         weights_sha256=known.weights_sha256,
         code_sha256=known.code_sha256,
         probe=tuple(tuple(row) for row in logits.double().cpu().tolist()),
+        licence=origin.licence,
+        home=origin.home,
+        library=origin.library,
     )
 
 

@@ -17,6 +17,7 @@ from robustatlas.attacks.definition import Attack, Procedure, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
+from robustatlas.classifier.draws import LOOKS
 from robustatlas.datasets import Dataset, Fingerprint, Held, Rows, of_torch
 from robustatlas.engine import NUMERICS
 from robustatlas.errors import UserError
@@ -130,10 +131,7 @@ def chosen_attacks(
     if len(set(names)) < len(names):
         raise UserError(f"Some attack is named twice in {', '.join(names)}; name each once.")
     wanted = _strengths(strengths, names)
-    return [
-        replace(attack, strengths=wanted.get(attack.name, attack.strengths), threat=attack.threat.bound_to(model))
-        for attack in attacks
-    ]
+    return [replace(attack, strengths=wanted.get(attack.name, attack.strengths)).bound_to(model) for attack in attacks]
 
 
 def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
@@ -186,8 +184,11 @@ def those_that_fit(attacks: Sequence[Attack], given: Attacks, x: Tensor) -> tupl
     return fitting, left_out
 
 
-def record_of(attack: Attack, search: Search, seed: int, precision: str) -> AttackRecord:
-    """What determines the numbers of an attack, and what a reader wants to know of it."""
+def record_of(
+    attack: Attack, search: Search, seed: int, precision: str, model: Classifier | None = None
+) -> AttackRecord:
+    """What determines the numbers of an attack, with the draws of a randomised ``model``, and what a reader wants to
+    know of it."""
     procedure = {
         "stages": plain(attack.stages),
         "bound": plain(attack.bound),
@@ -202,6 +203,14 @@ def record_of(attack: Attack, search: Search, seed: int, precision: str) -> Atta
         "precision": precision,
         "numerics": NUMERICS,
     }
+    if model is not None and model.draws is not None:
+        procedure["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
+    if attack.errors != "accepted":
+        procedure["errors"] = attack.errors
+    if attack.polish:
+        procedure["polish"] = plain(attack.polish)
+    if search == "frontier":
+        procedure["frontier"] = plain(attack.frontier_stages)
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,

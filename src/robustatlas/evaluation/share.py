@@ -64,6 +64,9 @@ def share_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[S
     A task of a Slurm array (whatever its first number and step), or a process of a group (RANK and WORLD_SIZE, as
     torchrun sets them).
 
+    Raises:
+        UserError: variables that contradict each other, or are no numbers.
+
     Example:
         >>> array = {"SLURM_ARRAY_TASK_ID": "5", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "8"}
         >>> share_of_environment(array)
@@ -88,4 +91,6 @@ def share_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[S
 
 def _whole(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "").strip()
-    return int(text) if text.isdecimal() else None
+    if text and not text.isdecimal():
+        raise UserError(f"{name}={text!r} is no number, so it is not known which part is meant; give --part I/N.")
+    return int(text) if text else None

@@ -17,10 +17,12 @@ from robustatlas import engine
 from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import take
 from robustatlas.classifier import Classifier, seeded
+from robustatlas.classifier.rejection import folded
 from robustatlas.datasets import as_inputs
 from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.evaluation.plan import Task
 from robustatlas.noise import Noise
+from robustatlas.objectives import margin_of
 from robustatlas.outcomes.records import AttackRecord, circumstances
 from robustatlas.outcomes.store import AdversarialExamples
 from robustatlas.search import search_named
@@ -85,13 +87,14 @@ def done(model: Classifier, task: Task, job: Job, manner: Manner, report: Callab
                 bench = _Bench(model, task, x, labels, job.index, manner.seed)
             whole = bench.run(lanes, manner.halves, partial(_further, report, through))
             settled = bench.settled()
+            if not whole:
+                lanes = max(1, min(lanes, len(settled)) // 2)
             if settled.any():
                 places.append(waiting[settled])
-                pieces.append(bench.found(settled))
+                pieces.append(bench.found(settled, lanes))
                 examples += [bench.examples(settled)] if manner.keep_adversarial else []
             waiting = waiting[~settled]
             if not whole:
-                lanes = max(1, min(lanes, len(settled)) // 2)
                 del bench
                 forget(model.device)
     order = np.argsort(np.concatenate(places))
@@ -134,15 +137,16 @@ class _Bench:
     def run(self, lanes: int, halves: bool, report: Callable[[int], None]) -> bool:
         """Do the work; False where ``halves`` allows to stop because memory ran out, and fewer lanes are possible."""
         attack = self.task.attack
+        model = self.model.judged_by(attack.errors)
         try:
             noise = Noise.of(self.seed, torch.from_numpy(self.index).to(self.x.device), attack.name)
             strengths = torch.tensor(attack.strengths, dtype=self.x.dtype, device=self.x.device)
-            ledger = engine.open_ledger(self.model, attack, self.x, self.labels, noise, strengths, lanes)
+            ledger = engine.open_ledger(model, attack, self.x, self.labels, noise, strengths, lanes)
             right = ledger.clean_prediction == self.labels
             todo = torch.ones_like(right) if attack.repairs else right
             schedule = search_named(self.task.search)(attack, strengths, ledger.ranking.shape[1], todo)
             self.ledger, self.through = ledger, schedule.done
-            engine.run(self.model, attack, ledger, schedule, lanes, report)
+            engine.run(model, attack, ledger, schedule, lanes, report)
         except Exception as error:
             if not halves or min(lanes, len(self.index)) == 1 or not ran_out(error):
                 raise
@@ -155,13 +159,18 @@ class _Bench:
             return np.zeros(len(self.index), np.bool_)
         return self.through.cpu().numpy()
 
-    def found(self, settled: NDArray[np.bool_]) -> tuple[Arrays, Arrays]:
+    def found(self, settled: NDArray[np.bool_], lanes: int) -> tuple[Arrays, Arrays]:
         """Outcomes and clean outcomes of the settled samples."""
-        assert self.ledger is not None
-        columns = _columns(self.task.record, self.task.attack, self.ledger, self.index)
-        samples = _sample_columns(self.ledger, self.index)
-        rows = np.flatnonzero(settled)
-        return _stacked([columns], rows), _stacked([samples], rows)
+        model, ledger, rows = self.model, self.ledger, np.flatnonzero(settled)
+        assert ledger is not None
+        columns = _columns(self.task.record, self.task.attack, ledger, self.index)
+        if model.draws is not None:
+            columns |= _possible(columns, ledger)
+        samples = _stacked([_sample_columns(ledger, self.index)], rows)
+        if model.rejection is not None and model.draws is None:
+            taken = slice(None) if settled.all() else torch.from_numpy(rows).to(ledger.x.device)
+            samples |= clean_answers(model, ledger.x[taken], ledger.labels[taken], lanes)
+        return _stacked([columns], rows), samples
 
     def examples(self, settled: NDArray[np.bool_]) -> AdversarialExamples:
         """Positions in the data set and inputs of the examples found of the settled samples."""
@@ -191,6 +200,22 @@ def _sample_columns(ledger: engine.Ledger, index: NDArray[np.int64]) -> Arrays:
         "clean_prediction": ledger.clean_prediction.cpu().numpy(),
         "clean_margin": ledger.clean_margin.float().cpu().numpy(),
     }
+
+
+def clean_answers(model: Classifier, x: Tensor, labels: Tensor, batch: int) -> Arrays:
+    """What a model that rejects says of clean inputs: its class whether it rejects or not, whether it does, and the
+    margin to what is accepted and wrong."""
+    answers = []
+    for part, truth in zip(torch.split(x, batch), torch.split(labels, batch), strict=True):
+        with torch.no_grad():
+            logits = model.logits(part, verifying=True)
+        margin = margin_of(folded(logits, truth, "accepted").softmax(1), truth)
+        answers.append((logits[:, :-1].argmax(1), logits.argmax(1) == logits.shape[1] - 1, margin.float()))
+    names = ("clean_prediction", "clean_rejected", "clean_margin")
+    columns = {
+        name: torch.cat(parts).cpu().numpy() for name, parts in zip(names, zip(*answers, strict=True), strict=True)
+    }
+    return columns | {"clean_rejected": columns["clean_rejected"].astype(np.int8)}
 
 
 def _columns(record: AttackRecord, attack: Attack, ledger: engine.Ledger, index: NDArray[np.int64]) -> Arrays:
@@ -223,3 +248,9 @@ def _columns(record: AttackRecord, attack: Attack, ledger: engine.Ledger, index:
         "margins": np.where(np.isfinite(margins), margins, np.nan).astype(np.float32),
         "fooled": judged,
     }
+
+
+def _possible(columns: Arrays, ledger: engine.Ledger) -> Arrays:
+    """What is added of a randomised model."""
+    possible = ledger.possible_size.double().cpu().numpy()
+    return {"possible_size": np.minimum(columns["minimal_size"], possible)}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,6 +31,16 @@ REPLICATES = 1000
 def intervals(statistics: Mapping[str, SampleStatistic]) -> dict[str, Interval]:
     """The interval of each number, at the confidence and with the resamples that all pages use."""
     return confidence_intervals(statistics, CONFIDENCE, REPLICATES)
+
+
+def with_doubt(table: OutcomeTable, numbers: Callable[[OutcomeTable], dict[str, Interval]]) -> dict[str, Interval]:
+    """Accuracies with intervals that cover, beside the sampling, what a randomised model leaves in doubt: the low end
+    is that of the samples that are certainly right."""
+    found, doubted = numbers(table), table.doubted()
+    if doubted is None:
+        return found
+    lowest = numbers(doubted)
+    return {name: replace(number, low=min(number.low, lowest[name].low)) for name, number in found.items()}
 
 
 def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> dict[str, SampleStatistic]:

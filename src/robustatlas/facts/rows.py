@@ -11,12 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from robustatlas.documents import checked, read_json
 from robustatlas.facts.against import Held, hold_against
+from robustatlas.facts.best_known import best_known
 from robustatlas.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
+from robustatlas.wording import UPPER_BOUND
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
 """Test images behind each accuracy of the published defenses of a reference."""
@@ -91,6 +93,7 @@ class Row:
         about: what is known of the model.
         samples: number of test images behind the accuracies; None where unknown, and then no interval is shown.
         hypervolume: adversarial hypervolume in [0, 1]; None where unknown.
+        hypervolume_is: "upper bound" where it was not searched for.
         notes: free text.
         own_run: whether it is a run of the user.
         petaflops: cost of the training in 10^15 floating point operations; None where unknown.
@@ -104,6 +107,7 @@ class Row:
     about: About = field(default_factory=About)
     samples: int | None = None
     hypervolume: float | None = None
+    hypervolume_is: str = ""
     notes: str = ""
     own_run: bool = False
     petaflops: float | None = None
@@ -170,6 +174,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     notes = [
         given.notes,
         f"unfinished run, samples not yet evaluated: {lacking}" if lacking else "",
+        *_by_others(result),
         f"missing, as not every strength was searched: {', '.join(partly)}" if partly else "",
         *held.caveats(),
     ]
@@ -179,11 +184,18 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         about=given,
         samples=result.samples,
         hypervolume=volume.mean if volume else None,
+        hypervolume_is=UPPER_BOUND if volume and not result.outcome(HYPERVOLUME_ATTACK).frontier else "",
         notes="; ".join(note for note in notes if note),
         own_run=True,
         ratios=_ratios(result, held),
         breaking=breaking_point(result),
     )
+
+
+def _by_others(result: Result) -> list[str]:
+    """A sentence for each attack of whose smallest examples some were handed over."""
+    known = {attack: best_known(result, attack) for attack in result.attacks}
+    return [found.sentence(attack) for attack, found in known.items() if found is not None and found.names]
 
 
 def _ratios(result: Result, held: Held) -> dict[str, Interval]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from robustatlas.facts import numbers
 from robustatlas.facts.against import Held, hold_against
+from robustatlas.facts.best_known import BestKnown, best_known
 from robustatlas.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.facts.ranks import Place, place_among_published
@@ -29,6 +29,7 @@ from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
+from robustatlas.wording import UPPER_BOUND
 
 FLOORS = (0.0, 0.5, 1.0)
 """Smallest differences of difficulty, in percentage points, of the stability constants that are given."""
@@ -43,12 +44,19 @@ class Frontier:
         mean: [L] mean over the samples of the margin left, in [0, 1].
         volume: adversarial hypervolume, its mean over the samples.
         hypervolume: of every sample.
+        searched: whether the lowest margins were searched for; otherwise the hypervolume is an upper bound.
     """
 
     sizes: NDArray[np.float64]
     mean: NDArray[np.float64]
     volume: Interval
     hypervolume: AdversarialHypervolume
+    searched: bool
+
+    @property
+    def word(self) -> str:
+        """What is to be said beside the hypervolume; empty where it was searched for."""
+        return "" if self.searched else UPPER_BOUND
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,7 @@ class AttackFacts:
         against: name of a metric of the registry -> percent of the reference; empty without a shared strength.
         shared: number of strengths that the reference has too.
         origins: how the numbers were found.
+        best_known: what verified examples of others change; None where there are none.
     """
 
     attack: str
@@ -90,6 +99,7 @@ class AttackFacts:
     against: Mapping[str, Interval]
     shared: int
     origins: tuple[str, ...]
+    best_known: BestKnown | None
 
     @property
     def never(self) -> int:
@@ -160,6 +170,8 @@ class RunFacts:
         reference: None without one, or without a shared strength.
         warnings: of the checks before the work.
         missing: attack -> number of samples that are not evaluated yet.
+        provenance: of the model: source, home of the weights, licence and library, as far as they are known.
+        rejected: clean inputs that the model refuses to answer; None where it never may. They count as no error.
     """
 
     name: str
@@ -174,6 +186,8 @@ class RunFacts:
     reference: ReferenceFacts | None
     warnings: tuple[str, ...]
     missing: Mapping[str, int]
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    rejected: Interval | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
@@ -181,7 +195,9 @@ class RunFacts:
             "model": self.name,
             "data": self.data,
             "samples": self.samples,
+            "provenance": dict(self.provenance),
             "clean accuracy": _plain(self.clean),
+            "clean rejected": _plain(self.rejected),
             "average accuracy": _plain(self.average),
             "union accuracy": _plain(self.union),
             "union at": dict(self.union_at),
@@ -212,8 +228,8 @@ def facts_of(
         trained_on = kept.trained_on
     judged = result.judged()
     union_at = union_strengths(judged, union)
-    found = intervals(numbers.overall(judged, union_at))
-    averages = intervals(numbers.averages(judged))
+    found = numbers.with_doubt(judged, lambda table: intervals(numbers.overall(table, union_at)))
+    averages = numbers.with_doubt(judged, lambda table: intervals(numbers.averages(table)))
     held = hold_against(result, reference, result.records.values()) if reference else None
     return RunFacts(
         name=name or result.name,
@@ -228,7 +244,23 @@ def facts_of(
         reference=_against(judged, held, trained_on) if held and held.ranked else None,
         warnings=result.warnings,
         missing=result.missing,
+        provenance=_provenance(result),
+        rejected=_rejected(result),
     )
+
+
+def _provenance(result: Result) -> dict[str, str]:
+    if result.identity is None:
+        return {}
+    model = result.identity.model
+    known = {"source": model.source, "home": model.home, "licence": model.licence, "library": model.library}
+    return {what: text for what, text in known.items() if text}
+
+
+def _rejected(result: Result) -> Interval | None:
+    if result.clean_rejected is None:
+        return None
+    return proportion_interval(int(result.clean_rejected.sum()), result.samples, CONFIDENCE)
 
 
 def _attack(result: Result, attack: str, average: Interval | None, held: Held | None) -> AttackFacts:
@@ -253,6 +285,7 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
         against=_single(result, attack, held) if held else {},
         shared=len(held.shared.get(attack, ())) if held else 0,
         origins=outcome.origins,
+        best_known=best_known(result, attack),
     )
 
 
@@ -260,7 +293,12 @@ def _accuracies(outcome: Outcome) -> tuple[Interval, ...] | None:
     if not outcome.judged:
         return None
     correct = (~outcome.broken()).sum(axis=0).tolist()
-    return tuple(proportion_interval(count, outcome.samples, CONFIDENCE) for count in correct)
+    certain = (~outcome.doubted().broken()).sum(axis=0).tolist()
+    return tuple(
+        replace(found, low=proportion_interval(sure, outcome.samples, CONFIDENCE).low)
+        for count, sure in zip(correct, certain, strict=True)
+        for found in [proportion_interval(count, outcome.samples, CONFIDENCE)]
+    )
 
 
 def _frontier(result: OutcomeTable, attack: str) -> Frontier | None:
@@ -270,7 +308,8 @@ def _frontier(result: OutcomeTable, attack: str) -> Frontier | None:
     sizes, mean = result.strengths(attack), volume.frontier.mean(axis=0)
     if not np.isnan(result.clean_margin).any():
         sizes, mean = np.append(0.0, sizes), np.append(volume.clean.mean(), mean)
-    return Frontier(sizes, mean, intervals({"": mean_statistic(volume.per_sample, 1.0)})[""], volume)
+    interval = intervals({"": mean_statistic(volume.per_sample, 1.0)})[""]
+    return Frontier(sizes, mean, interval, volume, result.outcome(attack).frontier)
 
 
 def _single(result: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]:
@@ -319,12 +358,18 @@ def _plain_attack(facts: AttackFacts) -> dict[str, Any]:
         "median size": _finite([facts.quartiles[1]])[0],
         "curve area": facts.area,
         "AH": None if facts.frontier is None else _plain(facts.frontier.volume),
+        "AH is": None if facts.frontier is None else facts.frontier.word,
         "against": {name: _plain(number) for name, number in facts.against.items()},
         "forward": facts.forward,
         "backward": facts.backward,
         "seconds": facts.seconds,
         "origins": list(facts.origins),
+        "best known": None if facts.best_known is None else _plain_best_known(facts.best_known),
     }
+
+
+def _plain_best_known(known: BestKnown) -> dict[str, Any]:
+    return {"by": dict(known.by), "searched": None if known.searched is None else known.searched.tolist()}
 
 
 def _plain_reference(facts: ReferenceFacts) -> dict[str, Any]:
@@ -332,7 +377,7 @@ def _plain_reference(facts: ReferenceFacts) -> dict[str, Any]:
         "name": facts.name,
         "complete": facts.complete,
         "numbers": {name: _plain(number) for name, number in facts.numbers.items()},
-        "place": None if facts.place is None else dataclasses.asdict(facts.place),
+        "place": None if facts.place is None else asdict(facts.place),
         "notes": facts.held.notes(),
     }
     if facts.training:

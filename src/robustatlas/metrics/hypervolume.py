@@ -97,7 +97,7 @@ def adversarial_hypervolume(
         sample, level = np.argwhere(gaps)[0]
         raise UserError(
             f"the margin of sample {sample} at level {level + 1} is NaN although no adversarial example was found "
-            "before; search every level, for example with the hypervolume suite and search 'every'"
+            "before; search every level, for example with the search 'frontier'"
         )
     frontier = np.maximum(settled[:, 1:], 0.0)
     rises = ((found > settled[:, :-1]) & (settled[:, :-1] > 0)).any(axis=1)

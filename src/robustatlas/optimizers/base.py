@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from robustatlas.bundle import Bundle, Tree
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
+
+if TYPE_CHECKING:
+    from robustatlas.classifier import Classifier
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,10 @@ class Optimizer(ABC, Generic[S]):
         """Raise a :class:`UserError` where this optimizer cannot search ``threat``."""
         if self.needs_gradient and not threat.optimised:
             raise unsearchable(self, threat, "something to optimise", "Once")
+
+    def bound_to(self, model: Classifier) -> Self:
+        """The optimizer for attacks on ``model``; another one only where it asks the model by itself."""
+        return self
 
     @property
     def start_radius(self) -> float:

@@ -72,6 +72,11 @@ class Outcome:
         monotone: whether a sample broken at one strength is broken at all larger ones (nested sets).
         unit: of the strengths.
         origins: how the numbers were found, one phrase for each search that they are the smallest of.
+        possible_size: ``[N]``, of a randomised model the size of the smallest example that is not certainly none; None:
+            there is no doubt.
+        origin_of: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
+        frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
+            examples came across.
     """
 
     attack: str
@@ -87,6 +92,9 @@ class Outcome:
     monotone: bool = True
     unit: str = ""
     origins: tuple[str, ...] = ()
+    origin_of: Integers | None = None
+    possible_size: Floats | None = None
+    frontier: bool = False
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -145,8 +153,28 @@ class Outcome:
 
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
-        rows = ("minimal_size", "found_class", "margins", "fooled", "forward", "backward")
-        return replace(self, **{name: getattr(self, name)[positions] for name in rows})
+        rows = ("minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of", "possible_size")
+        held = {name: values for name in rows if (values := getattr(self, name)) is not None}
+        return replace(self, **{name: values[positions] for name, values in held.items()})
+
+    def doubted(self) -> Outcome:
+        """The same with every example counted that may be one."""
+        if self.possible_size is None:
+            return self
+        return replace(self, minimal_size=self.possible_size, possible_size=None)
+
+    def found_by(self) -> dict[str, int]:
+        """Origin -> number of samples whose smallest example it found; clean errors need none.
+
+        Example:
+            >>> from robustatlas.outcomes import OutcomeTable
+            >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.2, 0.0]}, {"linf": [0.1, 0.2]})
+            >>> replace(table.outcome("linf"), origins=("descent, seed 0",)).found_by()
+            {'descent, seed 0': 1}
+        """
+        found = np.isfinite(self.minimal_size) & (self.minimal_size > 0)
+        of = np.zeros(self.samples, np.int64) if self.origin_of is None else self.origin_of
+        return {origin: int((found & (of == k)).sum()) for k, origin in enumerate(self.origins)}
 
     def restrict(self, strengths: Sequence[float] | Floats) -> Outcome:
         """The same samples at only some of the strengths (increasing); :class:`UserError` where one is not there."""
@@ -176,13 +204,21 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
     margins, fooled = np.full(shape, np.inf), np.full(shape, -1, np.int8)
     size, found = np.full(first.samples, np.inf), np.full(first.samples, -1)
     forward, backward = np.zeros(first.samples, np.int64), np.zeros(first.samples, np.int64)
+    possible = np.full(first.samples, np.inf)
+    origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
+    origin_of = np.zeros(first.samples, np.int64)
     for outcome, rows in zip(outcomes, covered, strict=True):
         columns = positions_of(outcome.strengths.tolist(), strengths)
         seen = np.where(rows[:, None] & ~np.isnan(outcome.margins), outcome.margins, np.inf)
         margins[:, columns] = np.minimum(margins[:, columns], seen)
         fooled[:, columns] = np.maximum(fooled[:, columns], np.where(rows[:, None], outcome.fooled, -1))
+        doubted = outcome.doubted().minimal_size
+        possible = np.where(rows & (doubted < possible), doubted, possible)
         smaller = rows & (outcome.minimal_size < size)
         size, found = np.where(smaller, outcome.minimal_size, size), np.where(smaller, outcome.found_class, found)
+        if outcome.origins:
+            own = np.array([origins.index(origin) for origin in outcome.origins])
+            origin_of = np.where(smaller, own[0 if outcome.origin_of is None else outcome.origin_of], origin_of)
         forward, backward = forward + rows * outcome.forward, backward + rows * outcome.backward
     if first.monotone:
         margins = np.minimum.accumulate(margins, axis=1)
@@ -197,7 +233,13 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         backward=backward,
         seconds=sum(outcome.seconds for outcome in outcomes),
         rejected=sum(outcome.rejected for outcome in outcomes),
-        origins=tuple(sorted({origin for outcome in outcomes for origin in outcome.origins})),
+        origins=tuple(origins),
+        origin_of=origin_of,
+        possible_size=possible if any(outcome.possible_size is not None for outcome in outcomes) else None,
+        frontier=any(
+            outcome.frontier and len(outcome.strengths) == len(strengths) and bool(rows.all())
+            for outcome, rows in zip(outcomes, covered, strict=True)
+        ),
     )
 
 

@@ -46,6 +46,9 @@ LOGIT_TOLERANCE = 1e-3
 """Largest difference of the probe's logits, relative to the largest of them, that another machine, device or number of
 threads explains in float32. Other weights or code differ by more, or they make no difference."""
 
+EXAMPLES = "examples"
+"""The search of a record whose examples were handed over; its rows say what is known, not what was searched."""
+
 MOST_SAMPLES = 2**40
 """Larger positions in a data set than this are a mistake or an attack on the reader's memory."""
 
@@ -75,7 +78,8 @@ class ModelRecord(Record):
     """The classifier.
 
     ``name`` and ``source`` say what it is called and where it came from; what must agree when a run goes on are the
-    hashes of weights and code (None where there are none), and the logits of a probe: a few drawn images.
+    hashes of weights and code (None where there are none), and the logits of a probe: a few drawn images. ``licence``,
+    ``home`` and ``library``: of the weights, where they come from, and what built the network (None: not known).
     """
 
     name: str
@@ -83,6 +87,9 @@ class ModelRecord(Record):
     weights_sha256: str | None = None
     code_sha256: str | None = None
     probe: tuple[tuple[float, ...], ...] = ()
+    licence: str | None = None
+    home: str | None = None
+    library: str | None = None
 
     def differences(self, given: ModelRecord) -> list[str]:
         """A phrase for each way in which ``given`` is another model."""
@@ -164,8 +171,16 @@ class AttackRecord(Record):
         return f"{self.name}-{self.fingerprint}"
 
     @property
+    def finder(self) -> str | None:
+        """Who found the examples that it holds, where they were handed over and verified; None: they were searched."""
+        by = self.procedure.get("by")
+        return str(by) if self.procedure.get("search") == EXAMPLES else None
+
+    @property
     def origin(self) -> str:
         """How its numbers were found, in a phrase for people."""
+        if self.finder is not None:
+            return f"examples of {self.finder}"
         search, seed = self.procedure.get("search", "given"), self.procedure.get("seed")
         return f"{search}, seed {seed}" if seed is not None else str(search)
 

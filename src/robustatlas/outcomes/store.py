@@ -63,6 +63,9 @@ OUTCOME_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
 }
 """Columns of a part: type, and 1 for a number per sample or 2 for one per sample and strength."""
 
+RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"possible_size": (np.float64, 1)}
+"""Those that it has besides where the model is randomised."""
+
 SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "index": (np.int64, 1),
     "label": (np.int64, 1),
@@ -70,6 +73,9 @@ SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "clean_margin": (np.float32, 1),
 }
 """Columns of a samples table."""
+
+REJECTING_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"clean_rejected": (np.int8, 1)}
+"""Those that it has besides where the model may reject: 1 where the clean input is."""
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -308,11 +314,13 @@ class Run:
         """
         part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
         outcome = f"outcomes/{record.key}/{part}"
-        checked = check_columns(columns, OUTCOME_COLUMNS, len(record.strengths), outcome)
+        checked = check_columns(columns, _expected(OUTCOME_COLUMNS, columns), len(record.strengths), outcome)
         fresh = ~np.isin(samples["index"], self._sample_columns()["index"])
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
-            self._shelf.write(f"samples/{part}", check_columns(rows, SAMPLE_COLUMNS, 0, f"samples/{part}"), {})
+            self._shelf.write(
+                f"samples/{part}", check_columns(rows, _expected(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"), {}
+            )
         if examples is not None:
             index, images = examples
             self._shelf.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, {})
@@ -332,9 +340,13 @@ class Run:
         attacks: Sequence[str] | None = None,
         index: Integers | None = None,
         strengths: Mapping[str, Sequence[float]] | None = None,
+        *,
+        searched: bool = False,
     ) -> OutcomeTable:
         """The outcomes of the attacks of those names (default: all that have any) on the samples ``index`` (default:
         all that every one of these attacks has finished, increasing), at ``strengths`` (default: all of the run).
+
+        ``searched``: only what the run's own searches found, without the examples that were handed over.
 
         Raises:
             UserError: nothing there, or an attack or sample that is not.
@@ -365,7 +377,13 @@ class Run:
             labels=samples["label"],
             clean_prediction=samples["clean_prediction"],
             clean_margin=samples["clean_margin"],
-            outcomes={name: self._outcome(known[name], index).restrict(wanted[name]) for name in begun},
+            clean_rejected=samples["clean_rejected"] == 1 if (samples["clean_rejected"] >= 0).all() else None,
+            outcomes={
+                name: self._outcome([r for r in known[name] if not (searched and r.finder)], index).restrict(
+                    wanted[name]
+                )
+                for name in begun
+            },
         )
 
     def missing(self) -> dict[str, int]:
@@ -376,30 +394,42 @@ class Run:
                 np.setdiff1d(plan.index(), self.done(record))
                 for record in records
                 for plan in plans
-                if record.key in plan.attacks
+                if record.key in plan.attacks and record.finder is None
             ]
             if count := len(np.unique(np.concatenate([[], *lacking]))):
                 counts[name] = count
         return counts
 
     def adversarial(self, attack: str, index: Integers) -> AdversarialExamples:
-        """The smallest adversarial examples kept of some samples: positions ``[M]`` and inputs ``[M, ...]``."""
-        best: dict[int, tuple[float, NDArray[np.float32]]] = {}
+        """The smallest adversarial examples of some samples, where they were kept: positions ``[M]`` and inputs
+        ``[M, ...]``."""
+        records, smallest = self._by_name().get(attack, []), self._smallest(attack)
+        best: dict[int, NDArray[np.float32]] = {}
         wanted = set(index.tolist())
         kept = False
-        for record in self._by_name().get(attack, []):
+        for record in records:
             for name in self._shelf.names(f"adversarial/{record.key}"):
                 kept, stored = True, self._shelf.read(name)
                 part = self._part(name.replace("adversarial/", "outcomes/", 1), record)
                 sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
                 for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
-                    if position in wanted and sizes[position] < best.get(position, (np.inf,))[0]:
-                        best[position] = (sizes[position], image)
+                    if position in wanted and sizes[position] == smallest[position]:
+                        best.setdefault(position, image)
         if not kept:
             raise UserError("This run did not keep its adversarial examples; evaluate with keep_adversarial=True.")
         found = [position for position in index.tolist() if position in best]
-        images = [best[position][1] for position in found]
+        images = [best[position] for position in found]
         return np.array(found, np.int64), np.stack(images) if images else np.zeros((0,), np.float32)
+
+    def _smallest(self, attack: str) -> dict[int, float]:
+        """Sample -> size of its smallest example under an attack, by whatever search."""
+        smallest: dict[int, float] = {}
+        for record in self._by_name().get(attack, []):
+            for columns in self._valid_parts(record).values():
+                if columns is not None:
+                    for position, size in zip(columns["index"].tolist(), columns["minimal_size"].tolist(), strict=True):
+                        smallest[position] = min(size, smallest.get(position, np.inf))
+        return smallest
 
     def circumstances(self) -> list[dict[str, str]]:
         """Where and with what the parts were computed, each combination once."""
@@ -421,7 +451,7 @@ class Run:
 
     def _finished(self, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:
         """Samples that, by all records of an attack together, were searched at every one of the strengths."""
-        held = [(record, self.done(record)) for record in records]
+        held = [(record, self.done(record)) for record in records if record.finder is None]
         at_each = [
             np.unique(
                 np.concatenate([[], *(done for r, done in held if position_of(strength, r.strengths) is not None)])
@@ -449,6 +479,7 @@ class Run:
                     monotone=record.monotone,
                     unit=record.unit,
                     origins=(record.origin,),
+                    frontier=record.procedure.get("search") == "frontier",
                     **columns,
                 )
             )
@@ -457,16 +488,20 @@ class Run:
 
     def _columns_of(self, record: AttackRecord) -> Arrays:
         parts = [columns for columns in self._valid_parts(record).values() if columns is not None]
-        return {name: np.concatenate([part[name] for part in parts]) for name in OUTCOME_COLUMNS}
+        names = dict.fromkeys(name for part in parts for name in part)
+        return {name: np.concatenate([part.get(name, part["minimal_size"]) for part in parts]) for name in names}
 
     def _sample_columns(self) -> Arrays:
-        parts = [
-            columns
-            for name in self._shelf.names("samples")
-            if (columns := self._checked(name, SAMPLE_COLUMNS, 0)) is not None
+        names = self._shelf.names("samples")
+        parts = [columns for name in names if (columns := self._checked(name, SAMPLE_COLUMNS, 0)) is not None]
+        kinds = {**SAMPLE_COLUMNS, **REJECTING_COLUMNS}
+        unknown = [
+            {name: np.full(len(part["index"]), -1, kind) for name, (kind, _) in REJECTING_COLUMNS.items()}
+            for part in parts
         ]
-        empty = {name: np.zeros(0, kind) for name, (kind, _) in SAMPLE_COLUMNS.items()}
-        return {name: np.concatenate([part[name] for part in [empty, *parts]]) for name in SAMPLE_COLUMNS}
+        filled = [{**lacking, **part} for lacking, part in zip(unknown, parts, strict=True)]
+        empty = {name: np.zeros(0, kind) for name, (kind, _) in kinds.items()}
+        return {name: np.concatenate([part[name] for part in [empty, *filled]]) for name in kinds}
 
     def _valid_parts(self, record: AttackRecord) -> dict[str, Arrays | None]:
         names = self._shelf.names(f"outcomes/{record.key}")
@@ -484,11 +519,24 @@ class Run:
         """The columns of a part; None, and a warning once, where the file is damaged: it counts as not done."""
         if name not in self._parts:
             try:
-                self._parts[name] = check_columns(self._shelf.read(name), expected, strengths, self._shelf.place(name))
+                read = self._shelf.read(name)
+                held = _expected(expected, read)
+                self._parts[name] = check_columns(read, held, strengths, self._shelf.place(name))
             except UserError as error:
                 warnings.warn(f"A damaged part counts as not done: {error}", stacklevel=2)
                 self._parts[name] = None
         return self._parts[name]
+
+
+_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, RANDOM_COLUMNS))
+
+
+def _expected(
+    base: Mapping[str, tuple[type[np.generic], int]], given: Columns
+) -> Mapping[str, tuple[type[np.generic], int]]:
+    """The columns of a table like ``base``: of some models it has more."""
+    more = next(more for of, more in _MORE if of is base)
+    return {**base, **{name: kind for name, kind in more.items() if name in given}}
 
 
 def check_columns(
@@ -513,7 +561,8 @@ def check_columns(
 
 def _grid(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
     """The strengths asked for; by default all at which an attack was searched."""
-    return strengths or merged_strengths([np.array(record.strengths) for record in records])
+    searched = [record for record in records if record.finder is None] or records
+    return strengths or merged_strengths([np.array(record.strengths) for record in searched])
 
 
 def _rows_at(columns: Arrays, index: Integers) -> Arrays:

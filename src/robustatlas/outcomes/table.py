@@ -29,6 +29,7 @@ class OutcomeTable:
         clean_prediction: ``[N]``, class predicted for the clean input.
         clean_margin: ``[N]``, softmax margin of the clean input; NaN where not known.
         outcomes: attack -> :class:`Outcome` of the same samples.
+        clean_rejected: ``[N]``, whether the model refuses to answer for the clean input; None: it never may.
 
     Example:
         >>> table = OutcomeTable.from_arrays(
@@ -48,6 +49,7 @@ class OutcomeTable:
     clean_prediction: Integers
     clean_margin: NDArray[np.float32]
     outcomes: Mapping[str, Outcome]
+    clean_rejected: Booleans | None = None
 
     def __post_init__(self) -> None:
         if not len(self.index):
@@ -84,8 +86,9 @@ class OutcomeTable:
 
     @property
     def clean(self) -> Booleans:
-        """``[N]``: whether the clean input is classified correctly."""
-        return np.asarray(self.clean_prediction == self.labels)
+        """``[N]``: whether the clean input is classified correctly, or rejected by a model that may."""
+        right = np.asarray(self.clean_prediction == self.labels)
+        return right if self.clean_rejected is None else right | self.clean_rejected
 
     @property
     def clean_accuracy(self) -> float:
@@ -150,7 +153,21 @@ class OutcomeTable:
             labels=self.labels[positions],
             clean_prediction=self.clean_prediction[positions],
             clean_margin=self.clean_margin[positions],
+            clean_rejected=None if self.clean_rejected is None else self.clean_rejected[positions],
             outcomes={attack: outcome.select(positions) for attack, outcome in self.outcomes.items()},
+        )
+
+    def doubted(self) -> Self | None:
+        """The same samples with every error counted that may be one; None where there is no doubt (of models that are
+        not randomised)."""
+        known = [outcome for outcome in self.outcomes.values() if outcome.possible_size is not None]
+        if not known:
+            return None
+        wrong = np.any([outcome.possible_size == 0 for outcome in known], axis=0)
+        return replace(
+            self,
+            clean_prediction=np.where(wrong, -1, self.clean_prediction),
+            outcomes={attack: outcome.doubted() for attack, outcome in self.outcomes.items()},
         )
 
     def judged(self) -> Self:

@@ -178,6 +178,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "samples": row.samples,
         "few": few,
         "hypervolume": row.hypervolume,
+        "hypervolumeIs": row.hypervolume_is,
         "petaflops": row.petaflops,
         "notes": row.notes,
         "ownRun": row.own_run,

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import Attack
-from robustatlas.classifier import Classifier
+from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.classifier import Classifier, Knowledge
 from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
+from robustatlas.optimizers.external import External
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.scan import Once, Scan
 from robustatlas.optimizers.square import Square
 
 _LABELS_ALONE = (HopSkipJump, Scan, Once)
+_TELLS: dict[Knowledge, int] = {"labels": 0, "scores": 1, "gradients": 2}
 _IMAGES = 4
 """Dimensions of a batch of images, which Square needs."""
 
@@ -35,6 +37,12 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
         UserError: attacks that need a gradient of a model that has none, or scores of one that gives labels alone;
             names those that would do.
     """
+    telling = [attack.name for attack in attacks if attack.errors != "accepted"]
+    if telling and model.rejection is None:
+        raise UserError(
+            f"{', '.join(telling)} is for models that reject, and {model.name!r} does not; leave the ending out, or "
+            "give Classifier(net, rejection='class' or 'score')."
+        )
     if model.knowledge == "gradients":
         return []
     lacking = [attack.name for attack in attacks if not learns_enough(attack, model)]
@@ -53,10 +61,15 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
 
 def learns_enough(attack: Attack, model: Classifier) -> bool:
     """Whether all that an attack may run makes do with what ``model`` tells."""
-    stages = [*attack.stages, *attack.bound, *(attack.descent or ()), *attack.closing]
-    if any(stage.optimizer.needs_gradient or stage.order == "distance" for stage in stages):
-        return model.knowledge == "gradients"
-    return model.knowledge != "labels" or all(isinstance(stage.optimizer, _LABELS_ALONE) for stage in stages)
+    return all(_TELLS[model.knowledge] >= _TELLS[_needed(stage)] for stage in attack.all_stages)
+
+
+def _needed(stage: Stage) -> Knowledge:
+    if stage.optimizer.needs_gradient or stage.order == "distance":
+        return "gradients"
+    if isinstance(stage.optimizer, External):
+        return stage.optimizer.needs
+    return "labels" if isinstance(stage.optimizer, _LABELS_ALONE) else "scores"
 
 
 def _searches(attack: Attack) -> bool:

@@ -1,11 +1,11 @@
 """Training: recipes against any threat models, one trainer, references, calibration."""
 
+from robustatlas.models.card import Card, read_card
+from robustatlas.models.networks import load_trained, network_for, network_named
 from robustatlas.training.against import opponents_of
 from robustatlas.training.calibration import Calibration, calibrate
-from robustatlas.training.card import Card, read_card
 from robustatlas.training.crafting import Opponent, adversarial_examples, in_mode
 from robustatlas.training.display import TrainingDisplay
-from robustatlas.training.networks import load_trained, network_for, network_named
 from robustatlas.training.recipes import RECIPES, Recipe, recipe_named
 from robustatlas.training.references import ReferencePlan, make_reference
 from robustatlas.training.settings import Settings

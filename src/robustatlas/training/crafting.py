@@ -332,4 +332,5 @@ def _stretched(x: Tensor, direction: Tensor, epsilon: Tensor) -> Tensor:
         clipped = torch.zeros_like(filled).scatter(1, order, filled)
     left = (epsilon**2 - (room**2 * clipped).sum(1)).clamp_min(0)
     free = (d**2 * ~clipped).sum(1).clamp_min(1e-24)
-    return x + to_box(x, per_sample((left / free).sqrt(), direction) * direction)
+    # Not the root of the ratio, which has no gradient at epsilon = 0.
+    return x + to_box(x, per_sample(left.sqrt() * free.rsqrt(), direction) * direction)

@@ -16,13 +16,13 @@ from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.evaluation import evaluate
 from robustatlas.files import write_text
+from robustatlas.models.networks import network_for
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.references import Reference
 from robustatlas.references.building import ReferenceModel, Rule, reference_of
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.monitor import accuracies
-from robustatlas.training.networks import network_for
 from robustatlas.training.recipes import recipe_named
 from robustatlas.training.settings import Settings
 from robustatlas.training.trainer import train
@@ -120,7 +120,7 @@ def make_reference(
     training: Dataset,
     test: Dataset,
     out: str | Path,
-    part: tuple[int, int] = (1, 1),
+    part: tuple[int, int] = (0, 1),
     device: str | None = None,
     progress: bool | TrainingDisplay | None = None,
 ) -> Reference | None:
@@ -131,8 +131,8 @@ def make_reference(
         training: images to train on.
         test: images to evaluate on.
         out: folder; each training has one of its own in it. What is there is not done again.
-        part: (k, n): do the k-th of n shares of the trainings only; several processes or machines that see the same
-            folder can each do one.
+        part: (k, n): do share k, from 0 to n - 1, of the trainings only; several processes or machines that see the
+            same folder can each do one.
         device: where to train and evaluate.
         progress: as of :func:`robustatlas.training.train`.
 
@@ -143,12 +143,15 @@ def make_reference(
         UserError: the folder holds another plan; whatever training and evaluation raise.
     """
     k, n = part
-    if not 1 <= k <= n:
-        raise UserError(f"part={k}/{n}; expected a number from 1 to the number of parts, such as 2/4.")
+    if not 0 <= k < n:
+        raise UserError(
+            f"There is no part {k} of {counted(n, 'part')}; parts are counted from 0"
+            + (f" to {n - 1}." if n > 0 else ", and there is one at least.")
+        )
     folder = Path(out)
     _claim(folder, plan, training, test)
     for number, (attack, strength, seed) in enumerate(plan.trainings()):
-        if number % n == k - 1 and _accuracies(folder, attack, strength, seed) is None:
+        if number % n == k and _accuracies(folder, attack, strength, seed) is None:
             _one(plan, training, test, folder, attack, strength, seed, device, progress)
     return collect(plan, folder, training.name)
 

@@ -18,13 +18,13 @@ from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.files import remove_stale_temporaries, write_text
+from robustatlas.models.card import WEIGHTS, Card, Identity, TrainingData, here, read_card
 from robustatlas.models.weights import load_weights
 from robustatlas.noise import Noise
 from robustatlas.outcomes import sha256_of_array, sha256_of_tensors
 from robustatlas.sanity import check_inputs
 from robustatlas.training.against import Against, check_opponents
 from robustatlas.training.augmentation import augmentation_named
-from robustatlas.training.card import WEIGHTS, Card, Identity, TrainingData, here, read_card
 from robustatlas.training.checkpoint import (
     CHECKPOINT,
     Position,

@@ -17,6 +17,7 @@ from robustatlas.models.sources.robustbench import robustbench_model
 from robustatlas.models.sources.source import Source
 from robustatlas.models.sources.timm import timm_model
 from robustatlas.models.sources.torchvision import torchvision_model
+from robustatlas.models.sources.trained import trained_model
 
 SCHEMES: dict[str, Callable[..., Any]] = {
     "builtin": load_builtin,
@@ -26,6 +27,7 @@ SCHEMES: dict[str, Callable[..., Any]] = {
     "robustbench": robustbench_model,
     "onnx": onnx_model,
     "export": exported_model,
+    "trained": trained_model,
 }
 """What stands before the colon, and the function that makes a model of what stands behind it."""
 

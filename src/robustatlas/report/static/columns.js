@@ -46,7 +46,7 @@ const Columns = (() => {
     /** What no defense of the board has said needs no column. @param {(defense: Defense) => boolean} known @param {Column} column */
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
     where((defense) => defense.hypervolume !== null, number({ key: "hypervolume", title: "Hypervolume", hint: "Adversarial hypervolume, 0 to 1",
-      value: (row) => row.defense.hypervolume, show: (row) => row.defense.hypervolume?.toFixed(4) ?? "–" }));
+      value: (row) => row.defense.hypervolume, show: ({ defense }) => (defense.hypervolume === null ? "–" : `${defense.hypervolume.toFixed(4)} ${defense.hypervolumeIs}`.trim()) }));
     where((defense) => defense.petaflops !== null, number({ key: "petaflops", title: "PetaFLOPs", hint: "Cost of the training", usual: false,
       value: (row) => row.defense.petaflops, show: (row) => whole(row.defense.petaflops), descends: false }));
     where((defense) => defense.extraData !== null, number({ key: "extra", title: "Extra data", hint: "Trained with more than the data set's own images",

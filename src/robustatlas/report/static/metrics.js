@@ -15,7 +15,7 @@
  * @typedef {{name: string, parts: string[], title: string, url: string, architecture: string, extraData: boolean | null,
  *   trainedOn: Record<string, number> | null, clean: number | null, accuracies: Record<string, (number | null)[]>,
  *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
- *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null,
+ *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null, hypervolumeIs: string,
  *   petaflops: number | null, notes: string, ownRun: boolean, breaks: string}} Defense
  * @typedef {{title: string, reference: {name: string, source: string, clean: number | null}, alpha: number,
  *   attacks: Attack[], defenses: Defense[]}} Board

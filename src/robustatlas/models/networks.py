@@ -12,8 +12,8 @@ from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.models import load_model
 from robustatlas.models.architectures import Normalised, architecture_named
+from robustatlas.models.card import WEIGHTS, read_card
 from robustatlas.models.weights import load_weights
-from robustatlas.training.card import WEIGHTS, read_card
 
 _TIMM = "timm:"
 

@@ -1,0 +1,50 @@
+"""Test the central claims of four papers, and write what was measured into the documentation.
+
+    python benchmarks/reproductions/run.py [--out DIR] [--board DIR]
+
+The tables of the board answer some of them at once; networks on digits are trained for the others, three of each, and
+kept in ``--out``. Writes ``benchmarks/results/reproductions.json`` and the table in ``docs/reproductions.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import on_board
+import on_digits
+import torch
+from claims import Claim, table, write
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "reproductions.json"
+PAGE = ROOT / "docs" / "reproductions.md"
+BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
+
+
+def with_table(page: str, claims: Sequence[Claim]) -> str:
+    """The page with the table of these claims in its place."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + "\n" + table(claims) + "\n" + END + after
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("reproductions"))
+    parser.add_argument("--board", type=Path, default=on_board.BOARD)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    claims = on_digits.claims(given.out)
+    if (given.board / "reference.json").is_file():
+        claims = [*on_board.claims(given.board), *claims]
+    claims.sort(key=lambda claim: claim.paper)
+    write(claims, RESULTS)
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), claims), encoding="utf-8")
+    print(table(claims))
+
+
+if __name__ == "__main__":
+    main()

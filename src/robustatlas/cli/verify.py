@@ -1,0 +1,91 @@
+"""``robustatlas verify``: other people's adversarial examples as evidence in a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from robustatlas.cli import _models
+from robustatlas.cli._options import names_in
+from robustatlas.cli._terminal import safe, table
+from robustatlas.outcomes import Run
+from robustatlas.wording import counted
+
+
+def verify(
+    run: Annotated[Path, typer.Argument(help="Run directory, which the examples enter.")],
+    examples: Annotated[
+        Path,
+        typer.Argument(
+            help="`.npz` with images (and index, labels, theta, attack), a folder of PNGs named by position, or a run "
+            "with kept examples."
+        ),
+    ],
+    by: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Who found them; default: the name of the file.")
+    ] = None,
+    attacks: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Attacks of the run that they are evidence for; default: linf, l2, l1, l0."),
+    ] = None,
+    eight_bit: Annotated[
+        bool, typer.Option("--eight-bit", help="Count only what still fools after rounding to 8 bits.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Default: the one that the run names. Must be the run's.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="NAME", help="Likewise the data set.")] = None,
+    weights: _models.Weights = None,
+    settings: _models.Settings = None,
+    mean: _models.Mean = None,
+    std: _models.Std = None,
+    device: _models.Device = None,
+    batch_size: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Samples at work at once (default 256).")
+    ] = None,
+) -> None:
+    """Check adversarial examples of whatever origin; what holds enters RUN as evidence, with who found it.
+
+    Each one is looked at: label, clean prediction, [0, 1], the model's answer, and its size in each lp norm. From then
+    on the smallest example of each sample counts, whoever found it.
+
+    robustatlas verify runs/mynet-cifar10 adversarial.npz --by "Jane Doe"
+    """
+    from robustatlas.evaluation.verification import model_named_by
+    from robustatlas.evaluation.verification import verify as verified
+
+    source = model or model_named_by(Run.open(run))
+    classifier = _models.loaded(source, weights, settings, mean, std, device)
+    found = verified(
+        run,
+        examples,
+        by,
+        model=classifier,
+        data=data,
+        attacks=names_in(attacks) or None,
+        eight_bit=eight_bit,
+        batch_size=batch_size,
+    )
+    console = Console()
+    console.print(
+        f"{int(found.verified.sum())} of {counted(found.given, 'example')} by {safe(found.by)} verified.",
+        highlight=False,
+    )
+    for reason, count in found.refused.items():
+        console.print(f"{count} refused: {safe(reason)}.", highlight=False)
+    rows = table("attack", "samples", "now the\nsmallest", "strength", "robust accuracy\nbefore", "with them")
+    for name, told in found.attacks.items():
+        changed = [k for k in range(len(told.strengths)) if told.before[k] != told.after[k]]
+        for k in changed or [len(told.strengths) // 2]:
+            rows.add_row(
+                safe(name),
+                str(told.samples),
+                str(told.smaller),
+                f"{told.strengths[k]:.4g}",
+                f"{told.before[k]:.1f}",
+                f"{told.after[k]:.1f}",
+            )
+    console.print(rows)

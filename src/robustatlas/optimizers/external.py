@@ -1,0 +1,112 @@
+"""An attack that runs its own loop, of another library, as an optimizer of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from robustatlas.bundle import Tree
+from robustatlas.classifier import Classifier, Knowledge, seeded
+from robustatlas.errors import UserError
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
+
+Call = Callable[[nn.Module, Tensor, Tensor, float | None], Tensor]
+"""``(model, x [B, ...], labels [B], epsilon)`` to the perturbed inputs; ``epsilon`` None: the smallest it can find."""
+
+
+class Asked(nn.Module):
+    """A classifier as the modules that other libraries attack: logits of inputs in [0, 1], every pass counted."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self._classifier = (classifier,)  # in a tuple: no part of this module, whose mode others change
+        self.place = nn.Parameter(torch.zeros(1, device=classifier.device), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [B, C]."""
+        return self._classifier[0].logits(x)
+
+
+@dataclass(frozen=True)
+class External(Optimizer[State]):
+    """Runs ``call`` once on all samples of one strength, and hands over what it returns.
+
+    What it returns is looked at as any point of ours: its size, whether it fools, and, apart from the search, whether
+    it still does so when asked again. All its passes are counted. Its random numbers are seeded, but drawn for a whole
+    batch, so that they depend on the size of batches.
+
+    Attributes:
+        call: the attack.
+        about: what it is and its settings, as JSON, for the record of a run.
+        needs: what it must learn of a model.
+        model: who is asked; bound when an evaluation begins.
+    """
+
+    needs_gradient: ClassVar[bool] = False
+    fewest_steps: ClassVar[int] = 0
+
+    call: Call
+    about: str
+    needs: Knowledge = "gradients"
+    model: Classifier | None = None
+    steps: int = 0
+
+    def described(self) -> dict[str, Any]:
+        """For the record of a run."""
+        about: dict[str, Any] = json.loads(self.about)
+        return {"kind": type(self).__name__, "needs": self.needs} | about
+
+    def bound_to(self, model: Classifier) -> Self:
+        return replace(self, model=model)
+
+    def check(self, threat: ThreatModel) -> None:
+        if not threat.additive:
+            raise unsearchable(self, threat, "perturbations that are added to the input", "an lp set")
+
+    def init(self, problem: Problem, theta: Tree) -> State:
+        if self.model is None:
+            raise UserError("An external attack needs a model; give the attack to evaluate.")
+        asked, found = Asked(self.model).eval(), problem.x.clone()
+        for epsilon in sorted(set(problem.epsilon.tolist())):
+            rows = (problem.epsilon == epsilon).nonzero().squeeze(1)
+            with _drawing(problem.noise.keys[rows], problem.x.device):
+                given = problem.x[rows].clone(), problem.labels[rows].clone()
+                made = self.call(asked, *given, None if self.minimum_size else epsilon)
+            if made.shape != given[0].shape:
+                raise UserError(
+                    f"The external attack returned shape {tuple(made.shape)} for inputs of shape "
+                    f"{tuple(given[0].shape)}; expected the perturbed inputs."
+                )
+            found[rows] = torch.where(made.isfinite(), made.detach().to(found), found[rows]).clamp(0, 1)
+        return State(found - problem.x, counter(problem.epsilon))
+
+    def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
+        return State(state.theta, state.step + 1)
+
+
+@dataclass(frozen=True)
+class ExternalMinimum(External):
+    """An :class:`External` attack that looks for the smallest example by itself."""
+
+    minimum_size: ClassVar[bool] = True
+
+
+@contextmanager
+def _drawing(keys: Tensor, device: torch.device) -> Iterator[None]:
+    """torch's and NumPy's random numbers for the samples of these streams, restored at the end."""
+    seed = int(keys.sum()) % 2**31
+    before = np.random.get_state()  # noqa: NPY002 - other libraries draw from there
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        with seeded(seed, device):
+            yield
+    finally:
+        np.random.set_state(before)  # noqa: NPY002

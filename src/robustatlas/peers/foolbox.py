@@ -1,0 +1,105 @@
+"""Attacks of ours in foolbox's calling convention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robustatlas import engine
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Attack
+from robustatlas.bundle import per_sample
+from robustatlas.classifier import Classifier, undisturbed
+from robustatlas.errors import UserError
+from robustatlas.noise import Noise
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+from robustatlas.search import search_named
+
+Epsilons = float | None | Sequence[float]
+
+
+def as_foolbox(attack: str | Attack, *, seed: int = 0, batch_size: int = 256) -> FoolboxAttack:
+    """An attack of ours that is called as foolbox calls its own.
+
+    Args:
+        attack: a name of the catalogue, or an :class:`Attack`.
+        seed: of its random numbers.
+        batch_size: samples at work at once.
+
+    Example:
+        >>> import foolbox
+        >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)).eval()
+        >>> model = foolbox.PyTorchModel(net, bounds=(0, 1))
+        >>> x, y = torch.rand(3, 1, 2, 2), torch.tensor([0, 1, 0])
+        >>> raw, clipped, is_adv = as_foolbox("linf")(model, x, y, epsilons=[0.05, 0.1])
+        >>> len(clipped), clipped[0].shape, is_adv.shape
+        (2, torch.Size([3, 1, 2, 2]), torch.Size([2, 3]))
+    """
+    found = attack_named(attack) if isinstance(attack, str) else attack
+    if found.judges_last or not found.nested:
+        raise UserError(f"{found.name!r} has no smallest example to return; use an attack on nested sets.")
+    return FoolboxAttack(found, seed, batch_size)
+
+
+class FoolboxAttack:
+    """See :func:`as_foolbox`."""
+
+    def __init__(self, attack: Attack, seed: int, batch_size: int) -> None:
+        self.attack, self.seed, self.batch_size = attack, seed, batch_size
+
+    def __call__(self, model: Any, inputs: Any, criterion: Any, *, epsilons: Epsilons) -> tuple[Any, Any, Any]:
+        """The smallest examples found, those within each epsilon, and whether there are such.
+
+        Args:
+            model: a PyTorch model of foolbox.
+            inputs: ``[N, ...]`` within the model's bounds.
+            criterion: labels ``[N]``, or foolbox's ``Misclassification``.
+            epsilons: strengths in the units of the attack, for inputs in [0, 1]; one (or None: whatever the size), or
+                a list.
+
+        Returns:
+            ``raw``, ``clipped`` (inputs, or a list of them) and ``is_adv`` (``[N]``, or ``[K, N]``). Where there is
+            no example within an epsilon, ``clipped`` is the input as it was.
+        """
+        x, labels = torch.as_tensor(getattr(inputs, "raw", inputs)), _labels_of(criterion)
+        low, high = map(float, model.bounds)
+        classifier = Classifier(lambda given: model(given * (high - low) + low), device=x.device, dtype=x.dtype)
+        several = isinstance(epsilons, (list, tuple, np.ndarray))
+        asked: list[float | None] = list(epsilons) if several else [epsilons]  # type: ignore[arg-type,list-item]
+        with undisturbed():
+            found, sizes = self._smallest(classifier, (x.detach() - low) / (high - low), labels.to(x.device), asked)
+        raw = found * (high - low) + low
+        limits = [torch.inf if epsilon is None else epsilon * (1 + STRENGTH_TOLERANCE) for epsilon in asked]
+        within = [(sizes <= limit) & sizes.isfinite() for limit in limits]
+        clipped = [torch.where(per_sample(inside, x), raw, x) for inside in within]
+        if several:
+            return [raw] * len(asked), clipped, torch.stack(within)
+        return raw, clipped[0], within[0]
+
+    def _smallest(
+        self, model: Classifier, x: Tensor, labels: Tensor, epsilons: Sequence[float | None]
+    ) -> tuple[Tensor, Tensor]:
+        """``[N, ...]`` smallest examples, ``[N]`` their sizes: 0 misclassified as it is, inf none."""
+        wanted = sorted({epsilon for epsilon in epsilons if epsilon is not None and epsilon > 0})
+        strengths = tuple(wanted) if wanted and None not in epsilons else self.attack.strengths
+        attack = replace(self.attack, strengths=strengths).bound_to(model)
+        grid = torch.tensor(strengths, dtype=x.dtype, device=x.device)
+        noise = Noise.of(self.seed, torch.arange(len(x), device=x.device), attack.name)
+        ledger = engine.open_ledger(model, attack, x, labels, noise, grid, self.batch_size)
+        right = ledger.clean_prediction == labels
+        schedule = search_named(attack.searched_by(None))(attack, grid, ledger.ranking.shape[1], right)
+        engine.run(model, attack, ledger, schedule, self.batch_size)
+        found = attack.threat.apply(x, ledger.best_theta).detach()
+        return torch.where(per_sample(right, x), found, x), torch.where(right, ledger.best_size, 0.0)
+
+
+def _labels_of(criterion: Any) -> Tensor:
+    if type(criterion).__name__ == "TargetedMisclassification":
+        raise UserError("Attacks of ours look for any error; expected labels, or foolbox's Misclassification.")
+    labels = getattr(criterion, "labels", criterion)
+    return torch.as_tensor(getattr(labels, "raw", labels)).long()

@@ -1,0 +1,101 @@
+"""The frontier search: closed forms on a linear network, and not above what other searches and restarts find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import catalogue
+from robustatlas.attacks.definition import Stage, grid
+from robustatlas.attacks.suites import attacks_of
+from robustatlas.facts import facts_of
+from robustatlas.metrics import adversarial_hypervolume
+from robustatlas.optimizers.apgd import APGD
+from robustatlas.search import Frontier
+from robustatlas.wording import UPPER_BOUND
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[ra.Classifier, ra.Dataset]:
+    return ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(8)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_margins_of_a_linear_network_of_two_classes_are_the_closed_form(norm: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = 0.5 + 0.02 * torch.randn(6, 12, generator=generator, dtype=torch.float64)
+    net = nn.Linear(12, 2).double()
+    with torch.no_grad():
+        net.weight.copy_(torch.randn(2, 12, generator=generator, dtype=torch.float64))
+        labels = net(x).argmax(1)
+        gap = net(x).gather(1, labels[:, None])[:, 0] - net(x).gather(1, 1 - labels[:, None])[:, 0]
+        slope = torch.linalg.vector_norm(net.weight[0] - net.weight[1], 1 if norm == "linf" else 2)
+    strengths = np.linspace(0.1, 1, 10) * float((gap / slope).median()) * 1.3
+    result = ra.evaluate(net, (x, labels), norm, search="frontier", strengths={norm: strengths}, progress=False)
+    lowest = torch.tanh((gap[:, None] - slope * torch.tensor(strengths)) / 2).numpy()
+    found = result.margins(norm)
+    open_ = lowest > 0
+    assert open_.any() and not open_.all()
+    np.testing.assert_allclose(found[open_], lowest[open_], rtol=1e-3)
+    assert (found[~open_] <= 1e-6).all()
+    np.testing.assert_allclose(result.minimal_size(norm), gap / slope, rtol=0.01)
+
+
+def volume(result: ra.Result) -> float:
+    (attack,) = result.attacks
+    return adversarial_hypervolume(result.margins(attack), result.clean_margin, result.strengths(attack)).mean
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_it_is_below_every_other_search_and_a_long_ascent_at_each_strength(digits, norm: str) -> None:
+    model, data = digits
+    last = {"linf": 0.3, "l2": 1.5}[norm]
+    attack = replace(catalogue()[norm], strengths=grid(last, 5))
+    long = replace(attack, stages=(Stage(APGD(60), "margin"),), bound=(), descent=None, closing=())
+    found = volume(ra.evaluate(model, data, attack, search="frontier", progress=False))
+    assert found <= volume(ra.evaluate(model, data, attack, search="descent", progress=False))
+    assert found <= volume(ra.evaluate(model, data, long, search="every", progress=False))
+
+
+def test_the_suite_takes_it_and_other_searches_are_called_an_upper_bound(digits, tmp_path: Path) -> None:
+    model, data = digits
+    assert [attack.searched_by(None) for attack in attacks_of("hypervolume")] == ["frontier", "frontier"]
+    brief = replace(catalogue()["linf"], stages=(Stage(APGD(5), "margin"),), strengths=grid(0.06, 3))
+    words = {}
+    for search in ("frontier", "every"):
+        run = tmp_path / search
+        result = ra.evaluate(model, data, brief, search=search, run=run, progress=False)
+        words[search] = facts_of(result).to_dict()["attacks"]["linf"]["AH is"]
+    assert words == {"frontier": "", "every": UPPER_BOUND}
+    finer = replace(brief, strengths=grid(0.06, 6))
+    more = ra.evaluate(model, data, finer, search="every", run=tmp_path / "frontier", progress=False)
+    assert not more.outcome("linf").frontier, "half of the strengths were not searched for their margin"
+
+
+def test_published_attacks_by_themselves_and_sets_that_are_not_nested_do_not_offer_it() -> None:
+    for name, reason in (("pgd-linf", "no stages"), ("square-l2", "no stages"), ("corruption-fog", "not nested")):
+        with pytest.raises(ra.UserError, match=f"'frontier' is not valid for '{name}': .*{reason}"):
+            catalogue()[name].searched_by("frontier")
+
+
+def test_each_strength_that_is_open_is_visited_once_a_round_down_down_and_up() -> None:
+    attack = catalogue()["linf"]
+    strengths = torch.tensor([0.1, 0.2, 0.3])
+    schedule = Frontier(attack, strengths, classes=3, todo=torch.tensor([True]))
+    row, seen = torch.tensor([0]), []
+    while not schedule.done[0]:
+        attempt = int(schedule.attempt[0])
+        seen.append((int(schedule.level[0]), int(schedule.number_of[attempt]), int(schedule.source(row))))
+        best = 0.25 if attempt < schedule.first else 0.15 if len(seen) > 5 else 0.25
+        schedule.advance(row, torch.tensor([False]), torch.tensor([best]))
+    bounds, rest = seen[:2], seen[2:]
+    assert [number for _, number, _ in bounds] == [0, 1]
+    assert rest[:2] == [(1, 1, 2), (0, 0, 1)], "two strengths are open, each with a target of its own"
+    assert rest[2:4] == [(1, 0, 2), (0, 0, 1)], "down"
+    assert rest[4:] == [(0, 0, 0)], "up, as far as the strengths are still open"
