@@ -40,7 +40,8 @@ class Progress:
         """``settled`` samples of the parts at work are through."""
 
     def finish(self, record: AttackRecord, columns: Mapping[str, NDArray[Any]]) -> None:
-        """A part is through, or was found in the run; ``columns``: what was found (see OUTCOME_COLUMNS)."""
+        """A part is through; ``columns``: what was found (see OUTCOME_COLUMNS). Of what the run had already they are
+        ``index``, ``minimal_size`` and ``seconds``, and ``fooled`` where the record is not monotone."""
 
     def expect(self, seconds: float) -> None:
         """All that is left will take about so long, by what each attack has cost so far."""

@@ -144,14 +144,17 @@ def evaluate(
             places = _places(workers, devices, classifier)
             mine = share.mask(len(work.index))
             hands = max(1, len(places)) if cluster is None else cluster.workers or 2
-            desk = Desk(store, tasks, work, mine, manner, costs, claims, shard_size, hands, display)
-            if not desk.lacking:
-                display.note(
-                    f"Nothing to do: {store.path or 'the run'} has all of it, results of {store.identity.created}."
-                )
-            else:
-                with _crew(ready, tasks, manner, cluster or places, desk) as crew:
-                    _work_through(desk, crew, ready, manner)
+            whole = False
+            while not whole:
+                desk = Desk(store, tasks, work, mine, manner, costs, claims, shard_size, hands, display)
+                if not desk.lacking:
+                    display.note(
+                        f"Nothing to do: {store.path or 'the run'} has all of it, results of {store.identity.created}."
+                    )
+                else:
+                    with _crew(ready, tasks, manner, cluster or places, desk) as crew:
+                        _work_through(desk, crew, ready, manner)
+                whole = store.intact(task.record for task in tasks)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
         result = Result.of_run(store, list(grids), work.index[mine], grids)
         for attack in ready.attacks:

@@ -87,7 +87,7 @@ class Desk:
         for number, task in enumerate(tasks):
             held = np.isin(work.index, run.done(task.record, examples=manner.keep_adversarial))
             if (known := mine & held).any():
-                columns = run.columns(task.record, work.index[known])
+                columns = run.columns(task.record, work.index[known], _told(task))
                 costs.expect(number, float(columns["seconds"].mean()))
                 display.finish(task.record, columns)
             shared = len(task.attack.strengths) + 1 if search_named(task.search).shares else 1
@@ -186,7 +186,8 @@ class Desk:
         done = rows[np.isin(self.work.index[rows], held)]
         if len(done):
             pile.rows = pile.rows[~np.isin(pile.rows, done)]
-            self.display.finish(record, self.run.columns(record, self.work.index[done]))
+            told = self.run.columns(record, self.work.index[done], _told(self.tasks[number]))
+            self.display.finish(record, told)
         return done
 
     def _job(self, number: int, rows: Integers) -> Job:
@@ -194,3 +195,8 @@ class Desk:
         positions = torch.from_numpy(rows)
         stored = self.work.rows.stored(positions)
         return Job(self._number, number, stored, self.work.labels[positions], self.work.index[rows])
+
+
+def _told(task: Task) -> tuple[str, ...]:
+    """Columns that are read of what a run has already."""
+    return ("minimal_size", "seconds", *(() if task.record.monotone else ("fooled",)))
