@@ -69,6 +69,23 @@ def test_samples_that_are_through_when_memory_runs_out_stay(bad: int, whole: ra.
     assert net.calls > bad
 
 
+@pytest.mark.parametrize("kind", [{"rejection": "class"}, {"draws": 2}], ids=str)
+def test_columns_of_their_own_stay_where_memory_runs_out(kind: dict[str, Any]) -> None:
+    """Of models that reject, whether they reject the clean input; of randomised ones, what stays in doubt."""
+    images, labels = digits_images(24, torch.float64)
+    data = (images[labels < 9], labels[labels < 9])
+    content = Hungry(most=10**6)
+    whole = ra.evaluate(ra.Classifier(content, **kind), data, ATTACK)
+    hungry = Hungry(most=10**6, bad=content.calls - 4)
+    halved = ra.evaluate(ra.Classifier(hungry, **kind), data, ATTACK)
+    assert hungry.calls > content.calls
+    assert_same(halved, whole)
+    np.testing.assert_array_equal(halved.clean_rejected, whole.clean_rejected)
+    possible = [result.outcome("linf").possible_size for result in (halved, whole)]
+    assert (whole.clean_rejected is not None, possible[1] is not None) == ("rejection" in kind, "draws" in kind)
+    np.testing.assert_equal(*possible)
+
+
 def test_not_even_one_fits() -> None:
     class Starving(Hungry):
         def forward(self, x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from helpers_core import digits_images, digits_network
+from helpers_core import digits_images
+from nursery import Nursery
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.evaluation import processes
 from robustatlas.evaluation.share import share_of, share_of_environment
@@ -31,7 +33,7 @@ from robustatlas.outcomes.claims import Claims
 from robustatlas.progress import Progress
 from robustatlas.threats.lp import L2, Linf
 
-COUNT = 24
+COUNT = 12
 STAGES = (Stage(PGD(steps=6), "cross-entropy"),)
 ATTACKS = [
     Attack("linf", Linf(), (0.05, 0.1, 0.2), STAGES, searches=("bisection",)),
@@ -41,21 +43,22 @@ COLUMNS = ("minimal_size", "found_class", "forward", "backward", "margins", "foo
 
 
 class Alike(nn.Module):
-    """A trained network whose numbers of a sample do not depend on the rest of the batch, as BLAS's do by rounding."""
+    """To the nearest mean of a class; the numbers of a sample do not depend on the rest of the batch, as those of BLAS
+    do by rounding."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.net = digits_network(torch.float64)
+        data = ra.load_dataset("digits", "train")
+        means = [data.images[data.labels == label].double().flatten(1).mean(0) for label in range(10)]
+        self.weight = nn.Parameter(torch.stack(means), requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        for layer in self.net:
-            x = (x[:, None] * layer.weight).sum(2) + layer.bias if isinstance(layer, nn.Linear) else layer(x)
-        return x
+        return (x.flatten(1)[:, None] * self.weight).sum(2) - (self.weight**2).sum(1) / 2
 
 
 def evaluate(run: Path | None, net: Any = None, **options: Any) -> ra.Result:
     net = Alike() if net is None else net
-    return ra.evaluate(net, digits_images(COUNT, torch.float64), ATTACKS, run=run, **({"shard_size": 4} | options))
+    return ra.evaluate(net, digits_images(COUNT, torch.float64), ATTACKS, run=run, **({"shard_size": 3} | options))
 
 
 @pytest.fixture(scope="module")
@@ -176,10 +179,19 @@ def test_parts_make_the_whole(tmp_path: Path, apart: bool, whole: ra.Result) -> 
 
 
 class Seen(Progress):
-    """Calls ``then`` with the number of finished parts each time that one is."""
+    """Calls ``then`` with the number of finished parts each time that one is, and ``told`` with what is to know."""
 
-    def __init__(self, then: Callable[[int], None] = lambda parts: None) -> None:
-        self.then, self.parts, self.warnings = then, 0, []
+    def __init__(
+        self, then: Callable[[int], None] = lambda parts: None, told: Callable[[str], None] = lambda message: None
+    ) -> None:
+        self.then, self.told, self.parts, self.at_work = then, told, 0, False
+        self.warnings: list[str] = []
+
+    def begin(self, *_: Any) -> None:
+        self.at_work = True
+
+    def note(self, message: str) -> None:
+        self.told(message)
 
     def warn(self, message: str) -> None:
         self.warnings.append(message)
@@ -198,19 +210,21 @@ def test_two_evaluations_share_a_run(tmp_path: Path, whole: ra.Result) -> None:
         begun.wait(60)
         results.append(evaluate(tmp_path, progress=Seen(lambda parts: go_on.set())))
 
+    first = Seen()
+
     class Pauses(Alike):
         calls = 0
 
         def forward(self, x: Tensor) -> Tensor:
-            self.calls += 1
-            if self.calls == 30:
+            self.calls += first.at_work
+            if self.calls == 5 and not begun.is_set():
                 begun.set()
                 assert go_on.wait(60)
             return super().forward(x)
 
     other = threading.Thread(target=second)
     other.start()
-    results.append(evaluate(tmp_path, net=Pauses()))
+    results.append(evaluate(tmp_path, net=Pauses(), progress=first))
     other.join(60)
     assert len(results) == 2
     for result in results:
@@ -218,137 +232,143 @@ def test_two_evaluations_share_a_run(tmp_path: Path, whole: ra.Result) -> None:
     assert computed_twice(tmp_path) == 0
 
 
-def test_an_evaluation_takes_over_from_one_that_is_killed(tmp_path: Path, whole: ra.Result) -> None:
-    script = """
-        import os, signal, sys
-        from pathlib import Path
-        import test_scale as t
-
-        def die(parts):
-            if parts == 3:
-                print("at work", flush=True)
-                sys.stdin.read()
-
-        t.evaluate(Path(sys.argv[1]), progress=t.Seen(die))
-    """
-    first = started(script, tmp_path, stdin=subprocess.PIPE)
-    assert first.stdout is not None and first.stdout.readline().strip() == "at work"
-    kill = threading.Timer(0, first.kill)
-    result = evaluate(tmp_path, progress=Seen(lambda parts: kill.start() if parts == 4 else None))
-    first.communicate()
-    assert_same(result, whole)
-    assert computed_twice(tmp_path) == 0
-
-
-def test_workers_find_what_one_process_finds(tmp_path: Path, whole: ra.Result) -> None:
-    class Local(Alike):
-        """Of a class that no other process can import."""
-
-    seen = Seen()
-    shared = evaluate(tmp_path, net=Local(), workers=2, progress=seen)
-    assert_same(shared, whole)
-    assert seen.parts == 2 * COUNT // 4
-    assert computed_twice(tmp_path) == 0
-    again = Seen()
-    assert_same(evaluate(tmp_path, net=Local(), workers=2, progress=again), whole)
-    assert again.parts == 2, "what each attack has is shown, and nothing is computed"
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery("robustatlas.evaluation.worker", "test_scale")
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Process numbers of all workers that are started; none may survive."""
+def watched(monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> Iterator[list[int]]:
+    """Process numbers of all workers that are started, as children of the nursery; none may survive."""
     numbers: list[int] = []
-    start = subprocess.Popen
 
-    def popen(*arguments: Any, **options: Any) -> Any:
-        process = start(*arguments, **options)
-        numbers.append(process.pid)
-        return process
+    def popen(command: list[str], pass_fds: list[int], **_: Any) -> Any:
+        assert "serve" in command[2]
+        worker = nursery.child("robustatlas.evaluation.worker:serve", descriptors=pass_fds)
+        numbers.append(worker.pid)
+        return worker
 
     monkeypatch.setattr(processes.subprocess, "Popen", popen)
     yield numbers
-    assert not [number for number in numbers if Path(f"/proc/{number}").exists()]
+    assert not [number for number in numbers if alive(number)]
 
 
-def test_a_worker_that_is_killed_is_replaced(watched: list[int], whole: ra.Result) -> None:
-    seen = Seen(lambda parts: os.kill(watched[0], signal.SIGKILL) if parts == 2 else None)
-    assert_same(evaluate(None, devices=["cpu"], progress=seen), whole)
-    assert len(watched) == 2
-    assert "killed by signal 9 (SIGKILL)" in seen.warnings[-1]
+class Elsewhere(Alike):
+    """Something happens at its ``late``-th call in a process that it was sent to, before anything is finished there."""
+
+    late = 6
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.home = 0, os.getpid()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += os.getpid() != self.home
+        logits = super().forward(x)
+        return self.happens(logits) if self.calls == self.late else logits
+
+    def happens(self, logits: Tensor) -> Tensor:
+        raise NotImplementedError
 
 
-def test_ctrl_c_ends_all_workers(watched: list[int], tmp_path: Path, whole: ra.Result) -> None:
-    def stop(parts: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(tmp_path, workers=2, progress=Seen(stop))
-    assert 0 < len(Run.open(tmp_path).table(["linf"]).index) < COUNT or Run.open(tmp_path).missing()
-    assert_same(evaluate(tmp_path), whole)
-
-
-class Sick(Alike):
-    """NaN at its ``bad``-th call in the processes that come first, as long as ``file`` can count ``lives`` of them."""
+class Sick(Elsewhere):
+    """Gives NaN in the processes that come first, as many as have ``lives``: files beside ``file``."""
 
     def __init__(self, file: Path, lives: int) -> None:
         super().__init__()
-        self.file, self.lives, self.calls, self.home = file, lives, 0, os.getpid()
+        self.lives = [Path(f"{file}-{life}") for life in range(lives)]
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
-        logits = super().forward(x)
-        if os.getpid() != self.home and self.calls == 20:
-            died = self.file.read_text() if self.file.exists() else ""
-            if len(died) < self.lives:
-                self.file.write_text(died + "x")
+    def happens(self, logits: Tensor) -> Tensor:
+        for life in self.lives:
+            with suppress(FileExistsError):
+                life.open("x").close()
                 return logits * torch.nan
         return logits
 
 
-def test_a_worker_with_nan_is_replaced(tmp_path: Path, watched: list[int], whole: ra.Result) -> None:
-    seen = Seen()
-    assert_same(evaluate(None, net=Sick(tmp_path / "lives", 1), devices=["cpu"], progress=seen), whole)
-    assert len(watched) == 2
-    assert "NaN" in seen.warnings[-1]
+class Hangs(Elsewhere):
+    """Writes the number of the process into a file, and never returns."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+
+    def happens(self, logits: Tensor) -> Tensor:
+        self.file.with_suffix(".new").write_text(str(os.getpid()))
+        self.file.with_suffix(".new").rename(self.file)
+        threading.Event().wait()
+        return logits
 
 
-def test_a_model_with_nan_is_named(tmp_path: Path, watched: list[int], whole: ra.Result) -> None:
+def test_workers_find_what_one_process_finds(tmp_path: Path, watched: list[int], whole: ra.Result) -> None:
+    """Though one gives NaN, Ctrl-C stops the rest, and when it goes on one is killed."""
+
+    class Local(Sick):
+        """Of a class that no other process can import."""
+
+    def stop(parts: int) -> None:
+        if parts == 3:
+            raise KeyboardInterrupt
+
+    run, stopped = tmp_path / "run", Seen(stop)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(run, net=Local(tmp_path / "life", 1), workers=2, progress=stopped)
+    assert "NaN" in stopped.warnings[-1]
+    assert len(watched) == 3 and not any(map(alive, watched)), "one was replaced, and all have ended"
+    assert Run.open(run).missing()
+
+    def kill(parts: int) -> None:
+        if len(watched) == 4:
+            os.kill(watched[3], signal.SIGKILL)
+
+    killed = Seen(kill)
+    assert_same(evaluate(run, net=Local(tmp_path / "life", 1), devices=["cpu"], progress=killed), whole)
+    assert "killed by signal 9 (SIGKILL)" in killed.warnings[-1]
+    assert len(watched) == 5
+    assert computed_twice(run) == 0
+    again = Seen()
+    assert_same(evaluate(run, workers=2, progress=again), whole)
+    assert again.parts == 2, "what each attack has is shown, and nothing is computed"
+    assert len(watched) == 5
+
+
+def test_a_model_with_nan_is_named(tmp_path: Path, watched: list[int]) -> None:
     with pytest.raises(ra.UserError, match="NaN or infinite logits"):
-        evaluate(tmp_path / "run", net=Sick(tmp_path / "lives", 9), devices=["cpu"])
+        evaluate(None, net=Sick(tmp_path / "life", 9), devices=["cpu"])
     assert len(watched) == 2
-    assert_same(evaluate(tmp_path / "run"), whole)
 
 
-def test_workers_end_with_who_started_them(tmp_path: Path, whole: ra.Result) -> None:
-    script = """
-        import os, signal, sys
-        from pathlib import Path
-        import test_scale as t
-        from robustatlas.evaluation import processes
+def drive(run: str, file: str) -> None:
+    """Evaluate by a worker that hangs."""
+    evaluate(Path(run), net=Hangs(Path(file)), devices=["cpu"])
 
-        start, numbers = processes.subprocess.Popen, []
 
-        def popen(*arguments, **options):
-            process = start(*arguments, **options)
-            numbers.append(process.pid)
-            return process
+def test_an_evaluation_takes_over_from_one_that_is_killed(tmp_path: Path, nursery: Nursery, whole: ra.Result) -> None:
+    """Its claims end with it, and so does its worker, whatever that is at."""
+    run, file = tmp_path / "run", tmp_path / "worker"
+    driver = nursery.child("test_scale:drive", [str(run), str(file)])
+    until(lambda: file.exists() or not alive(driver.pid))
+    worker = int(file.read_text())
+    waited = []
 
-        def die(parts):
-            if parts == 2:
-                print(*numbers, flush=True)
-                os.kill(os.getpid(), signal.SIGKILL)
+    def told(message: str) -> None:
+        waited.append(message)
+        driver.kill()
 
-        processes.subprocess.Popen = popen
-        t.evaluate(Path(sys.argv[1]), devices=["cpu"], progress=t.Seen(die))
-    """
-    driver = started(script, tmp_path)
-    numbers = [int(number) for number in driver.communicate(timeout=120)[0].split()]
-    assert driver.returncode == -signal.SIGKILL and numbers
-    result = evaluate(tmp_path)  # takes long enough for the worker to notice; if not, it is waited for
-    while any(alive(number) for number in numbers):
-        time.sleep(0.05)
-    assert_same(result, whole)
-    assert computed_twice(tmp_path) == 0
+    assert_same(evaluate(run, progress=Seen(told=told)), whole)
+    assert len(waited) == 1 and "at work in other processes" in waited[0]
+    assert driver.wait() == -signal.SIGKILL
+    until(lambda: not alive(worker))
+    assert computed_twice(run) == 0
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def alive(number: int) -> bool:
@@ -363,16 +383,27 @@ def test_what_cannot_travel_is_said() -> None:
 
     def held(x: Tensor) -> Tensor:
         with lock:
-            return digits_network(torch.float64)(x.double())
+            return Alike()(x.double())
 
     with pytest.raises(ra.UserError, match=r"held cannot be sent to other processes .*lock"):
         evaluate(None, net=held, workers=2)
 
 
-def test_a_truncated_part_is_computed_again(tmp_path: Path, whole: ra.Result) -> None:
+def truncated(content: bytes) -> bytes:
+    return content[:-20]
+
+
+def overwritten(content: bytes) -> bytes:
+    """Inside of the last column; all that says what the file holds stays."""
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    return content[: -footer - 20] + b"\xff" * 20 + content[-footer:]
+
+
+@pytest.mark.parametrize("damaged", [truncated, overwritten])
+def test_a_damaged_part_is_computed_again(tmp_path: Path, damaged: Callable[[bytes], bytes], whole: ra.Result) -> None:
     evaluate(tmp_path)
     for file in sorted(tmp_path.glob("outcomes/*/*.parquet"))[::5]:
-        file.write_bytes(file.read_bytes()[:-20])
+        file.write_bytes(damaged(file.read_bytes()))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert not ra.load_result(tmp_path).complete

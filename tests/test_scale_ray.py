@@ -38,16 +38,16 @@ def nodes() -> Iterator[Any]:
 
 def test_a_node_is_killed_and_another_comes(nodes: Any, tmp_path: Path, whole: Any) -> None:
     def change(parts: int) -> None:
-        if parts == 3:
+        if parts == 2:
             nodes.remove_node(nodes.second, allow_graceful=False)
-        if parts == 6:
+        if parts == 4:
             nodes.add_node(num_cpus=1)
 
     seen = scale.Seen(change)
     found = scale.evaluate(tmp_path, ray=nodes.address, progress=seen)
     scale.assert_same(found, whole)
     assert scale.computed_twice(tmp_path) == 0
-    assert seen.parts == 12
+    assert seen.parts == 8
 
 
 def test_a_model_that_fails_is_named(nodes: Any, tmp_path: Path) -> None:

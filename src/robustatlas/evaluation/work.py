@@ -163,6 +163,7 @@ class _Bench:
         """Outcomes and clean outcomes of the settled samples."""
         model, ledger, rows = self.model, self.ledger, np.flatnonzero(settled)
         assert ledger is not None
+        engine.check_finite(self.task.attack, bool(ledger.finite))
         columns = _columns(self.task.record, self.task.attack, ledger, self.index)
         if model.draws is not None:
             columns |= _possible(columns, ledger)

@@ -327,13 +327,16 @@ class Run:
         return index
 
     def intact(self, records: Iterable[AttackRecord]) -> bool:
-        """Read all parts of some attacks whole: whether none is damaged that counted as done so far. What is damaged
-        does not count any more."""
-        records = list(records)
-        before = [len(self.done(record)) for record in records]
-        for record in records:
-            self._valid_parts(record)
-        return before == [len(self.done(record)) for record in records]
+        """Read all parts of some attacks whole: whether none is damaged that counted as done so far. Those that are do
+        not count any more."""
+        unread = [
+            (name, len(record.strengths))
+            for record in records
+            for name in self._shelf.names(f"outcomes/{record.key}")
+            if name not in self._parts
+        ]
+        read = [self._checked(name, OUTCOME_COLUMNS, strengths) for name, strengths in unread]
+        return all(columns is not None for columns in read)
 
     def write(
         self,
