@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import fields, replace
 from functools import cache
 
 import numpy as np
@@ -22,6 +23,33 @@ from robustatlas.threats.lp import L0, L1, L2, Linf, Lp
 
 P = {"linf": np.inf, "l2": 2.0, "l1": 1.0, "l0": 0.0}
 THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
+
+
+FEW = {"steps": 4, "inner_steps": 2, "search_steps": 2, "restarts": 1}
+
+
+def brief(attack: Attack) -> Attack:
+    """The attack with few steps and targets, at its second strength and its largest."""
+
+    def fewer(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        shorter = []
+        for stage in stages:
+            known = {field.name: getattr(stage.optimizer, field.name) for field in fields(stage.optimizer)}
+            changes = {name: min(count, known[name]) for name, count in FEW.items() if isinstance(known.get(name), int)}
+            targets = stage.targets if isinstance(stage.targets, str) else min(2, stage.targets)
+            shorter.append(replace(stage, optimizer=replace(stage.optimizer, **changes), targets=targets))
+        return tuple(shorter)
+
+    return replace(
+        attack,
+        strengths=(attack.strengths[1], attack.strengths[-1]),
+        stages=fewer(attack.stages),
+        bound=fewer(attack.bound),
+        descent=None if attack.descent is None else fewer(attack.descent),
+        closing=fewer(attack.closing),
+        polish=fewer(attack.polish),
+        frontier=fewer(attack.frontier_stages),
+    )
 
 
 def linear(weight: NDArray[np.float64], bias: NDArray[np.float64]) -> nn.Module:

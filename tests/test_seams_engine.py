@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +12,11 @@ import torch
 from torch import nn
 
 import robustatlas as ra
+from helpers_core import brief
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import Attack, Procedure, Search, Stage
+from robustatlas.attacks.definition import Attack, Procedure, Search
 from robustatlas.outcomes import query
 from test_seams import check_seams
-
-FEW = {"steps": 4, "inner_steps": 2, "search_steps": 2, "restarts": 1}
-
-
-def brief(attack: Attack) -> Attack:
-    """The attack with few steps and targets, at its second strength and its largest."""
-
-    def fewer(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        shorter = []
-        for stage in stages:
-            known = {field.name: getattr(stage.optimizer, field.name) for field in fields(stage.optimizer)}
-            changes = {name: min(count, known[name]) for name, count in FEW.items() if isinstance(known.get(name), int)}
-            targets = stage.targets if isinstance(stage.targets, str) else min(2, stage.targets)
-            shorter.append(replace(stage, optimizer=replace(stage.optimizer, **changes), targets=targets))
-        return tuple(shorter)
-
-    return replace(
-        attack,
-        strengths=(attack.strengths[1], attack.strengths[-1]),
-        stages=fewer(attack.stages),
-        bound=fewer(attack.bound),
-        descent=None if attack.descent is None else fewer(attack.descent),
-        closing=fewer(attack.closing),
-        polish=fewer(attack.polish),
-        frontier=fewer(attack.frontier_stages),
-    )
 
 
 @pytest.fixture(scope="module")

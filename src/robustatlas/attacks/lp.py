@@ -52,7 +52,7 @@ def autoattack(norm: str) -> Attack:
         threat=THREATS[norm],
         strengths=STRENGTHS[norm],
         stages=(Stage(apgd, "dlr", targets=targets), Stage(FAB(exact=True), "margin", targets=9)),
-        bound=(_fmn(norm, 150), _FAB) if l1 else (Stage(FMN(40), "margin", targets=2),),
+        bound=(_fmn(norm, 150), _FAB) if l1 else (Stage(FMN(30), "margin", targets=3),),
         polish=() if l1 else _POLISH,
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
         closing=(_FAB,),

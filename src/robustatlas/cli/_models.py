@@ -20,7 +20,7 @@ Model = Annotated[
     str,
     typer.Argument(
         help="`path/file.py:function`, `package.module:function`, or a name behind `builtin:`, `timm:`, "
-        "`torchvision:`, `hf:`, `robustbench:`, `onnx:` or `export:`."
+        "`torchvision:`, `hf:`, `robustbench:`, `onnx:`, `export:` or `trained:`."
     ),
 ]
 Data = Annotated[
