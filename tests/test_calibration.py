@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 import robustatlas as ra
 from robustatlas.cli import app
-from robustatlas.cli.reference import _part
+from robustatlas.cli._share import share_here
 from robustatlas.errors import UserError
+from robustatlas.evaluation.share import Share
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.references import Reference, load_reference
 from robustatlas.references.building import ReferenceModel, reference_of
@@ -255,16 +256,16 @@ def test_a_reference_goes_on_and_knows_its_plan(chain: Path) -> None:
 
 
 def test_tasks_of_a_slurm_array_take_their_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _part(None) == (0, 1)
-    assert _part("2/3") == (2, 3)
+    assert share_here(None) == Share(0, 1)
+    assert share_here("2/3") == Share(2, 3)
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
-    assert _part(None) == (0, 1)
+    assert share_here(None) == Share(0, 1)
     monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "4")
-    assert _part(None) == (3, 4)
-    assert _part("0/2") == (0, 2)
+    assert share_here(None) == Share(3, 4)
+    assert share_here("0/2") == Share(0, 2)
     monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "many")
-    with pytest.raises(UserError, match="SLURM_ARRAY_TASK_ID/SLURM_ARRAY_TASK_COUNT '3/many' is not understood"):
-        _part(None)
+    with pytest.raises(UserError, match="SLURM_ARRAY_TASK_COUNT='many' is no number"):
+        share_here(None)
 
 
 def test_calibrated_references_keep_their_source() -> None:

@@ -207,8 +207,8 @@ def test_fingerprints_are_of_the_numbers() -> None:
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(UserError, match=r"'imagenet'; give digits, mnist, fashion-mnist, cifar10"):
-        load_dataset("imagenet")
+    with pytest.raises(UserError, match=r"'imagenot'; give digits, mnist, fashion-mnist, cifar10"):
+        load_dataset("imagenot")
     with pytest.raises(UserError, match="'test' or 'train', not 'val'"):
         load_dataset("digits", "val")  # type: ignore[arg-type]
 

@@ -14,7 +14,13 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from helpers_core import brief, digits_images, digits_network
+from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.noise import Noise
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.search import search_named
+from robustatlas.threats.lp import Linf
 
 ONE = {"linf": [0.05, 0.1]}
 
@@ -149,6 +155,36 @@ def test_impossible_models_get_one_sentence(case: str) -> None:
     with pytest.raises(ra.UserError, match=said) as caught:
         evaluate(make(digits_network()))
     assert "\n" not in str(caught.value)
+
+
+def test_nan_in_any_single_pass_is_noticed() -> None:
+    """Clean, towards the nearest class, in the search or in a verification."""
+    net, (x, labels) = digits_network(torch.float64), digits_images(4, torch.float64)
+    attack = Attack(
+        "linf", Linf(), (0.1,), (Stage(PGD(steps=2), "margin", targets=1, order="distance"),), searches=("bisection",)
+    )
+    strengths, noise = torch.tensor([0.1], dtype=torch.float64), Noise.of(0, torch.arange(4), "linf")
+
+    def calls(bad: int) -> int:
+        """How often a model is called that gives NaN at its ``bad``-th call."""
+        count = 0
+
+        def sick(x: Tensor) -> Tensor:
+            nonlocal count
+            count += 1
+            return net(x) * torch.nan if count == bad else net(x)
+
+        model = ra.Classifier(sick, dtype=torch.float64)
+        ledger = engine.open_ledger(model, attack, x, labels, noise, strengths, 4)
+        schedule = search_named("bisection")(attack, strengths, 10, ledger.clean_prediction == labels)
+        engine.run(model, attack, ledger, schedule, 4)
+        return count
+
+    passes = calls(bad=0)
+    assert passes >= 5
+    for bad in range(1, passes + 1):
+        with pytest.raises(ra.UserError, match="NaN or infinite logits during"):
+            calls(bad)
 
 
 def test_a_model_that_breaks_loses_no_finished_shard(tmp_path: Path) -> None:

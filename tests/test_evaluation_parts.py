@@ -1,16 +1,140 @@
-"""Parts are sized by time, and never hold more images than fit comfortably into memory."""
+"""Parts of the work: sized by time, bounded by memory, each sample in one of them."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
-from robustatlas.evaluation.work import Manner, _parts
+import robustatlas as ra
+from robustatlas.attacks.definition import Attack, Search, Stage
+from robustatlas.datasets import Fingerprint, Rows
+from robustatlas.evaluation.costs import Costs
+from robustatlas.evaluation.desk import SECONDS, SMALLEST, Desk
+from robustatlas.evaluation.plan import Task, Work
+from robustatlas.evaluation.work import Found, Job, Manner
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Run
+from robustatlas.outcomes.store import OUTCOME_COLUMNS, SAMPLE_COLUMNS
+from robustatlas.progress import Progress
+from robustatlas.threats.lp import Linf
+from test_evaluation_memory import Live
+
+STRENGTHS = (0.1, 0.2, 0.3, 0.4)
+ATTACK = Attack("linf", Linf(), STRENGTHS, (Stage(PGD(steps=1), "cross-entropy"),))
+LARGE = (3, 512, 512)
+HELD = 2**28 // (4 * 3 * 512 * 512)
+"""Large inputs, as floats, that a part may hold."""
 
 
-@pytest.mark.parametrize(("part", "most", "largest"), [(None, 40, 40), (None, 10_000, 1_000), (300, 40, 300)])
-def test_parts_cover_all_and_are_bounded(part: int | None, most: int, largest: int) -> None:
-    manner = Manner(seed=0, batch_size=256, keep_adversarial=False, part=part, pair=1e-6)
-    parts = list(_parts(np.arange(1_000), manner, most))
-    np.testing.assert_array_equal(np.concatenate(parts), np.arange(1_000))
-    assert max(map(len, parts)) <= largest
+class Drawn(Rows):
+    """Inputs that are drawn when they are asked for, as 8-bit pixels."""
+
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+    def stored(self, positions: Tensor) -> Tensor:
+        bright = (positions * 7 % 256).to(torch.uint8)
+        return bright.view(-1, *[1] * (len(self.shape) - 1)).expand(-1, *self.shape[1:]).contiguous()
+
+
+def desk_of(
+    count: int,
+    shape: tuple[int, ...] = (1, 8, 8),
+    *,
+    expected: float = 1e-9,
+    search: Search = "bisection",
+    part: int | None = None,
+    hands: int = 1,
+) -> Desk:
+    """A desk for one attack on so many samples, each of which is expected to take ``expected`` seconds."""
+    work = Work(Drawn(count, *shape), torch.zeros(count, dtype=torch.int64), np.arange(count), DataRecord(name="drawn"))
+    task = Task(ATTACK, search, AttackRecord(name="linf", strengths=STRENGTHS))
+    run = Run(Identity(model=ModelRecord(name="net"), data=work.record))
+    costs = Costs([1.0], pair=1.0)
+    costs.expect(0, expected)
+    mine = np.ones(count, np.bool_)
+    return Desk(run, [task], work, mine, Manner(0, 256), costs, run.claims(), part, hands, Progress())
+
+
+def found_of(job: Job, seconds: float) -> Found:
+    """Some outcome of a job that took so many seconds a sample."""
+    count = len(job.index)
+    columns = {
+        name: np.zeros((count, len(STRENGTHS))[:dimensions], kind)
+        for name, (kind, dimensions) in OUTCOME_COLUMNS.items()
+    }
+    samples = {name: np.zeros(count, kind) for name, (kind, _) in SAMPLE_COLUMNS.items()}
+    index = {"index": job.index}
+    return Found(columns | index, samples | index, None, {}, seconds * count, 256)
+
+
+def jobs_of(desk: Desk, seconds: float = 1e-9) -> Iterator[Job]:
+    """All jobs of a desk, one after the other."""
+    while (job := desk.next()) is not None:
+        yield job
+        desk.finish(job, found_of(job, seconds))
+    assert desk.lacking == 0
+
+
+CASES: dict[str, tuple[dict[str, Any], float, int]] = {
+    "a number that is given": ({"count": 1_000, "part": 300}, 1e-9, 250),
+    "equal times": ({"count": 1_000, "expected": SECONDS / 100}, SECONDS / 100, 100),
+    "never fewer than a few": ({"count": 160, "expected": 1e3}, 1e3, SMALLEST),
+    "memory": ({"count": 200, "shape": LARGE}, 1e-9, HELD),
+    "memory of a search that shares": ({"count": 100, "shape": LARGE, "search": "frontier"}, 1e-9, HELD // 5),
+    "a number that is given, whatever the memory": ({"count": 200, "shape": LARGE, "part": 100}, 1e-9, 100),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_parts_cover_all_and_are_bounded(case: str) -> None:
+    options, seconds, largest = CASES[case]
+    index = [job.index for job in jobs_of(desk_of(**options), seconds)]
+    np.testing.assert_array_equal(np.concatenate(index), np.arange(options["count"]))
+    sizes = [len(part) for part in index]
+    assert max(sizes) <= largest
+    assert max(sizes) >= largest // 2, "no smaller than it need be"
+    assert max(sizes) - min(sizes) <= len(sizes), "equal parts, but for what rounding leaves"
+
+
+def test_parts_follow_the_time_that_they_take() -> None:
+    """Dearer than expected: at once smaller. Cheaper: larger by steps, for a few easy samples prove little."""
+    dear = [len(job.index) for job in jobs_of(desk_of(2_000, expected=SECONDS / 500), SECONDS / 50)]
+    assert dear[0] >= 400 and max(dear[1:]) <= 50
+    cheap = [len(job.index) for job in jobs_of(desk_of(20_000, expected=SECONDS / 20), SECONDS / 1_000)]
+    assert cheap[0] == 20 and max(cheap) > 900
+    assert all(later <= 4 * earlier for earlier, later in itertools.pairwise(cheap))
+
+
+def test_several_hands_share_the_last_samples() -> None:
+    desk = desk_of(1_000, expected=SECONDS / 500, hands=4)
+    sizes = [len(job.index) for job in jobs_of(desk, SECONDS / 500)]
+    assert sum(sizes) == 1_000
+    assert sizes[0] <= 1_000 / (2 * 4) and sizes == sorted(sizes, reverse=True)
+    assert SMALLEST // 2 <= sizes[-1] <= SMALLEST
+
+
+def test_a_job_holds_its_inputs_as_they_are_kept() -> None:
+    job = next(jobs_of(desk_of(200, LARGE)))
+    assert job.stored.dtype == torch.uint8 and job.stored.nbytes <= 2**28 / 4
+    np.testing.assert_array_equal(job.stored[:, 0, 0, 0].numpy(), job.index * 7 % 256)
+
+
+def test_memory_does_not_grow_with_the_data() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.AvgPool2d(16), nn.Flatten(), nn.Linear(48, 2))
+    peaks = []
+    for count in (64, 192):
+        labels = np.arange(count) % 2
+        data = ra.Dataset.of_rows(Drawn(count, 3, 64, 64), labels, "drawn", None, Fingerprint("0" * 64, "0" * 64))
+        with Live() as live:
+            ra.evaluate(net, data, ATTACK, search="bisection", shard_size=16)
+        peaks.append(live.most)
+    assert peaks[0] >= 16 * 3 * 64 * 64 * 4, "a part, at least"
+    assert peaks[1] <= 1.1 * peaks[0]

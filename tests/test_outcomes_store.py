@@ -269,6 +269,44 @@ def test_a_damaged_part_counts_as_not_done(tmp_path: Path, damage: str) -> None:
     assert_same(examples.fill(run, examples.PARTS[1:2], ("linf",)).table(), whole)
 
 
+def test_what_is_done_is_seen_without_reading_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = examples.record()
+    whole = examples.fill(examples.begin(tmp_path))
+    run, other = examples.begin(tmp_path), examples.begin(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("robustatlas.outcomes.store.read_parquet", lambda path: pytest.fail(f"{path} is read whole"))
+        done = run.done(record)
+        np.testing.assert_array_equal(done, whole.done(record))
+        some = run.columns(record, done[::-1], ("minimal_size", "fooled"))
+        assert list(some) == ["index", "minimal_size", "fooled"]
+    wanted = whole.columns(record, done[::-1])
+    assert list(wanted) == list(OUTCOME_COLUMNS)
+    for name, values in some.items():
+        np.testing.assert_array_equal(values, wanted[name])
+        assert values.dtype == wanted[name].dtype
+    part_of(tmp_path, f"outcomes/{key()}", 3).unlink()
+    assert run.done(record).tolist() == other.done(record).tolist() == [0, 1, 2, 6]
+    examples.fill(other, examples.PARTS[1:2], ("linf",))
+    assert run.done(record).tolist() == whole.done(record).tolist()
+
+
+def test_a_part_damaged_inside_counts_until_it_is_read(tmp_path: Path) -> None:
+    """Positions that can be read are no proof that the rest can."""
+    record = examples.record()
+    whole = examples.fill(examples.begin(tmp_path)).table()
+    file = part_of(tmp_path, f"outcomes/{key()}", 3)
+    content = file.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    file.write_bytes(content[: -footer - 20] + b"\xff" * 20 + content[-footer:])
+    run = examples.begin(tmp_path)
+    assert run.done(record).tolist() == list(range(7))
+    with pytest.warns(UserWarning, match=rf"damaged part counts as not done: .*{file.name}"):
+        assert not run.intact([record])
+    assert run.done(record).tolist() == [0, 1, 2, 6]
+    assert run.intact([record]), "what is known to be damaged is not counted"
+    assert_same(examples.fill(run, examples.PARTS[1:2], ("linf",)).table(), whole)
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"Cannot write .*file/run: Not a directory"):

@@ -70,7 +70,9 @@ class Ledger:
     ``nearest`` [N, C] by their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]:
     lowest softmax margin seen with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength
     ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates
-    verification refused; ``lowest_theta`` [N * (S + 1)]: the parameters of ``margins``, where a search shares them.
+    verification refused; ``lowest_theta`` [N * (S + 1)]: the parameters of ``margins``, where a search shares them;
+    ``finite`` []: whether all logits so far were, in whichever pass (looked at where the loop waits for the device
+    anyway, by :func:`check_finite`).
     """
 
     x: Tensor
@@ -91,6 +93,7 @@ class Ledger:
     forward: Tensor
     backward: Tensor
     rejected: Tensor
+    finite: Tensor
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,17 @@ def open_ledger(
         forward=torch.cat([verdict.drawn for verdict in judged]),
         backward=torch.zeros(n, dtype=torch.int64, device=x.device),
         rejected=torch.zeros(n, dtype=torch.int64, device=x.device),
+        finite=logits.isfinite().all(),
     )
+
+
+def check_finite(attack: Attack, finite: bool) -> None:
+    """Raise :class:`UserError` unless all logits were finite: of others no class can be told."""
+    if not finite:
+        raise UserError(
+            f"The model returned NaN or infinite logits during the attack {attack.name!r}, at inputs inside [0, 1]. "
+            "Look for divisions or logarithms in the model that overflow, or run it in float32."
+        )
 
 
 def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, step: Tensor | None = None) -> Evaluation:
@@ -197,6 +210,7 @@ def run(
     while True:
         waiting = (~schedule.done).nonzero().squeeze(1)
         if not len(waiting):
+            check_finite(attack, bool(ledger.finite))
             return ledger
         stage_of = schedule.stage_of[schedule.attempt[waiting]]
         busiest = int(stage_of.bincount().argmax())
@@ -232,14 +246,9 @@ def _run_stage(
             ended = finished | (
                 better & ~lanes.bounding & (evaluation.size <= lanes.problem.epsilon * (1 + STRENGTH_TOLERANCE))
             )
-        finite = evaluation.logits.isfinite().all()
+        finite = ledger.finite & evaluation.logits.isfinite().all()
         any_better, any_ended, all_finite = torch.stack([better.any(), ended.any(), finite]).tolist()
-        if not all_finite:
-            raise UserError(
-                f"The model returned NaN or infinite logits during the attack {attack.name!r}, at inputs inside [0, "
-                f"1]. "
-                "Look for divisions or logarithms in the model that overflow, or run it in float32."
-            )
+        check_finite(attack, all_finite)
         candidate, size = lanes.candidate, lanes.candidate_size
         if any_better:
             candidate = select(better, lanes.state.theta, candidate)
@@ -287,6 +296,7 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
     with _counted(model, ledger, rows):
         noise = ledger.noise.take(rows).child(_CLEAN).child(0)
         logits = model.logits(attack.threat.apply(x, theta), labels=labels, noise=noise)
+        ledger.finite &= logits.detach().isfinite().all()
         for k in range(count):
             gap = (logits.gather(1, labels[:, None]) - logits.gather(1, ranking[:, k, None])).squeeze(1)
             uphill = gradient(gap, theta, retain_graph=k < count - 1)
@@ -301,7 +311,9 @@ def _chosen(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> 
     x, labels = watched(ledger.x[rows]), ledger.labels[rows]
     with _counted(model, ledger, rows):
         noise = ledger.noise.take(rows).child(_CLEAN).child(1)
-        slope = gradient(OBJECTIVES["margin"](model.logits(x, labels=labels, noise=noise), labels, None), x)
+        logits = model.logits(x, labels=labels, noise=noise)
+        slope = gradient(OBJECTIVES["margin"](logits, labels, None), x)
+    ledger.finite &= logits.detach().isfinite().all()
     return attack.threat.choose(ledger.x[rows], slope, ledger.noise.take(rows).child(_DRAWS))
 
 
@@ -372,6 +384,7 @@ def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluat
         with torch.no_grad(), _counted(model, ledger, low.rows):
             x_adv = low.problem.threat.apply(low.problem.x, low.state.theta)
             logits = model.logits(x_adv, labels=low.problem.labels, verifying=True)
+        ledger.finite &= logits.isfinite().all()
         margin = margin_of(logits.to(margin.dtype).softmax(1), low.problem.labels)
         lanes = low
     if ledger.lowest_theta is not None:
@@ -394,6 +407,7 @@ def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, l
         x_adv = attack.threat.apply(new.problem.x, new.candidate)
         with torch.no_grad(), _counted(model, ledger, new.rows):
             verdict = model.judged(x_adv, new.problem.labels, new.problem.noise.child(_JUDGED))
+        ledger.finite &= verdict.logits.isfinite().all()
         inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
         good, prediction = verdict.wrong & inside, verdict.prediction
         doubtful = torch.where(verdict.possible & inside, new.candidate_size, torch.inf)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from robustatlas.errors import UserError
@@ -85,7 +85,18 @@ def is_temporary(path: Path) -> bool:
 
 def remove_stale_temporaries(root: Path) -> None:
     """Remove what killed writers left below ``root``; files young enough to be in the making are left alone."""
-    for path in root.rglob(".*.tmp"):
-        with one_sentence(path):
-            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                path.unlink(missing_ok=True)
+    found = list(root.rglob(".*.tmp"))
+    if not found:
+        return
+    with one_sentence(root):
+        now = _clock_of(root)
+        for path in found:
+            with suppress(FileNotFoundError):  # whoever was writing it has finished
+                if now - path.stat().st_mtime > _STALE_SECONDS:
+                    path.unlink()
+
+
+def _clock_of(folder: Path) -> float:
+    """The time by which files in ``folder`` are dated: on a shared file system not that of this machine."""
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock.", suffix=".tmp") as file:
+        return os.fstat(file.fileno()).st_mtime

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
 from robustatlas.outcomes.records import AttackRecord
+from robustatlas.wording import duration
 
 _LINE_EVERY = 30.0
 """Seconds between the lines of a log."""
@@ -36,10 +37,14 @@ class Progress:
         """Something to know that is no warning."""
 
     def update(self, record: AttackRecord, settled: int) -> None:
-        """``settled`` samples of the part at work are through."""
+        """``settled`` samples of the parts at work are through."""
 
     def finish(self, record: AttackRecord, columns: Mapping[str, NDArray[Any]]) -> None:
-        """A part is through, or was found in the run; ``columns``: what was found (see OUTCOME_COLUMNS)."""
+        """A part is through; ``columns``: what was found (see OUTCOME_COLUMNS). Of what the run had already they are
+        ``index``, ``minimal_size`` and ``seconds``, and ``fooled`` where the record is not monotone."""
+
+    def expect(self, seconds: float) -> None:
+        """All that is left will take about so long, by what each attack has cost so far."""
 
 
 class _Tally:
@@ -82,17 +87,30 @@ class BarProgress(Progress):
             BarColumn(bar_width=18),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[left]}"),
             TextColumn("{task.fields[note]}"),
             console=console,
         )
+        self.total: TaskID | None = None
+        self.samples = 0
         self.tasks: dict[str, TaskID] = {}
         self.tallies: dict[str, _Tally] = {}
 
     def begin(self, records: Sequence[AttackRecord], samples: int) -> None:
+        self.samples = samples
         for record in records:
-            self.tasks[record.key] = self.bars.add_task(record.name, total=samples, start=False, rate="", note="")
+            self.tasks[record.key] = self._row(record.name, samples)
             self.tallies[record.key] = _Tally(record)
+
+    def _row(self, name: str, total: int | None) -> TaskID:
+        return self.bars.add_task(name, total=total, start=False, rate="", note="", left="")
+
+    def expect(self, seconds: float) -> None:
+        if self.total is None and len(self.tasks) > 1:
+            self.total = self._row("all", len(self.tallies) * self.samples)
+        if self.total is not None:
+            through = sum(tally.through for tally in self.tallies.values())
+            self.bars.update(self.total, completed=through, left=f"{duration(seconds)} left")
 
     def warn(self, message: str) -> None:
         self.console.print(f"[yellow]Warning:[/yellow] {escape(message)}", highlight=False)
@@ -106,12 +124,16 @@ class BarProgress(Progress):
             tally.start()
             self.bars.start_task(task)
         rate = tally.rate(settled)
-        self.bars.update(task, completed=tally.through + settled, rate=f"{rate:.3g}/s" if rate else "")
+        through = tally.through + settled
+        left = f"{duration((self.samples - through) / rate)} left" if rate else ""
+        self.bars.update(task, completed=through, rate=f"{rate:.3g}/s" if rate else "", left=left)
 
     def finish(self, record: AttackRecord, columns: Mapping[str, NDArray[Any]]) -> None:
         tally = self.tallies[record.key]
         tally.add(columns)
         self.bars.update(self.tasks[record.key], completed=tally.through, note=tally.note)
+        if tally.through >= self.samples:
+            self.bars.update(self.tasks[record.key], left="")
 
 
 class LineProgress(Progress):
@@ -141,12 +163,16 @@ class LineProgress(Progress):
         self.tallies[record.key].add(columns)
         self._line(record, 0)
 
+    def expect(self, seconds: float) -> None:
+        if len(self.tallies) > 1 and seconds > 0:
+            self._say(f"All attacks together: {duration(seconds)} left")
+
     def _line(self, record: AttackRecord, settled: int) -> None:
         tally = self.tallies[record.key]
         through, rate = tally.through + settled, tally.rate(settled)
         parts = [f"{through}/{self.samples} samples", tally.note]
         if rate:
-            parts += [f"{rate:.3g} samples/s", f"{(self.samples - through) / rate:.0f} s left"]
+            parts += [f"{rate:.3g} samples/s", f"{duration((self.samples - through) / rate)} left"]
         self._say(f"{record.name}: {', '.join(part for part in parts if part)}")
         self.last = time.perf_counter()
 

@@ -106,6 +106,37 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def duration(seconds: float) -> str:
+    """A length of time in two units at most.
+
+    Example:
+        >>> duration(0.4), duration(75), duration(7_320), duration(200_000)
+        ('0.4 s', '1 min 15 s', '2 h 2 min', '2 d 7 h')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    rest = round(seconds)
+    for name, size, below, smaller in (("d", 86_400, 3_600, "h"), ("h", 3_600, 60, "min"), ("min", 60, 1, "s")):
+        if rest >= size:
+            fine = rest % size // below
+            return f"{rest // size} {name} {fine} {smaller}" if fine else f"{rest // size} {name}"
+    return f"{rest} s"
+
+
+def volume(size: float) -> str:
+    """A number of bytes.
+
+    Example:
+        >>> volume(2_340), volume(5.1e9)
+        ('2.3 kB', '5.1 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.{0 if unit == 'B' else 1}f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
 def ordinal(place: int) -> str:
     """A place: "1st", "21st", "112th"."""
     ending = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")

@@ -1,6 +1,6 @@
 """Any classifier as one thing, and what it runs in: its precision, its random numbers, its passes counted."""
 
-from robustatlas.classifier.classifier import Classifier, Knowledge, Precision
+from robustatlas.classifier.classifier import Classifier, Knowledge, Precision, arriving, arriving_on
 from robustatlas.classifier.draws import Verdict
 from robustatlas.classifier.identity import ModelIdentity, Origin
 from robustatlas.classifier.normalisation import Statistic
@@ -22,6 +22,8 @@ __all__ = [
     "Rejection",
     "Statistic",
     "Verdict",
+    "arriving",
+    "arriving_on",
     "looks_like",
     "looks_rejecting",
     "seeded",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from itertools import chain
 from typing import Any, Literal, get_args
 
@@ -35,6 +36,24 @@ _HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 
 _ROWS = 1024
 """Rows of a batch up to which several draws go through a network together."""
+
+
+_ARRIVING: ContextVar[torch.device | None] = ContextVar("arriving", default=None)
+
+
+@contextmanager
+def arriving_on(device: str | torch.device) -> Iterator[None]:
+    """Classifiers that are unpickled inside come to ``device``, wherever they were."""
+    token = _ARRIVING.set(_usable(device))
+    try:
+        yield
+    finally:
+        _ARRIVING.reset(token)
+
+
+def arriving() -> torch.device | None:
+    """The device of :func:`arriving_on`, None outside of it."""
+    return _ARRIVING.get()
 
 
 class Classifier:
@@ -252,8 +271,8 @@ class Classifier:
     def judged_by(self, errors: Errors) -> Classifier:
         """This model with another idea of an error, for models that reject: ``"accepted"`` and wrong, ``"wrong"``
         whether rejected or not, or ``"refused"`` or wrong. Passes are counted together."""
-        view = copy.copy(self)
-        view.errors = errors
+        view = object.__new__(type(self))  # not copy.copy, which would send the network to the CPU and back
+        vars(view).update(vars(self), errors=errors)
         return view
 
     def logits(
@@ -411,6 +430,22 @@ class Classifier:
         """Run the network in eval mode; the mode of each of its modules is restored at the end."""
         with in_eval_mode(self.net) if isinstance(self.net, nn.Module) else nullcontext():
             yield self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """On the CPU, so that it can go to processes that have other devices."""
+        state = dict(vars(self))
+        if self.casts and self.device.type != "cpu":
+            state["net"] = _copy_on(torch.device("cpu"), self.net)
+        state["_normalisation"] = {what: values.cpu() for what, values in self._normalisation.items()}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """On the device it had, or the one of :func:`arriving_on`."""
+        vars(self).update(state)
+        self.device = _ARRIVING.get() or self.device
+        if self.casts and isinstance(self.net, nn.Module):
+            self.net.to(self.device)
+        self._normalisation = {what: values.to(self.device) for what, values in self._normalisation.items()}
 
     def __repr__(self) -> str:
         return f"Classifier({self.name}, device={self.device}, precision={self.precision})"

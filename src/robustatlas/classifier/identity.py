@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ class Origin:
         licence: of the weights, as their publisher names it (None: not known).
         home: where the weights come from: an address, or a file (None: not known).
         library: what built the network, and its version, such as ``"timm 1.0.31"``.
+        recipe: what :func:`load_model` was called with, to load it again elsewhere (None: it was not).
     """
 
     source: str
@@ -28,6 +29,7 @@ class Origin:
     licence: str | None = None
     home: str | None = None
     library: str | None = None
+    recipe: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

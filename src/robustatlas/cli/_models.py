@@ -14,6 +14,7 @@ from robustatlas.errors import UserError
 
 if TYPE_CHECKING:
     from robustatlas.classifier import Classifier, Precision
+    from robustatlas.datasets import Dataset
 
 Model = Annotated[
     str,
@@ -26,7 +27,7 @@ Data = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="digits, mnist, fashion-mnist, cifar10, or a file.npz (images, labels).",
+        help="digits, mnist, cifar10, ..., a file.npz (images, labels), imagefolder:FOLDER, hf:FOLDER.",
         show_default=False,
     ),
 ]
@@ -42,6 +43,19 @@ Std = Annotated[str | None, typer.Option(metavar="NUMBERS", help="Likewise, what
 Device = Annotated[
     str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps; default: cuda where there is one.")
 ]
+
+
+def data_for(model: Classifier, name: str, resize: int | None = None, crop: int | None = None) -> Dataset:
+    """The data set of that name; pictures in folders have the size that is given, or else the one ``model`` states."""
+    from robustatlas.datasets import load_dataset
+    from robustatlas.models.resizing import Resizing
+
+    stated = model.prepare
+    if name.startswith(("imagefolder:", "hf:")) and resize is None and crop is None and isinstance(stated, Resizing):
+        side = stated.crop or stated.resize
+        if isinstance(stated.resize, int) and isinstance(side, tuple) and side[0] == side[1]:
+            resize, crop = stated.resize, side[0]
+    return load_dataset(name, resize=resize, crop=crop)
 
 
 def loaded(

@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from robustatlas.classifier import Classifier
+    from robustatlas.datasets import Rows
 
 _BATCH, _ROUNDS = 16, 3
 _GAIN = 0.9
 """Several threads must take less than this share of the time of one: on a busy machine they wait for each other."""
 
 
-def set_threads(given: int | None, model: Classifier, images: Tensor) -> int:
+def set_threads(given: int | None, model: Classifier, images: Rows) -> int:
     """Use ``given`` threads, or on a processor the faster of one and torch's default; the number that is used."""
     import torch
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
 from robustatlas.cli import _attacks, _models
+from robustatlas.cli._forecast import forecast_table
 from robustatlas.cli._options import names_in, parse_strengths
+from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import what_is_kept
 from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
 from robustatlas.facts.rows import read_card
+
+if TYPE_CHECKING:
+    from robustatlas.evaluation import Cluster
 
 
 def evaluate(
@@ -50,6 +55,12 @@ def evaluate(
             "default: the model's own activations.",
         ),
     ] = None,
+    resize: Annotated[
+        int | None, typer.Option(metavar="PIXELS", min=1, help="Shorter side of pictures in folders.")
+    ] = None,
+    crop: Annotated[
+        int | None, typer.Option(metavar="PIXELS", min=1, help="Their middle that is kept; default: what MODEL states.")
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Only so many samples: the first ones.")
     ] = None,
@@ -77,13 +88,37 @@ def evaluate(
     std: _models.Std = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of all random numbers.")] = 0,
     batch_size: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Samples at work at once (default 256).")
+        str | None,
+        typer.Option(metavar="N", help="Samples at work at once (default 256); auto: what the device is fast with."),
     ] = None,
     shard_size: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Samples per file, the most that a stop loses; default: 45 s of work."),
     ] = None,
     device: _models.Device = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes that share the work. The numbers stay the same.")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="One worker on each of these: `cuda:0,cuda:1`.")
+    ] = None,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="Workers are actors of Ray, on a cluster of this machine (with --workers).")
+    ] = False,
+    ray_address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Workers on a running cluster of Ray; `auto` finds it.")
+    ] = None,
+    ray_gpus: Annotated[
+        float | None, typer.Option(metavar="SHARE", min=0, help="GPUs a worker of Ray takes: 1, or 0.5 to share one.")
+    ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Only every N-th sample, from the I-th on (0 to N-1). Default: what a Slurm array or RANK and "
+            "WORLD_SIZE say, or else all.",
+        ),
+    ] = None,
     threads: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="On a processor; default: 1 or torch's own, whichever is faster here."),
@@ -93,6 +128,9 @@ def evaluate(
     ] = "float32",
     keep_adversarial: Annotated[
         bool, typer.Option("--keep-adversarial", help="Keep the smallest adversarial example of each sample.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Try each attack for seconds, say what all would take, and write nothing.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what was chosen for you.")] = False,
 ) -> None:
@@ -115,31 +153,43 @@ def evaluate(
     Ctrl-C stops; the same command goes on where it stopped. More --samples, attacks or strengths add to the run.
     """
     import robustatlas as ra
+    from robustatlas.evaluation import forecast
 
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
     classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name)
     chosen = _attacks.chosen(names_in(attacks), procedure, features, classifier)  # type: ignore[arg-type]
-    dataset = ra.load_dataset(data).take(samples, stratified=stratified, seed=seed)
+    dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
     folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
-    used = set_threads(threads, classifier, dataset.images)
+    used = set_threads(threads, classifier, dataset.rows)
+    share = share_here(part)
     if verbose:
         Console(stderr=True).print(f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False)
+    asked: dict[str, Any] = {
+        "attacks": chosen,
+        "search": search,
+        "procedure": procedure,
+        "strengths": wanted,
+        "seed": seed,
+        "run": folder,
+        "batch_size": _batch_size(batch_size),
+        "exclude": names_in(exclude),
+        "keep_adversarial": keep_adversarial,
+        "part": str(share),
+        "workers": workers,
+        "devices": names_in(devices) or None,
+    }
+    if dry_run:
+        Console().print(forecast_table(forecast(classifier, dataset, **asked), f"{classifier.device}"))
+        return
     try:
         result = ra.evaluate(
             classifier,
             dataset,
-            chosen,
-            search=search,  # type: ignore[arg-type]
-            procedure=procedure,  # type: ignore[arg-type]
-            strengths=wanted,
-            seed=seed,
-            run=folder,
-            batch_size=batch_size,
-            exclude=names_in(exclude),
             shard_size=shard_size,
-            keep_adversarial=keep_adversarial,
             progress=True,
+            ray=_cluster(ray, ray_address, ray_gpus, workers),
+            **asked,
         )
     except KeyboardInterrupt:
         Console(stderr=True, soft_wrap=True).print(f"\n{safe(what_is_kept(folder))}", highlight=False)
@@ -148,6 +198,26 @@ def evaluate(
     console = Console()
     console.print(accuracy_tables(result))
     console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(folder)}", highlight=False, soft_wrap=True)
+
+
+def _cluster(ray: bool, address: str | None, gpus: float | None, workers: int | None) -> Cluster | bool | None:
+    from robustatlas.evaluation import Cluster
+
+    if gpus is None and address is None:
+        return ray or None
+    if gpus is not None and not ray and address is None:
+        raise UserError("--ray-gpus is for workers of Ray; give --ray or --ray-address as well.")
+    return Cluster(address=address, workers=workers, gpus=gpus or 0.0)
+
+
+def _batch_size(given: str | None) -> int | Literal["auto"] | None:
+    if given is None:
+        return None
+    if given == "auto":
+        return "auto"
+    if not given.isdecimal() or not int(given):
+        raise typer.BadParameter(f"{given} is neither a number of at least 1 nor auto.", param_hint="--batch-size")
+    return int(given)
 
 
 def _precision(given: str) -> Literal["float32", "bfloat16"]:

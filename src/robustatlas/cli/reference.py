@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli._options import parse_strengths
-from robustatlas.errors import UserError
+from robustatlas.cli._share import share_here
 
 
 def reference(
@@ -62,8 +61,8 @@ def reference(
         str | None,
         typer.Option(
             metavar="I/N",
-            help="Only share I, from 0 to N-1, of the trainings; the others can run elsewhere. Default: the task of a "
-            "SLURM array, or all.",
+            help="Only share I, from 0 to N-1, of the trainings; the others can run elsewhere. Default: what a Slurm "
+            "array or RANK and WORLD_SIZE say, or else all.",
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1.")] = None,
@@ -76,8 +75,8 @@ def reference(
 
         robustatlas show RUN --reference ref/reference.json
 
-    On a cluster each job takes a share: `--part 3/8` is the fourth of eight, and the tasks of a SLURM array (0 to N-1)
-    take theirs by themselves.
+    On a cluster each job takes a share: `--part 3/8` is the fourth of eight, and the tasks of a Slurm array take
+    theirs by themselves.
     """
     import robustatlas as ra
     from robustatlas.cli.train import settings_from
@@ -100,9 +99,11 @@ def reference(
         samples=samples,
         search=search,  # type: ignore[arg-type]
     )
-    console = Console()
+    console, share = Console(), share_here(part)
     try:
-        found = make_reference(plan, training, ra.load_dataset(data), out, _part(part), device, progress=True)
+        found = make_reference(
+            plan, training, ra.load_dataset(data), out, (share.number, share.of), device, progress=True
+        )
     except KeyboardInterrupt:
         Console(stderr=True).print(f"\nStopped. What is done is in {out}; the same command goes on from there.")
         raise typer.Exit(130) from None
@@ -114,18 +115,3 @@ def reference(
         cells = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
         console.print(f"{attack}: " + ", ".join(f"{s:.3g} -> {a:.1f}" for s, a in cells), highlight=False)
     console.print(f"clean: {found.clean:.1f}\nReference: {out / 'reference.json'}", highlight=False, soft_wrap=True)
-
-
-def _part(text: str | None) -> tuple[int, int]:
-    """``I/N``, or what the environment of a SLURM array says."""
-    said = "--part"
-    if text is None:
-        names = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT")
-        if not all(name in os.environ for name in names):
-            return 0, 1
-        said, text = "/".join(names), "/".join(os.environ[name] for name in names)
-    try:
-        k, n = (int(value) for value in text.split("/"))
-    except ValueError:
-        raise UserError(f"{said} {text!r} is not understood; expected I/N with I from 0 to N-1, such as 0/4.") from None
-    return k, n

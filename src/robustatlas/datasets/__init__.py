@@ -2,5 +2,7 @@
 
 from robustatlas.datasets.dataset import Dataset, Fingerprint
 from robustatlas.datasets.named import load_dataset, names
+from robustatlas.datasets.rows import Held, Rows, as_inputs
+from robustatlas.datasets.torches import of_torch
 
-__all__ = ["Dataset", "Fingerprint", "load_dataset", "names"]
+__all__ = ["Dataset", "Fingerprint", "Held", "Rows", "as_inputs", "load_dataset", "names", "of_torch"]

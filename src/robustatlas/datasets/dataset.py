@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from robustatlas.datasets.rows import Held, Rows, check_range
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.outcomes import sha256_of_array
@@ -27,10 +28,11 @@ class Fingerprint:
     labels_sha256: str
 
     @classmethod
-    def of(cls, images: Tensor, labels: Tensor) -> Fingerprint:
-        """Of ``images`` [N, ...] as they are and ``labels`` [N] as int64, wherever and however they lie in memory."""
-        pixels, truth = (tensor.detach().cpu().contiguous().numpy() for tensor in (images, labels.long()))
-        return cls(sha256_of_array(pixels), sha256_of_array(truth))
+    def of(cls, images: Tensor | Rows, labels: Tensor) -> Fingerprint:
+        """Of ``images`` [N, ...] as the floats they are or stand for, and ``labels`` [N] as int64, wherever and however
+        they are kept."""
+        rows = images if isinstance(images, Rows) else Held(images)
+        return cls(rows.sha256(), sha256_of_array(labels.detach().long().cpu().contiguous().numpy()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +40,12 @@ class Dataset:
     """Inputs in [0, 1] and their labels.
 
     Attributes:
-        images: float32 ``[N, C, H, W]`` in [0, 1] (any ``[N, ...]`` for inputs that are no images).
+        rows: the inputs, read when they are asked for; see :class:`~robustatlas.datasets.rows.Rows`.
         labels: int64 ``[N]``, positions in ``classes``.
         name: For reports and run manifests.
         classes: Names of the classes.
         index: int64 ``[N]``, positions in the whole data set (0, 1, ... unless this is a subset).
-        whole: the fingerprint of the whole data set where this is a subset.
+        whole: the fingerprint of the whole data set where this is a subset, or where it is known; or what finds it.
 
     Example:
         >>> data = Dataset.of(np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 1, 0]), "mine")
@@ -51,12 +53,22 @@ class Dataset:
         (torch.Size([4, 1, 8, 8]), [0, 1])
     """
 
-    images: Tensor
+    rows: Rows
     labels: Tensor
     name: str
     classes: tuple[str, ...]
     index: Tensor
-    whole: Fingerprint | None = None
+    whole: Fingerprint | Callable[[], Fingerprint] | None = None
+
+    @cached_property
+    def images(self) -> Tensor:
+        """All inputs in memory: float32 ``[N, C, H, W]`` in [0, 1] (any ``[N, ...]`` for inputs that are no images)."""
+        return self.rows[:]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one input: ``(C, H, W)`` for images."""
+        return self.rows.shape[1:]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -64,7 +76,9 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """Of all images and labels of the data set, also where only a subset is held here; computed once."""
-        return self.whole or Fingerprint.of(self.images, self.labels)
+        if self.whole is None:
+            return Fingerprint.of(self.rows, self.labels)
+        return self.whole() if callable(self.whole) else self.whole
 
     @classmethod
     def of(
@@ -85,10 +99,42 @@ class Dataset:
         Raises:
             UserError: empty, not matching, NaN, outside [0, 1], labels that are no integers or out of range.
         """
-        pixels, truth = _array(images), _array(labels)
-        inputs, targets = _inputs(pixels, name), _targets(truth, name)
-        if len(inputs) != len(targets):
-            raise UserError(f"Data set {name!r} has {len(inputs)} images but {len(targets)} labels; give one each.")
+        return cls.of_rows(Held(_inputs(_array(images), name)), labels, name, classes)
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Rows,
+        labels: NDArray[Any] | Tensor | Sequence[int],
+        name: str = "data",
+        classes: Sequence[str] | None = None,
+        fingerprint: Fingerprint | Callable[[], Fingerprint] | None = None,
+    ) -> Dataset:
+        """Labels in memory, and inputs that are read when they are asked for.
+
+        Args:
+            rows: the inputs.
+            labels: Integers ``[N]`` in 0..classes-1.
+            name: For reports and run manifests.
+            classes: Their names; "0", "1", ... when not given.
+            fingerprint: where it is known, or what finds it when it is asked for; otherwise all inputs are read once
+                to compute it.
+
+        Raises:
+            UserError: not matching, labels that are no integers or out of range.
+
+        Example:
+            >>> class Drawn(Rows):
+            ...     shape = (1_000_000, 3, 224, 224)
+            ...     def stored(self, positions):
+            ...         return torch.zeros(len(positions), *self.shape[1:], dtype=torch.uint8)
+            >>> data = Dataset.of_rows(Drawn(), np.zeros(1_000_000, int), "drawn")
+            >>> len(data), data.rows[:2].shape
+            (1000000, torch.Size([2, 3, 224, 224]))
+        """
+        targets = _targets(_array(labels), name)
+        if len(rows) != len(targets):
+            raise UserError(f"Data set {name!r} has {len(rows)} images but {len(targets)} labels; give one each.")
         if classes is None:
             classes = [str(label) for label in range(int(targets.max()) + 1)]
         if int(targets.min()) < 0 or int(targets.max()) >= len(classes):
@@ -96,7 +142,7 @@ class Dataset:
                 f"Labels of {name!r} must lie in 0..{len(classes) - 1} ({len(classes)} classes), "
                 f"got {int(targets.min())}..{int(targets.max())}."
             )
-        return cls(inputs, targets, name, tuple(str(c) for c in classes), torch.arange(len(targets)))
+        return cls(rows, targets, name, tuple(str(c) for c in classes), torch.arange(len(targets)), fingerprint)
 
     def take(self, count: int | None, stratified: bool = False, seed: int = 0) -> Dataset:
         """The first ``count`` samples, or a random subset with the classes in the proportions of the whole.
@@ -110,7 +156,7 @@ class Dataset:
         chosen = self._stratified(count, seed) if stratified else torch.arange(count)
         return replace(
             self,
-            images=self.images[chosen],
+            rows=self.rows.chosen(chosen),
             labels=self.labels[chosen],
             index=self.index[chosen],
             whole=self.fingerprint,
@@ -134,19 +180,16 @@ def _inputs(images: NDArray[Any], name: str) -> Tensor:
     if images.ndim < 2 or images.size == 0:
         raise UserError(f"Images of {name!r} must be a non-empty array [N, ...], got shape {images.shape}.")
     if images.dtype == np.uint8:
-        return torch.from_numpy(np.divide(_channels_first(images), np.float32(255), dtype=np.float32, order="C"))
+        return torch.from_numpy(np.array(channels_first(images), order="C"))
     if not np.issubdtype(images.dtype, np.floating):
         raise UserError(f"Images of {name!r} must be uint8 in 0..255 or floats in [0, 1], got {images.dtype}.")
-    if not np.isfinite(images).all():
-        raise UserError(f"Images of {name!r} hold NaN or infinite values; they must lie in [0, 1].")
-    low, high = float(images.min()), float(images.max())
-    if low < 0 or high > 1:
-        hint = "divide by 255 or store them as uint8" if low >= 0 and high <= 255 else "undo their normalisation"
-        raise UserError(f"Images of {name!r} must lie in [0, 1], got {low:g}..{high:g}; {hint}.")
-    return torch.from_numpy(np.array(_channels_first(images), dtype=np.float32, order="C"))
+    values = torch.from_numpy(np.array(channels_first(images), dtype=np.float32, order="C"))
+    check_range(values, name)
+    return values
 
 
-def _channels_first(images: NDArray[Any]) -> NDArray[Any]:
+def channels_first(images: NDArray[Any]) -> NDArray[Any]:
+    """Images [N, H, W] or [N, H, W, C] as [N, C, H, W]; others stay as they are."""
     if images.ndim == 3:
         return images[:, None]
     if images.ndim == 4 and images.shape[1] not in _CHANNELS and images.shape[3] in _CHANNELS:

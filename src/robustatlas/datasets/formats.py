@@ -17,7 +17,7 @@ from robustatlas.errors import UserError
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
 _IDX_UBYTE = 0x08
-_CIFAR_RECORD = 1 + 3 * 32 * 32
+_CIFAR_PIXELS = 3 * 32 * 32
 
 
 def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...] | None]:
@@ -35,7 +35,14 @@ def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...] | 
         raise UserError(f"There is no file {path}.") from error
     except UserError:
         raise
-    except (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:  # encrypted: RuntimeError
         raise UserError(f"{path} cannot be read as a NumPy .npz archive without pickled objects: {error}") from error
 
 
@@ -53,16 +60,17 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     return data.reshape(shape)
 
 
-def read_cifar_binary(paths: Sequence[Path]) -> Arrays:
-    """Images (NCHW) and labels of the binary version of CIFAR-10: per image one byte of label and 3,072 of pixels."""
+def read_cifar_binary(paths: Sequence[Path], labels: int = 1) -> Arrays:
+    """Images (NCHW) and labels of the binary version of CIFAR-10 (per image one byte of ``labels`` and 3,072 of pixels)
+    or CIFAR-100 (two, of which the second, fine one is taken)."""
     parts = []
     for path in paths:
         try:
             records = np.fromfile(path, np.uint8)
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}.") from error
-        if records.size == 0 or records.size % _CIFAR_RECORD:
-            raise UserError(f"{path} is not a whole file of CIFAR-10's binary version; download it again.")
-        parts.append(records.reshape(-1, _CIFAR_RECORD))
+        if records.size == 0 or records.size % (labels + _CIFAR_PIXELS):
+            raise UserError(f"{path} is not a whole file of CIFAR's binary version; download it again.")
+        parts.append(records.reshape(-1, labels + _CIFAR_PIXELS))
     records = np.concatenate(parts)
-    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
+    return records[:, labels:].reshape(-1, 3, 32, 32), records[:, labels - 1]

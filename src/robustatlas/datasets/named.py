@@ -11,16 +11,18 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from robustatlas.datasets.classes import CIFAR10, CIFAR100
 from robustatlas.datasets.dataset import Dataset
 from robustatlas.datasets.download import cache_folder, download, download_members
 from robustatlas.datasets.formats import read_cifar_binary, read_idx, read_npz
+from robustatlas.datasets.loaders import AS_THEY_ARE, Sizing
+from robustatlas.datasets.on_disk import load_on_disk
 from robustatlas.errors import UserError
 
 Split = Literal["test", "train"]
 
 _DIGITS = tuple("0123456789")
 _CLOTHES = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
-_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _SYSTEM_FOLDER = Path("/usr/share/datasets")
 
 
@@ -60,23 +62,27 @@ class _Idx:
 
 
 @dataclass(frozen=True)
-class _Cifar10:
-    """The binary version of CIFAR-10; the Python version is pickled."""
+class _Cifar:
+    """The binary version of CIFAR-10 or CIFAR-100; the Python version is pickled. ``labels``: bytes of labels before
+    the pixels of an image, of which the last one counts."""
 
-    name: str = "cifar10"
-    classes: tuple[str, ...] = _CIFAR10
-    folder: str = "cifar-10-batches-bin"
-    address: str = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
-    md5: str = "c32a1d4ab5d03f1284b67883e8d87530"
+    name: str
+    classes: tuple[str, ...]
+    folder: str
+    test: tuple[str, ...]
+    train: tuple[str, ...]
+    address: str
+    md5: str
+    labels: int = 1
 
-    def _files(self, split: Split) -> list[str]:
-        return ["test_batch.bin"] if split == "test" else [f"data_batch_{number}.bin" for number in range(1, 6)]
+    def _files(self, split: Split) -> tuple[str, ...]:
+        return self.test if split == "test" else self.train
 
     def find(self, root: Path, split: Split) -> Dataset | None:
         paths = [root / self.folder / name for name in self._files(split)]
         if not all(path.is_file() for path in paths):
             return None
-        return Dataset.of(*read_cifar_binary(paths), self.name, self.classes)
+        return Dataset.of(*read_cifar_binary(paths, self.labels), self.name, self.classes)
 
     def fetch(self, folder: Path, split: Split) -> None:
         members = [f"{self.folder}/{name}" for name in [*self._files("train"), *self._files("test")]]
@@ -108,17 +114,49 @@ _SOURCES: dict[str, _Source] = {
             "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
         },
     ),
-    "cifar10": _Cifar10(),
+    "cifar10": _Cifar(
+        "cifar10",
+        CIFAR10,
+        "cifar-10-batches-bin",
+        ("test_batch.bin",),
+        tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        "c32a1d4ab5d03f1284b67883e8d87530",
+    ),
+    "cifar100": _Cifar(
+        "cifar100",
+        CIFAR100,
+        "cifar-100-binary",
+        ("test.bin",),
+        ("train.bin",),
+        "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+        "03b5dce01913d631647c71ecec9e9cb8",
+        labels=2,
+    ),
 }
 
 
 def names() -> tuple[str, ...]:
     """Names that :func:`load_dataset` knows."""
-    return ("digits", *_SOURCES)
+    return ("digits", *_SOURCES, "imagenet", "imagenet100")
 
 
-def load_dataset(name: str | Path, split: Split = "test") -> Dataset:
-    """A data set by name, or a ``.npz`` file with arrays ``images`` and ``labels`` (and perhaps ``classes``).
+def load_dataset(
+    name: str | Path, split: Split = "test", *, resize: int | None = None, crop: int | None = None
+) -> Dataset:
+    """A data set by name, from a file, or from a folder.
+
+    ===========================  =======================================================================================
+    ``digits``, ``mnist``, ...   one of :func:`names`, see below
+    ``FILE.npz``                 arrays ``images`` and ``labels`` (and perhaps ``classes``)
+    ``FILE.npy``                 images; labels in ``FILE_labels.npy``, or in ``labels.npy`` beside it
+    ``imagefolder:FOLDER``       a folder of pictures for each class
+    ``hf:FOLDER``                a data set of Hugging Face on disk (``save_to_disk``)
+    ``cifar10-c/KIND/SEVERITY``  CIFAR-10-C, such as ``cifar10-c/fog/3``; likewise ``cifar100-c`` and ``imagenet-c``
+    ``imagenet``                 the validation images in class folders; ``imagenet100``: every tenth class of it
+    ===========================  =======================================================================================
+
+    Pictures in folders, and arrays in ``.npy`` and uncompressed ``.npz`` files, stay on disk until they are needed.
 
     ``digits`` is bundled: 1,797 handwritten digits of 8x8 pixels (E. Alpaydin and C. Kaynak, UCI machine learning
     repository, 1998; the edition of scikit-learn), here 1,197 for training and 600 for testing.
@@ -130,8 +168,10 @@ def load_dataset(name: str | Path, split: Split = "test") -> Dataset:
     pickled and nothing is unpickled here.
 
     Args:
-        name: One of the names above, or the path of a ``.npz`` file (which is taken whole, whatever the split).
+        name: One of those above. Files and folders of pictures are taken whole, whatever the split.
         split: "test" or "train".
+        resize, crop: bring pictures to one size: the shorter side to ``resize`` pixels, then the middle of ``crop``
+            pixels (for ``imagenet``: 256 and 224).
 
     Raises:
         UserError: unknown name, files neither here nor to be downloaded, damaged files, images or labels out of range.
@@ -143,15 +183,23 @@ def load_dataset(name: str | Path, split: Split = "test") -> Dataset:
     """
     if split not in ("test", "train"):
         raise UserError(f"The split must be 'test' or 'train', not {split!r}.")
-    if Path(name).suffix == ".npz":
-        path = Path(name)
-        images, labels, classes = read_npz(path)
-        return Dataset.of(images, labels, path.stem, classes)
+    for what, value in (("resize", resize), ("crop", crop)):
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise UserError(f"{what}={value!r}; expected a number of pixels of at least 1.")
+    sizing = Sizing(resize, crop)
+    on_disk = load_on_disk(str(name), split, sizing, _roots())
+    if on_disk is not None:
+        return on_disk
+    if sizing != AS_THEY_ARE:
+        raise UserError(f"{str(name)!r} has one size already; resize and crop are for folders of pictures.")
     if name == "digits":
         return _load_digits(split)
     source = _SOURCES.get(str(name))
     if source is None:
-        raise UserError(f"Unknown data set {str(name)!r}; give {', '.join(names())}, or a file FILE.npz.")
+        raise UserError(
+            f"Unknown data set {str(name)!r}; give {', '.join(names())}, a file FILE.npz or FILE.npy, "
+            "imagefolder:FOLDER or hf:FOLDER."
+        )
     return _find_or_fetch(str(name), source, split)
 
 
@@ -162,10 +210,14 @@ def _load_digits(split: Split) -> Dataset:
         return Dataset.of(images, archive["labels"][chosen], "digits", _DIGITS)
 
 
-def _find_or_fetch(name: str, source: _Source, split: Split) -> Dataset:
+def _roots() -> list[Path]:
+    """Where data sets are looked for."""
     given = os.environ.get("ROBUSTATLAS_DATA")
-    roots = [Path(given)] if given else []
-    roots += [cache_folder(), _SYSTEM_FOLDER]
+    return [*([Path(given)] if given else []), cache_folder(), _SYSTEM_FOLDER]
+
+
+def _find_or_fetch(name: str, source: _Source, split: Split) -> Dataset:
+    roots = _roots()
     found = _find(name, source, roots, split)
     if found is None:
         try:

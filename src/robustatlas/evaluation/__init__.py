@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Procedure, Search
-from robustatlas.bundle import per_sample
-from robustatlas.classifier import Classifier, Origin, seeded, undisturbed
-from robustatlas.datasets import Dataset
+from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.errors import UserError
 from robustatlas.evaluation.checks import check_arguments
+from robustatlas.evaluation.cluster import Actors, Cluster, cluster_of
+from robustatlas.evaluation.costs import Costs, weight_of
+from robustatlas.evaluation.crew import Alone, Crew, work_through
+from robustatlas.evaluation.desk import Desk
+from robustatlas.evaluation.forecast import Expected, Forecast, expected_of
+from robustatlas.evaluation.identity import identity_of
+from robustatlas.evaluation.memory import fitting_batch, ran_out
 from robustatlas.evaluation.plan import (
     Attacks,
+    Data,
     Samples,
     Strengths,
     Task,
@@ -30,9 +37,11 @@ from robustatlas.evaluation.plan import (
     tasks_for,
     those_that_fit,
 )
-from robustatlas.evaluation.work import Manner, carry_out
-from robustatlas.noise import Noise
-from robustatlas.outcomes import Identity, ModelRecord, Plan, Run
+from robustatlas.evaluation.processes import Processes
+from robustatlas.evaluation.share import share_of
+from robustatlas.evaluation.work import Doer, Manner
+from robustatlas.evaluation.worker import kit_content
+from robustatlas.outcomes import Identity, Plan, Run
 from robustatlas.outcomes.records import command_line, now, spans_of
 from robustatlas.progress import Progress, progress_shown
 from robustatlas.result import Result
@@ -42,12 +51,12 @@ from robustatlas.wording import counted
 
 DEFAULT_BATCH = 256
 
-__all__ = ["DEFAULT_BATCH", "evaluate"]
+__all__ = ["DEFAULT_BATCH", "Cluster", "Expected", "Forecast", "evaluate", "forecast"]
 
 
 def evaluate(
     model: Classifier | nn.Module | Callable[[Tensor], Any],
-    data: Dataset | tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]],
+    data: Data,
     attacks: Attacks = ("linf", "l2"),
     search: Search | None = None,
     procedure: Procedure = "default",
@@ -55,18 +64,22 @@ def evaluate(
     samples: Samples = None,
     seed: int = 0,
     run: str | Path | None = None,
-    batch_size: int | None = None,
+    batch_size: int | Literal["auto"] | None = None,
     *,
     exclude: Sequence[str] = (),
     shard_size: int | None = None,
     keep_adversarial: bool = False,
     progress: bool | Progress | None = None,
+    part: str | tuple[int, int] | None = None,
+    workers: int | None = None,
+    devices: Sequence[str] | None = None,
+    ray: bool | str | Cluster | None = None,
 ) -> Result:
     """Find, for each sample and attack, the smallest strength at which the model errs.
 
     Args:
         model: a :class:`Classifier`, or a network from inputs in [0, 1] to logits.
-        data: a :class:`Dataset`, or images ``[N, ...]`` in [0, 1] and labels ``[N]``.
+        data: a :class:`Dataset`, images ``[N, ...]`` in [0, 1] and labels ``[N]``, or a ``torch.utils.data.Dataset``.
         attacks: names of the catalogue, names of suites, or :class:`Attack` objects. What a suite has and the data
             cannot take (colour attacks on grey images) is left out with a warning.
         search: ``"descent"`` (whole curves for about the price of one point), ``"bisection"`` (MultiRobustBench) or
@@ -78,14 +91,23 @@ def evaluate(
         seed: of all random numbers. Results depend on it and on nothing like batch size, order, parts or resume.
         run: directory to write to. What is in it is kept and never computed again: an interrupted run goes on, and a
             finished one can be given more attacks, samples and strengths. ``None``: in memory.
-        batch_size: samples at work at once (default 256); halve it where memory runs out.
+        batch_size: samples at work at once. By default 256, and fewer where memory runs out; ``"auto"`` tries what
+            the device is fast with.
         exclude: names of attacks to leave out of the suites.
         shard_size: samples per file, the most that a crash can lose (default: about 45 seconds of work).
         keep_adversarial: keep the smallest adversarial example of each sample.
         progress: show a progress bar (default: where standard error is a terminal), or an object of your own.
+        part: ``"I/N"`` with I from 0 to N-1: only every N-th of the samples, from the I-th on. The run's plan covers
+            all of them, so that N machines that know nothing of each other fill one directory, or several to be merged.
+        workers: processes that share the work; what they find is what one finds. Several evaluations of one run
+            directory share its work too, each in its own process.
+        devices: where the workers compute, such as ``["cuda:0", "cuda:1"]``; default: where the model is.
+        ray: work on a cluster of Ray: ``True`` for one on this machine (with ``workers``), the address of a running
+            one, or a :class:`Cluster`. What is found comes back here; no disk needs to be shared.
 
     Returns:
-        the attacks, samples and strengths asked for; :func:`load_result` reads all that a run directory holds.
+        the attacks, samples (of the part) and strengths asked for; :func:`load_result` reads all that a run directory
+        holds.
 
     Raises:
         UserError: what was given does not fit, in one sentence.
@@ -105,75 +127,228 @@ def evaluate(
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
         progress=progress,
+        workers=workers,
+        devices=devices,
     )
-    with undisturbed():
-        classifier = model if isinstance(model, Classifier) else Classifier(model)
-        work = samples_of(data, samples)
-    size = min(batch_size or DEFAULT_BATCH, len(work.labels))
-    precision = classifier.precision if classifier.dtype == torch.float32 else "float64"
-    with (
-        undisturbed(),
-        seeded(seed, classifier.device),
-        classifier.evaluating(),
-        progress_shown(progress) as display,
-    ):
-        asked = chosen_attacks(attacks, procedure, strengths, exclude, classifier)
-        searches = {attack.name: attack.searched_by(search) for attack in asked}
-        warnings = check_attacks(classifier, asked, work.images) + check_model(classifier, work.images, work.labels)
-        asked, left_out = those_that_fit(asked, attacks, _probed(classifier, work.images[:1]))
-        _probe(asked, _probed(classifier, work.images[:4]))
-        for warning in [*warnings, *left_out]:
-            display.warn(warning)
-        store = Run.begin(run, identity_of(classifier, work))
-        tasks = [
-            task
-            for attack in asked
-            for task in tasks_for(
-                Task(
-                    attack, searches[attack.name], record_of(attack, searches[attack.name], seed, precision, classifier)
-                ),
-                store,
-            )
-        ]
-        plan = Plan(
-            attacks=tuple(task.record.key for task in tasks),
-            spans=spans_of(work.index),
-            created=now(),
-            command=command_line(),
-            warnings=(*warnings, *left_out),
-        )
-        store.add([task.record for task in tasks], plan)
-        try:
-            pair = _seconds_of_a_pair(classifier, work)
-            manner = Manner(seed, size, keep_adversarial, shard_size, pair)
-            _carry_out_all(classifier, store, tasks, work, manner, display)
-        except torch.OutOfMemoryError as error:
-            advice = f"a batch size of {size // 2}" if size > 1 else "a smaller network, or on another device"
-            raise UserError(
-                f"{classifier.device} ran out of memory with {counted(size, 'sample')} at work at once; run the same "
-                f"again with {advice}. Finished parts of the run are kept."
-            ) from error
-        grids = {attack.name: attack.strengths for attack in asked}
-        result = Result.of_run(store, list(grids), work.index, grids)
-        for attack in asked:
+    share = share_of(part)
+    cluster = cluster_of(ray, workers)
+    classifier, work = _given(model, data, samples)
+    with _surroundings(classifier, seed), progress_shown(progress) as display:
+        ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display)
+        manner = manner_of(ready, batch_size, seed, keep_adversarial)
+        store = Run.begin(run, ready.identity)
+        with store.claims() as claims:
+            with claims.alone("plan"):
+                tasks = _planned(store, ready)
+            costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
+            places = _places(workers, devices, classifier)
+            mine = share.mask(len(work.index))
+            hands = max(1, len(places)) if cluster is None else cluster.workers or 2
+            whole = False
+            while not whole:
+                desk = Desk(store, tasks, work, mine, manner, costs, claims, shard_size, hands, display)
+                if not desk.lacking:
+                    display.note(
+                        f"Nothing to do: {store.path or 'the run'} has all of it, results of {store.identity.created}."
+                    )
+                else:
+                    with _crew(ready, tasks, manner, cluster or places, desk) as crew:
+                        _work_through(desk, crew, ready, manner)
+                whole = store.intact(task.record for task in tasks)
+        grids = {attack.name: attack.strengths for attack in ready.attacks}
+        result = Result.of_run(store, list(grids), work.index[mine], grids)
+        for attack in ready.attacks:
             if sentence := _rejections(result, attack):
                 display.warn(sentence)
     return result
 
 
-def _carry_out_all(
-    model: Classifier, run: Run, tasks: Sequence[Task], work: Work, manner: Manner, display: Progress
-) -> None:
-    display.begin([task.record for task in tasks], len(work.index))
-    lacking = False
-    for task in tasks:
-        missing = ~np.isin(work.index, run.done(task.record, examples=manner.keep_adversarial))
-        if not missing.all():
-            display.finish(task.record, run.columns(task.record, work.index[~missing]))
-        lacking = lacking or bool(missing.any())
-        carry_out(model, run, task, work, missing, manner, display)
-    if not lacking:
-        display.note(f"Nothing to do: {run.path or 'the run'} has all of it, results of {run.identity.created}.")
+def forecast(
+    model: Classifier | nn.Module | Callable[[Tensor], Any],
+    data: Data,
+    attacks: Attacks = ("linf", "l2"),
+    search: Search | None = None,
+    procedure: Procedure = "default",
+    strengths: Strengths | None = None,
+    samples: Samples = None,
+    seed: int = 0,
+    run: str | Path | None = None,
+    batch_size: int | Literal["auto"] | None = None,
+    *,
+    exclude: Sequence[str] = (),
+    keep_adversarial: bool = False,
+    progress: bool | Progress | None = None,
+    part: str | tuple[int, int] | None = None,
+    workers: int | None = None,
+    devices: Sequence[str] | None = None,
+    budget: float = 5.0,
+) -> Forecast:
+    """What :func:`evaluate` would do with these arguments, and how long it would take here. Nothing is written.
+
+    Each attack is tried for about ``budget`` seconds on samples that ``run`` lacks; the other arguments are those of
+    :func:`evaluate`.
+
+    Raises:
+        UserError: what was given does not fit, in one sentence.
+
+    Example:
+        >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+        >>> data = (torch.rand(5, 1, 2, 2), torch.tensor([0, 1, 2, 0, 1]))
+        >>> [(each.attack, each.samples) for each in forecast(net, data, "linf").expected]
+        [('linf', 5)]
+    """
+    check_arguments(
+        seed=seed,
+        run=run,
+        batch_size=batch_size,
+        exclude=exclude,
+        shard_size=None,
+        keep_adversarial=keep_adversarial,
+        progress=progress,
+        workers=workers,
+        devices=devices,
+    )
+    share = share_of(part)
+    classifier, work = _given(model, data, samples)
+    with _surroundings(classifier, seed), progress_shown(progress) as display:
+        ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display)
+        manner = manner_of(ready, batch_size, seed, keep_adversarial)
+        store = Run.begun(run, ready.identity) or Run(ready.identity)
+        mine = share.mask(len(work.index))
+        expected = []
+        for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
+            missing = mine & ~np.isin(work.index, store.done(task.record, examples=keep_adversarial))
+            if missing.any():
+                expected.append(expected_of(classifier, task, work, missing, manner, budget))
+    return Forecast(tuple(expected), max(1, len(_places(workers, devices, classifier))), manner.batch_size)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An evaluation that has passed the checks.
+
+    ``tasks``: one an attack, whatever a run has of it; ``warnings``: what the checks said; ``classes``: of the model;
+    ``pair``: seconds that the forward and backward pass of one sample take.
+    """
+
+    model: Classifier
+    work: Work
+    attacks: Sequence[Attack]
+    tasks: Sequence[Task]
+    identity: Identity
+    warnings: Sequence[str]
+    pair: float
+
+    @property
+    def classes(self) -> int:
+        """Of the model."""
+        return len(self.identity.model.probe[0])
+
+
+def prepared(
+    model: Classifier,
+    work: Work,
+    attacks: Attacks,
+    search: Search | None,
+    procedure: Procedure,
+    strengths: Strengths | None,
+    exclude: Sequence[str],
+    seed: int,
+    display: Progress,
+) -> Prepared:
+    """Choose the attacks, and check that they, the model and the data fit each other; warnings go to ``display``."""
+    precision = model.precision if model.dtype == torch.float32 else "float64"
+    asked = chosen_attacks(attacks, procedure, strengths, exclude, model)
+    searches = {attack.name: attack.searched_by(search) for attack in asked}
+    warnings = check_attacks(model, asked, work.rows) + check_model(model, work.rows, work.labels)
+    asked, left_out = those_that_fit(asked, attacks, _probed(model, work.rows[:1]))
+    _probe(asked, _probed(model, work.rows[:4]))
+    for warning in [*warnings, *left_out]:
+        display.warn(warning)
+    tasks = [
+        Task(attack, searches[attack.name], record_of(attack, searches[attack.name], seed, precision, model))
+        for attack in asked
+    ]
+    identity = identity_of(model, work.rows.shape[1:], work.record)
+    return Prepared(model, work, asked, tasks, identity, (*warnings, *left_out), _seconds_of_a_pair(model, work))
+
+
+def manner_of(
+    ready: Prepared, batch_size: int | Literal["auto"] | None, seed: int, keep_adversarial: bool = False
+) -> Manner:
+    """How the work is to be done; finds out what fits where the batch size is ``"auto"``."""
+    size = batch_size or DEFAULT_BATCH
+    if size == "auto":
+        size = fitting_batch(ready.model, _probed(ready.model, ready.work.rows[:1]), len(ready.work.labels))
+    return Manner(seed, min(size, len(ready.work.labels)), not isinstance(batch_size, int), keep_adversarial)
+
+
+def _given(
+    model: Classifier | nn.Module | Callable[[Tensor], Any], data: Data, samples: Samples
+) -> tuple[Classifier, Work]:
+    with undisturbed():
+        return model if isinstance(model, Classifier) else Classifier(model), samples_of(data, samples)
+
+
+@contextmanager
+def _surroundings(model: Classifier, seed: int) -> Iterator[None]:
+    """What everything is computed in."""
+    with undisturbed(), seeded(seed, model.device), model.evaluating():
+        yield
+
+
+def _planned(store: Run, ready: Prepared) -> list[Task]:
+    """The tasks that bring a run to what is asked, announced in it."""
+    tasks = [task for asked in ready.tasks for task in tasks_for(asked, store)]
+    plan = Plan(
+        attacks=tuple(task.record.key for task in tasks),
+        spans=spans_of(ready.work.index),
+        created=now(),
+        command=command_line(),
+        warnings=tuple(ready.warnings),
+    )
+    store.add([task.record for task in tasks], plan)
+    return tasks
+
+
+def _places(workers: int | None, devices: Sequence[str] | None, model: Classifier) -> list[str]:
+    """The device of each worker; none where this process works alone."""
+    if devices is None:
+        return [str(model.device)] * workers if workers is not None and workers > 1 else []
+    count = max(workers or 0, len(devices))
+    return [devices[number % len(devices)] for number in range(count)]
+
+
+@contextmanager
+def _crew(
+    ready: Prepared, tasks: Sequence[Task], manner: Manner, places: Sequence[str] | Cluster, desk: Desk
+) -> Iterator[Crew]:
+    """Those who do the work, until the context ends."""
+    if not places:
+        yield Alone(Doer(ready.model, tasks, manner), desk)
+        return
+    content = kit_content(ready.model, tasks, manner, ready.identity, ready.work.rows.shape[1:])
+    if isinstance(places, Cluster):
+        with Actors(places, content, desk) as actors:
+            yield actors
+        return
+    with Processes(content, places, max(1, torch.get_num_threads() // len(places)), desk) as crew:
+        yield crew
+
+
+def _work_through(desk: Desk, crew: Crew, ready: Prepared, manner: Manner) -> None:
+    size, device = manner.batch_size, ready.model.device
+    fewer = size > 1 and not manner.halves
+    try:
+        work_through(desk, crew)
+    except Exception as error:
+        if not ran_out(error):
+            raise
+        advice = f"a batch size of {size // 2}" if fewer else "a smaller network, or on another device"
+        raise UserError(
+            f"{device} ran out of memory with {counted(1 if manner.halves else size, 'sample')} at work at once; run "
+            f"the same again with {advice}. Finished parts of the run are kept."
+        ) from error
 
 
 def _probe(attacks: Sequence[Attack], x: Tensor) -> None:
@@ -189,33 +364,9 @@ def _probed(model: Classifier, images: Tensor) -> Tensor:
     return images.to(model.device, model.dtype)
 
 
-def identity_of(model: Classifier, work: Work) -> Identity:
-    """What the run is about, with the logits of a few drawn images shaped like the data, from bright to dark."""
-    index = torch.arange(8)
-    drawn = Noise.of(0, index, "probe").uniform(*work.images.shape[1:])
-    images = _probed(model, drawn ** per_sample(2.0 ** (index - 3.5), drawn))
-    with torch.no_grad():
-        logits = model.logits(images, verifying=True)
-    known, origin = model.identity(), model.origin or Origin("")
-    return Identity(
-        model=ModelRecord(
-            name=model.name,
-            source=known.source or "",
-            weights_sha256=known.weights_sha256,
-            code_sha256=known.code_sha256,
-            probe=tuple(tuple(row) for row in logits.double().cpu().tolist()),
-            licence=origin.licence,
-            home=origin.home,
-            library=origin.library,
-        ),
-        data=work.record,
-        created=now(),
-    )
-
-
 def _seconds_of_a_pair(model: Classifier, work: Work) -> float:
     """Seconds that the forward and backward pass of one sample take."""
-    x = _probed(model, work.images[:8]).requires_grad_(model.knowledge == "gradients")
+    x = _probed(model, work.rows[:8]).requires_grad_(model.knowledge == "gradients")
     begun = time.perf_counter()
     logits = model.logits(x)
     if x.requires_grad:

@@ -18,7 +18,7 @@ from robustatlas.attacks.description import plain
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
 from robustatlas.classifier.draws import LOOKS
-from robustatlas.datasets import Dataset, Fingerprint
+from robustatlas.datasets import Dataset, Fingerprint, Held, Rows, of_torch
 from robustatlas.engine import NUMERICS
 from robustatlas.errors import UserError
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
@@ -31,15 +31,16 @@ from robustatlas.threats.base import UnsupportedInputError
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
 Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
 Attacks = str | Attack | Sequence[str | Attack]
+Data = Dataset | tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]] | torch.utils.data.Dataset[Any]
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Work:
-    """The samples of an evaluation: ``images`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, and
+    """The samples of an evaluation: ``rows`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, and
     the data set's ``record``."""
 
-    images: Tensor
+    rows: Rows
     labels: Tensor
     index: Integers
     record: DataRecord
@@ -54,23 +55,25 @@ class Task:
     record: AttackRecord
 
 
-def samples_of(data: Dataset | tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]], samples: Samples) -> Work:
+def samples_of(data: Data, samples: Samples) -> Work:
     """The samples that ``samples`` names of ``data``: the first so many, positions, or a boolean mask."""
+    if isinstance(data, torch.utils.data.Dataset):
+        data = of_torch(data)
     if isinstance(data, Dataset):
-        images, labels, name, index, known = data.images, data.labels, data.name, data.index, data.fingerprint
+        rows, labels, name, index, known = data.rows, data.labels, data.name, data.index, data.fingerprint
     elif isinstance(data, (tuple, list)) and len(data) == 2:
         (images, labels), name = map(_tensor, data), "arrays"
-        index, known = torch.arange(images.shape[0] if images.dim() else 0), None
+        check_inputs(images, labels)
+        rows, index, known = Held(images), torch.arange(len(images)), Fingerprint.of(images, labels)
     else:
         raise UserError(
             f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
         )
-    check_inputs(images, labels)
-    positions = torch.from_numpy(_positions(samples, len(images)))
-    fingerprint = known or Fingerprint.of(images, labels)
-    record = DataRecord(name=name, **vars(fingerprint))
-    chosen = images if samples is None else images[positions]
-    return Work(chosen.contiguous(), labels[positions].long(), index[positions].numpy(), record)
+    record = DataRecord(name=name, **vars(known))
+    if samples is None:
+        return Work(rows, labels.long(), index.numpy(), record)
+    positions = torch.from_numpy(_positions(samples, len(rows)))
+    return Work(rows.chosen(positions), labels[positions].long(), index[positions].numpy(), record)
 
 
 def _tensor(values: Any) -> Tensor:
@@ -83,8 +86,6 @@ def _tensor(values: Any) -> Tensor:
 
 
 def _positions(samples: Samples, count: int) -> Integers:
-    if samples is None:
-        return np.arange(count)
     try:
         given = np.asarray(samples)
     except ValueError:

@@ -21,8 +21,8 @@ from robustatlas.bundle import Fixed, flat, free, per_sample
 from robustatlas.classifier import Classifier, undisturbed
 from robustatlas.datasets import Dataset, load_dataset
 from robustatlas.errors import UserError
-from robustatlas.evaluation import identity_of
 from robustatlas.evaluation.examples import Arrays, Examples, examples_of, read_examples
+from robustatlas.evaluation.identity import identity_of
 from robustatlas.evaluation.plan import Work, samples_of
 from robustatlas.evaluation.work import clean_answers
 from robustatlas.models import load_model
@@ -164,7 +164,7 @@ def verify(
         classifier = _model_of(store, model)
         work, rows = _rows_of(store, given, data)
         with classifier.evaluating():
-            if differences := store.identity.differences(identity_of(classifier, work)):
+            if differences := store.identity.differences(identity_of(classifier, work.rows.shape[1:], work.record)):
                 raise UserError(f"The examples cannot enter {store.path or 'the run'}: {'; '.join(differences)}.")
             wanted = _wanted(store, classifier, given, attacks)
             checked = _checked(classifier, work, rows, given, wanted, eight_bit, batch_size or _BATCH)
@@ -220,7 +220,7 @@ def _rows_of(
         raise UserError(f"The examples change image {strange[0]}, which is not among the {len(known)} of the data.")
     positions, rows = np.unique(np.array([known[int(position)] for position in index]), return_inverse=True)
     taken = torch.from_numpy(positions)
-    return Work(whole.images[taken], whole.labels[taken], whole.index[positions], whole.record), rows.reshape(-1)
+    return Work(whole.rows.chosen(taken), whole.labels[taken], whole.index[positions], whole.record), rows.reshape(-1)
 
 
 def _positions(store: Run, count: int, of_data: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -312,7 +312,7 @@ def _checked(
 
 
 def _clean(model: Classifier, work: Work, part: Tensor) -> tuple[Tensor, Tensor]:
-    x, labels = work.images[part].to(model.device, model.dtype), work.labels[part].to(model.device)
+    x, labels = work.rows[part].to(model.device, model.dtype), work.labels[part].to(model.device)
     verdict = model.judged(
         x, labels, Noise.of(0, torch.from_numpy(work.index[part.numpy()]).to(x.device), "verify clean")
     )
@@ -330,7 +330,7 @@ def _judged(
     eight_bit: bool,
 ) -> Arrays:
     """What is to say of the examples ``part``, which change the samples ``rows``."""
-    x, labels = work.images[rows].to(model.device, model.dtype), work.labels[rows].to(model.device)
+    x, labels = work.rows[rows].to(model.device, model.dtype), work.labels[rows].to(model.device)
     refused = dict.fromkeys(REFUSALS, torch.zeros(len(part), dtype=torch.bool, device=x.device))
     refused["the clean image is misclassified already"] = clean_prediction[rows].to(x.device) != labels
     if given.labels is not None:
@@ -454,7 +454,7 @@ def _enter(
             "clean_margin": checked.clean_margin[rows[chosen]],
         }
         if model.rejection is not None and model.draws is None:
-            x = work.images[torch.from_numpy(rows[chosen])].to(model.device, model.dtype)
+            x = work.rows[torch.from_numpy(rows[chosen])].to(model.device, model.dtype)
             samples |= clean_answers(model, x, work.labels[torch.from_numpy(rows[chosen])].to(model.device), _BATCH)
         store.write(record, columns, samples, (index, checked.images[chosen]), about)
 

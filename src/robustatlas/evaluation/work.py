@@ -1,11 +1,10 @@
-"""The work itself: one attack on some samples, part by part, each part published when it is whole."""
+"""The work itself: one attack on some samples, by whoever does it and wherever."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,103 +16,191 @@ from torch import Tensor
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import take
-from robustatlas.classifier import Classifier
+from robustatlas.classifier import Classifier, seeded
 from robustatlas.classifier.rejection import folded
-from robustatlas.evaluation.plan import Task, Work
+from robustatlas.datasets import as_inputs
+from robustatlas.evaluation.memory import forget, ran_out
+from robustatlas.evaluation.plan import Task
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes.records import AttackRecord, circumstances
-from robustatlas.outcomes.store import AdversarialExamples, Run
-from robustatlas.progress import Progress
+from robustatlas.outcomes.store import AdversarialExamples
 from robustatlas.search import search_named
 
 Arrays = dict[str, NDArray[Any]]
-
-_SECONDS = 45.0
-"""Aimed at for a part: the most that a crash loses is about a minute."""
-
-_PASSES = 500
-"""Forward and backward pairs a sample that the first part is sized for."""
-
-_SMALLEST, _GROWTH = 16, 4
-
-_BYTES = 2**28
-"""Inputs of a part: it holds them twice, as they are and as the smallest examples found."""
 
 
 @dataclass(frozen=True)
 class Manner:
     """How the work is done; none of it changes the numbers but ``seed``.
 
-    ``part``: samples a part, None to aim at equal times; ``pair``: seconds that one sample's forward and backward pass
-    take.
+    ``batch_size``: samples at work at once; ``halves``: that many at first, and half of it where memory runs out.
     """
 
     seed: int
     batch_size: int
-    keep_adversarial: bool
-    part: int | None
-    pair: float
+    halves: bool = False
+    keep_adversarial: bool = False
 
 
-def carry_out(
-    model: Classifier, run: Run, task: Task, work: Work, missing: NDArray[np.bool_], manner: Manner, display: Progress
-) -> None:
-    """Attack the ``missing`` [N] samples of ``work`` and publish what is found, part by part."""
-    sample = work.images[:1].nbytes * (len(task.attack.strengths) + 1 if task.search == "frontier" else 1)
-    for rows in _parts(np.flatnonzero(missing), manner, max(_SMALLEST, _BYTES // max(sample, 1))):
-        begun = time.perf_counter()
-        ledger = _attacked(model, task, work, rows, manner, partial(display.update, task.record))
-        index = work.index[rows]
-        seconds = np.full(len(rows), (time.perf_counter() - begun) / len(rows))
-        columns = _columns(task.record, task.attack, ledger, index) | {"seconds": seconds}
+@dataclass(frozen=True)
+class Job:
+    """A part of a task, with all that is needed to do it: ``stored`` [M, ...] as :meth:`Rows.stored` gives them,
+    ``labels`` [M], and ``index`` [M] in the data set. ``number`` tells jobs from one another."""
+
+    number: int
+    task: int
+    stored: Tensor
+    labels: Tensor
+    index: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of a job: outcomes (OUTCOME_COLUMNS), clean outcomes (SAMPLE_COLUMNS), examples where they are kept;
+    ``about``: where and with what it was computed; ``seconds`` that it took; ``batch_size`` that memory allowed."""
+
+    columns: Arrays
+    samples: Arrays
+    examples: AdversarialExamples | None
+    about: dict[str, str]
+    seconds: float
+    batch_size: int
+
+
+def done(model: Classifier, task: Task, job: Job, manner: Manner, report: Callable[[int], None]) -> Found:
+    """Attack the samples of a job; ``report`` is called with how many are through, whenever that changes."""
+    begun = time.perf_counter()
+    x = as_inputs(job.stored).to(model.device, model.dtype)
+    labels = job.labels.to(model.device)
+    waiting, lanes = np.arange(len(job.index)), manner.batch_size
+    places: list[NDArray[np.int64]] = []
+    pieces: list[tuple[Arrays, Arrays]] = []
+    examples: list[AdversarialExamples] = []
+    with seeded(manner.seed, model.device):
+        while len(waiting):
+            through = len(job.index) - len(waiting)
+            if through:
+                rows = torch.from_numpy(waiting).to(x.device)
+                bench = _Bench(model, task, x[rows], labels[rows], job.index[waiting], manner.seed)
+            else:
+                bench = _Bench(model, task, x, labels, job.index, manner.seed)
+            whole = bench.run(lanes, manner.halves, partial(_further, report, through))
+            settled = bench.settled()
+            if not whole:
+                lanes = max(1, min(lanes, len(settled)) // 2)
+            if settled.any():
+                places.append(waiting[settled])
+                pieces.append(bench.found(settled, lanes))
+                examples += [bench.examples(settled)] if manner.keep_adversarial else []
+            waiting = waiting[~settled]
+            if not whole:
+                del bench
+                forget(model.device)
+    order = np.argsort(np.concatenate(places))
+    columns, samples = (_stacked([piece[kind] for piece in pieces], order) for kind in (0, 1))
+    seconds = time.perf_counter() - begun
+    columns["seconds"] = np.full(len(order), seconds / len(order))
+    about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
+    return Found(columns, samples, _joined(examples), about, seconds, lanes)
+
+
+class Doer:
+    """Does the jobs of some tasks one after the other, and remembers what memory allowed."""
+
+    def __init__(self, model: Classifier, tasks: Sequence[Task], manner: Manner) -> None:
+        self.model, self.tasks = model, tasks
+        self._manners = [manner] * len(tasks)
+
+    def do(self, job: Job, report: Callable[[int], None] = lambda through: None) -> Found:
+        """Do a job; ``report`` is called with how many of its samples are through, whenever that changes."""
+        manner = self._manners[job.task]
+        found = done(self.model, self.tasks[job.task], job, manner, report)
+        self._manners[job.task] = replace(manner, batch_size=found.batch_size)
+        return found
+
+
+def _further(report: Callable[[int], None], before: int, more: int) -> None:
+    report(before + more)
+
+
+class _Bench:
+    """The samples of a job at work under one attack: ``x`` [M, ...], ``labels`` [M], ``index`` [M]."""
+
+    def __init__(
+        self, model: Classifier, task: Task, x: Tensor, labels: Tensor, index: NDArray[np.int64], seed: int
+    ) -> None:
+        self.model, self.task, self.x, self.labels, self.index, self.seed = model, task, x, labels, index, seed
+        self.ledger: engine.Ledger | None = None
+        self.through: Tensor | None = None
+
+    def run(self, lanes: int, halves: bool, report: Callable[[int], None]) -> bool:
+        """Do the work; False where ``halves`` allows to stop because memory ran out, and fewer lanes are possible."""
+        attack = self.task.attack
+        model = self.model.judged_by(attack.errors)
+        try:
+            noise = Noise.of(self.seed, torch.from_numpy(self.index).to(self.x.device), attack.name)
+            strengths = torch.tensor(attack.strengths, dtype=self.x.dtype, device=self.x.device)
+            ledger = engine.open_ledger(model, attack, self.x, self.labels, noise, strengths, lanes)
+            right = ledger.clean_prediction == self.labels
+            todo = torch.ones_like(right) if attack.repairs else right
+            schedule = search_named(self.task.search)(attack, strengths, ledger.ranking.shape[1], todo)
+            self.ledger, self.through = ledger, schedule.done
+            engine.run(model, attack, ledger, schedule, lanes, report)
+        except Exception as error:
+            if not halves or min(lanes, len(self.index)) == 1 or not ran_out(error):
+                raise
+            return False
+        return True
+
+    def settled(self) -> NDArray[np.bool_]:
+        """``[M]``: samples that are through; what is known of them is final."""
+        if self.through is None:
+            return np.zeros(len(self.index), np.bool_)
+        return self.through.cpu().numpy()
+
+    def found(self, settled: NDArray[np.bool_], lanes: int) -> tuple[Arrays, Arrays]:
+        """Outcomes and clean outcomes of the settled samples."""
+        model, ledger, rows = self.model, self.ledger, np.flatnonzero(settled)
+        assert ledger is not None
+        engine.check_finite(self.task.attack, bool(ledger.finite))
+        columns = _columns(self.task.record, self.task.attack, ledger, self.index)
         if model.draws is not None:
             columns |= _possible(columns, ledger)
-        examples = _examples(task.attack, ledger, index) if manner.keep_adversarial else None
-        about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
-        run.write(task.record, columns, _sample_columns(model, ledger, index, manner), examples, about)
-        display.finish(task.record, columns)
+        samples = _stacked([_sample_columns(ledger, self.index)], rows)
+        if model.rejection is not None and model.draws is None:
+            taken = slice(None) if settled.all() else torch.from_numpy(rows).to(ledger.x.device)
+            samples |= clean_answers(model, ledger.x[taken], ledger.labels[taken], lanes)
+        return _stacked([columns], rows), samples
+
+    def examples(self, settled: NDArray[np.bool_]) -> AdversarialExamples:
+        """Positions in the data set and inputs of the examples found of the settled samples."""
+        ledger, threat = self.ledger, self.task.attack.threat
+        assert ledger is not None
+        broken = ledger.best_size.isfinite() & torch.from_numpy(settled).to(ledger.x.device)
+        rows = broken.nonzero().squeeze(1)
+        images = threat.apply(ledger.x[rows], take(ledger.best_theta, rows)) if len(rows) else ledger.x[:0]
+        return self.index[rows.cpu().numpy()], images.detach().float().cpu().numpy()
 
 
-def _parts(rows: NDArray[np.int64], manner: Manner, most: int) -> Iterator[NDArray[np.int64]]:
-    """``rows`` in parts of equal size, of about as many as the time for one allows, and at most ``most``."""
-    size = manner.part or max(_SMALLEST, math.floor(_SECONDS / max(_PASSES * manner.pair, 1e-9)))
-    while len(rows):
-        size = manner.part or min(size, most)
-        count = math.ceil(len(rows) / math.ceil(len(rows) / size))
-        begun = time.perf_counter()
-        yield rows[:count]
-        rows = rows[count:]
-        if manner.part is None:
-            fitting = math.floor(_SECONDS * count / max(time.perf_counter() - begun, 1e-9))
-            size = min(max(_SMALLEST, fitting), _GROWTH * size)
+def _stacked(pieces: Sequence[Arrays], order: NDArray[np.int64]) -> Arrays:
+    return {name: np.concatenate([piece[name] for piece in pieces])[order] for name in pieces[0]}
 
 
-def _attacked(
-    model: Classifier, task: Task, work: Work, rows: NDArray[np.int64], manner: Manner, report: Callable[[int], None]
-) -> engine.Ledger:
-    attack, taken = task.attack, torch.from_numpy(rows)
-    model = model.judged_by(attack.errors)
-    x = work.images[taken].to(model.device, model.dtype)
-    labels = work.labels[taken].to(model.device)
-    noise = Noise.of(manner.seed, torch.from_numpy(work.index[rows]).to(x.device), attack.name)
-    strengths = torch.tensor(attack.strengths, dtype=x.dtype, device=x.device)
-    ledger = engine.open_ledger(model, attack, x, labels, noise, strengths, manner.batch_size)
-    todo = torch.ones_like(labels, dtype=torch.bool) if attack.repairs else ledger.clean_prediction == labels
-    schedule = search_named(task.search)(attack, strengths, ledger.ranking.shape[1], todo)
-    return engine.run(model, attack, ledger, schedule, manner.batch_size, report)
+def _joined(parts: Sequence[AdversarialExamples]) -> AdversarialExamples | None:
+    if not parts:
+        return None
+    index, images = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    return index, images
 
 
-def _sample_columns(model: Classifier, ledger: engine.Ledger, index: NDArray[np.int64], manner: Manner) -> Arrays:
-    columns = {
+def _sample_columns(ledger: engine.Ledger, index: NDArray[np.int64]) -> Arrays:
+    return {
         "index": index,
         "label": ledger.labels.cpu().numpy(),
         "clean_prediction": ledger.clean_prediction.cpu().numpy(),
         "clean_margin": ledger.clean_margin.float().cpu().numpy(),
     }
-    if model.rejection is not None and model.draws is None:
-        columns |= clean_answers(model, ledger.x, ledger.labels, manner.batch_size)
-    return columns
 
 
 def clean_answers(model: Classifier, x: Tensor, labels: Tensor, batch: int) -> Arrays:
@@ -168,9 +255,3 @@ def _possible(columns: Arrays, ledger: engine.Ledger) -> Arrays:
     """What is added of a randomised model."""
     possible = ledger.possible_size.double().cpu().numpy()
     return {"possible_size": np.minimum(columns["minimal_size"], possible)}
-
-
-def _examples(attack: Attack, ledger: engine.Ledger, index: NDArray[np.int64]) -> AdversarialExamples:
-    rows = ledger.best_size.isfinite().nonzero().squeeze(1)
-    images = attack.threat.apply(ledger.x[rows], take(ledger.best_theta, rows)) if len(rows) else ledger.x[:0]
-    return index[rows.cpu().numpy()], images.detach().float().cpu().numpy()

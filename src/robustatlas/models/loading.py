@@ -74,7 +74,8 @@ def load_model(
     code = found.sha256(arguments) or made.code_sha256
     home = str(Path(weights).resolve()) if weights is not None else made.home
     licence = made.licence if weights is None else None
-    origin = Origin(source, code, tuple(notes), licence, home, made.library)
+    asked = {"source": source, "weights": weights, "mean": mean, "std": std, "name": name, "arguments": dict(arguments)}
+    origin = Origin(source, code, tuple(notes), licence, home, made.library, asked | {"precision": precision})
     return Classifier(net, used_mean, used_std, device=device, precision=precision, name=name or source, origin=origin)
 
 

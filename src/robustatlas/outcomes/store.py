@@ -9,6 +9,7 @@ A run on disk is a directory::
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
     adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
+    claims/NAME-FINGERPRINT.lock                  empty; locks on it say who is at which samples (Claims)
 
 What is done are the samples found in valid parts; what is missing is what the plans name and no part holds. Every
 part has a name that no other writer shares and is written whole or not at all, so whoever dies loses one part, and
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.files import is_temporary, one_sentence, publish_once, remove_stale_temporaries, write_atomically
+from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.outcome import Integers, Outcome, merged_strengths, smallest_of
 from robustatlas.outcomes.records import (
     FORMAT_VERSION,
@@ -38,13 +40,21 @@ from robustatlas.outcomes.records import (
     Identity,
     Plan,
     Record,
+    distinct,
     format_of,
     now,
     parse,
 )
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.outcomes.tables import Columns, CorruptFileError, read_about, read_parquet, write_parquet
+from robustatlas.outcomes.tables import (
+    Columns,
+    CorruptFileError,
+    read_about,
+    read_columns,
+    read_parquet,
+    write_parquet,
+)
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
 
@@ -83,6 +93,7 @@ class _Shelf(Protocol):
 
     def names(self, folder: str) -> list[str]: ...
     def read(self, name: str) -> Arrays: ...
+    def gather(self, names: Sequence[str], wanted: Sequence[str], strengths: int) -> Arrays: ...
     def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None: ...
     def texts(self, folder: str) -> dict[str, str]: ...
     def put_text(self, name: str, text: str) -> None: ...
@@ -101,6 +112,9 @@ class _Memory:
 
     def read(self, name: str) -> Arrays:
         return dict(self._tables[name])
+
+    def gather(self, names: Sequence[str], wanted: Sequence[str], strengths: int) -> Arrays:
+        return _stacked([self._tables[name] for name in names], wanted, strengths)
 
     def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None:
         self._tables[name], self._about[name] = dict(columns), dict(about)
@@ -131,6 +145,11 @@ class _Directory:
     def read(self, name: str) -> Arrays:
         path = self._path(name)
         return _read_npz(path) if path.suffix == ".npz" else read_parquet(path)
+
+    def gather(self, names: Sequence[str], wanted: Sequence[str], strengths: int) -> Arrays:
+        """Some of OUTCOME_COLUMNS of several parts together; CorruptFileError where some part is damaged."""
+        lists = {name: strengths for name, (_, dimensions) in OUTCOME_COLUMNS.items() if dimensions == 2}
+        return read_columns([self._path(name) for name in names], wanted, lists, OUTCOME_COLUMNS)
 
     def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None:
         path = self._path(name)
@@ -189,6 +208,7 @@ class Run:
         self.path = path
         self._shelf: _Shelf = _Memory() if path is None else _Directory(path)
         self._parts: dict[str, Arrays | None] = {}
+        self._done: dict[tuple[str, bool], tuple[set[str], Integers]] = {}
 
     @classmethod
     def begin(cls, path: str | Path | None, identity: Identity) -> Run:
@@ -209,13 +229,29 @@ class Run:
             raise UserError(f"{root} is not empty and is not a run (no run.json); give a new or an empty folder.")
         publish_once(file, identity.to_json())
         run = cls.open(root)
-        if differences := run.identity.differences(identity):
-            raise UserError(
-                f"{root} holds results of another evaluation: {'; '.join(differences)}. Give another folder for a new "
-                "run, or the model and data that this one is about."
-            )
+        run._check_about(identity)
         remove_stale_temporaries(root)
         return run
+
+    @classmethod
+    def begun(cls, path: str | Path | None, identity: Identity) -> Run | None:
+        """The run in ``path``, None where there is none; nothing is written.
+
+        Raises:
+            UserError: as :meth:`begin`.
+        """
+        if path is None or not (Path(path) / "run.json").exists():
+            return None
+        run = cls.open(path)
+        run._check_about(identity)
+        return run
+
+    def _check_about(self, identity: Identity) -> None:
+        if differences := self.identity.differences(identity):
+            raise UserError(
+                f"{self.path} holds results of another evaluation: {'; '.join(differences)}. Give another folder for a "
+                "new run, or the model and data that this one is about."
+            )
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -274,12 +310,33 @@ class Run:
         return sorted(self._records("cards", Card), key=lambda card: card.created)
 
     def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
-        """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images."""
-        names = [name for name, columns in self._valid_parts(record).items() if columns is not None]
+        """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
+
+        Of parts that were not read before only the positions are looked at, of all by one query; see :meth:`intact`.
+        """
+        names = set(self._shelf.names(f"outcomes/{record.key}"))
         if examples:
-            kept = set(self._shelf.names(f"adversarial/{record.key}"))
-            names = [name for name in names if name.replace("outcomes/", "adversarial/", 1) in kept]
-        return np.unique(np.concatenate([[], *(self._part(name, record)["index"] for name in names)])).astype(np.int64)
+            kept = self._shelf.names(f"adversarial/{record.key}")
+            names &= {name.replace("adversarial/", "outcomes/", 1) for name in kept}
+        known, index = self._done.get((record.key, examples), (set[str](), np.zeros(0, np.int64)))
+        if not known <= names:
+            known, index = set(), index[:0]
+        if fresh := sorted(names - known):
+            index = distinct(np.concatenate([index, self._gathered(record, fresh, ("index",))["index"]]))
+        self._done[record.key, examples] = names, index
+        return index
+
+    def intact(self, records: Iterable[AttackRecord]) -> bool:
+        """Read all parts of some attacks whole: whether none is damaged that counted as done so far. Those that are do
+        not count any more."""
+        unread = [
+            (name, len(record.strengths))
+            for record in records
+            for name in self._shelf.names(f"outcomes/{record.key}")
+            if name not in self._parts
+        ]
+        read = [self._checked(name, OUTCOME_COLUMNS, strengths) for name, strengths in unread]
+        return all(columns is not None for columns in read)
 
     def write(
         self,
@@ -309,9 +366,15 @@ class Run:
         self._shelf.write(outcome, checked, about or {})
         self._parts[outcome] = checked
 
-    def columns(self, record: AttackRecord, index: Integers) -> Arrays:
-        """What one search found, as it was written: :data:`OUTCOME_COLUMNS` at the samples ``index``."""
-        return _rows_at(self._columns_of(record), index)
+    def claims(self) -> Claims:
+        """For those who work on the run at the same time, here or elsewhere: who is at which samples."""
+        return Claims(self.path / "claims" if self.path is not None else None)
+
+    def columns(self, record: AttackRecord, index: Integers, wanted: Sequence[str] = tuple(OUTCOME_COLUMNS)) -> Arrays:
+        """What one search found, as it was written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at the samples
+        ``index``."""
+        names = self._shelf.names(f"outcomes/{record.key}")
+        return _rows_at(self._gathered(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
 
     def table(
         self,
@@ -330,6 +393,8 @@ class Run:
             UserError: nothing there, or an attack or sample that is not.
         """
         known = self._by_name()
+        for record in (record for name in attacks or known for record in known.get(name, [])):
+            self._valid_parts(record)
         unknown = [name for name in attacks or () if name not in known]
         if unknown:
             raise UserError(f"Attack {unknown[0]!r} is not part of this run; it has {', '.join(known) or 'none'}.")
@@ -464,6 +529,25 @@ class Run:
             covered.append(rows)
         return smallest_of(outcomes, covered)
 
+    def _gathered(self, record: AttackRecord, names: Sequence[str], wanted: Sequence[str]) -> Arrays:
+        """Some columns of an attack's valid parts together, in any order."""
+        strengths = len(record.strengths)
+        pieces = [columns for name in names if (columns := self._parts.get(name)) is not None]
+        unread = [name for name in names if name not in self._parts]
+        if unread:
+            try:
+                pieces.append(self._shelf.gather(unread, wanted, strengths))
+            except CorruptFileError:
+                pieces += [columns for name in unread if (columns := self._one(name, record, wanted)) is not None]
+        return _stacked(pieces, wanted, strengths)
+
+    def _one(self, name: str, record: AttackRecord, wanted: Sequence[str]) -> Arrays | None:
+        """Some columns of a part; None, and a warning, where the file is damaged."""
+        try:
+            return self._shelf.gather([name], wanted, len(record.strengths))
+        except CorruptFileError:
+            return self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
+
     def _columns_of(self, record: AttackRecord) -> Arrays:
         parts = [columns for columns in self._valid_parts(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
@@ -503,6 +587,7 @@ class Run:
             except UserError as error:
                 warnings.warn(f"A damaged part counts as not done: {error}", stacklevel=2)
                 self._parts[name] = None
+                self._done.clear()
         return self._parts[name]
 
 
@@ -535,6 +620,12 @@ def check_columns(
             raise UserError(f"Column {name} of {place} must hold {kind.__name__}, got {given[name].dtype}.")
         columns[name] = given[name].astype(kind, copy=False)
     return columns
+
+
+def _stacked(parts: Sequence[Columns], names: Sequence[str], strengths: int) -> Arrays:
+    """Those of OUTCOME_COLUMNS of several parts, one after the other."""
+    none = {name: np.zeros((0, strengths)[:dimensions], kind) for name, (kind, dimensions) in OUTCOME_COLUMNS.items()}
+    return {name: np.concatenate([part[name] for part in [none, *parts]]) for name in names}
 
 
 def _grid(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:

@@ -109,7 +109,7 @@ def _clean_image(data: Dataset | None, sample: int, shape: tuple[int, ...]) -> N
     places = np.flatnonzero(data.index.numpy() == sample)
     if not len(places):
         return None
-    image: NDArray[np.float32] = data.images[int(places[0])].numpy()
+    image: NDArray[np.float32] = data.rows[int(places[0])].numpy()
     return image if image.shape == shape else None
 
 

@@ -77,7 +77,7 @@ def plot_gallery(
     position = _first_correct(model, data) if sample is None else sample
     if not 0 <= position < len(data):
         raise UserError(f"sample={position}, but the data has {len(data)}; expected a position from 0 on.")
-    clean = data.images[position].numpy()
+    clean = data.rows[position].numpy()
     rows = []
     for attack in attacks_of(attacks):
         try:
@@ -131,7 +131,7 @@ def _first_correct(model: Classifier, data: Dataset) -> int:
 
     with model.evaluating(), torch.no_grad():
         for start in range(0, len(data), 256):
-            x = data.images[start : start + 256].to(model.device, model.dtype)
+            x = data.rows[start : start + 256].to(model.device, model.dtype)
             correct = model.logits(x, verifying=True).argmax(1).cpu() == data.labels[start : start + 256]
             if bool(correct.any()):
                 return start + int(correct.int().argmax())

@@ -9,6 +9,7 @@ from scipy.stats import binom
 from torch import Tensor
 
 from robustatlas.classifier import Classifier, seeded
+from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
 
 _SAMPLES = 64
@@ -21,7 +22,7 @@ _CHANCE = 0.05
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def accuracy_warnings(model: Classifier, images: Tensor, labels: Tensor, classes: int) -> list[str]:
+def accuracy_warnings(model: Classifier, images: Tensor | Rows, labels: Tensor, classes: int) -> list[str]:
     """A warning where ``model`` is right on up to 64 of the samples, spread over all, no more often than a guesser.
 
     What commonly explains it is tried out on the same samples, and named with what it gives.

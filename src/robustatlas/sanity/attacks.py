@@ -9,6 +9,7 @@ from torch import Tensor
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.classifier import Classifier, Knowledge
+from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
 from robustatlas.optimizers.external import External
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
@@ -21,7 +22,7 @@ _IMAGES = 4
 """Dimensions of a batch of images, which Square needs."""
 
 
-def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor) -> list[str]:
+def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor | Rows) -> list[str]:
     """Refuse attacks that need more than the model tells; say how much the others prove.
 
     Args:
@@ -75,5 +76,5 @@ def _searches(attack: Attack) -> bool:
     return any(isinstance(stage.optimizer, (Square, HopSkipJump)) for stage in attack.stages)
 
 
-def _takes(attack: Attack, images: Tensor) -> bool:
-    return images.dim() == _IMAGES or not any(isinstance(stage.optimizer, Square) for stage in attack.stages)
+def _takes(attack: Attack, images: Tensor | Rows) -> bool:
+    return len(images.shape) == _IMAGES or not any(isinstance(stage.optimizer, Square) for stage in attack.stages)

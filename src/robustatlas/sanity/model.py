@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.classifier import Classifier, looks_like, looks_rejecting, seeded
+from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
 from robustatlas.sanity.accuracy import accuracy_warnings
 from robustatlas.sanity.gradients import REMEDY, flat_operations, where_it_ends
@@ -33,9 +34,9 @@ _WARNED = {
 }
 
 
-def check_model(model: Classifier, images: Tensor, labels: Tensor) -> list[str]:
-    """Probe the model with a few samples; return warnings, raise :class:`UserError` where no honest number can come
-    out.
+def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> list[str]:
+    """Probe the model with a few samples of ``images`` [N, ...]; return warnings, raise :class:`UserError` where no
+    honest number can come out.
 
     Errors: no samples, output not [B, C >= 2], not finite, labels beyond the classes, no gradient.
     Warnings: outputs look like probabilities; gradients all zero; the forward pass is random; a sample's output

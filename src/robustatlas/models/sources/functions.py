@@ -42,6 +42,12 @@ def object_named(name: str) -> Any:
     return getattr(module, wanted)
 
 
+def modules_of_files() -> list[ModuleType]:
+    """The modules that files of models and attacks are, and those that they imported from beside them: no other process
+    can import them by their names."""
+    return [module for name, module in sys.modules.items() if name.startswith(_PREFIX) or name in _NEIGHBOURS]
+
+
 def _function_in(module: ModuleType, function: str, source: str) -> Callable[..., Any]:
     make = getattr(module, function, None)
     if callable(make):
@@ -62,6 +68,8 @@ def _file_of(make: Callable[..., Any], module: str) -> Path | None:
             return Path(file)
     return None
 
+
+_PREFIX = "robustatlas_model_"
 
 _NEIGHBOURS: dict[str, Path] = {}
 """Modules that files of models imported from their own folder: another folder may have others of the same name."""
@@ -92,7 +100,7 @@ def _importable(folder: Path) -> Iterator[None]:
 def _module_of_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise UserError(f"There is no file {path}.")
-    spec = importlib.util.spec_from_file_location(f"robustatlas_model_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"{_PREFIX}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UserError(f"{path} cannot be imported as a Python file.")
     module = importlib.util.module_from_spec(spec)

@@ -1,0 +1,173 @@
+"""What sharing the work costs: workers, Ray, planning and resuming a large run, memory of a large data set.
+
+Writes benchmarks/results/scale.json. ``--only workers,ray,plan,memory`` measures some of it; ``--short`` does it in a
+minute or two, on fewer samples. The load of the machine before each measurement is written beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import robustatlas as ra
+from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Plan, Run
+from robustatlas.outcomes.records import spans_of
+from robustatlas.outcomes.store import OUTCOME_COLUMNS
+from robustatlas.outcomes.tables import write_parquet
+
+RESULTS = Path(__file__).parent / "results" / "scale.json"
+ATTACKS = ("linf", "l2", "l1", "stadv", "recolor", "elastic", "jpeg-linf", "jpeg-l1", "lpips")
+
+
+def seconds_of(samples: int, **options: Any) -> float:
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    begun = time.perf_counter()
+    ra.evaluate(model, data, ["linf", "l2", "l1"], samples=samples, shard_size=max(16, samples // 12), **options)
+    return time.perf_counter() - begun
+
+
+def workers(short: bool) -> dict[str, Any]:
+    """Two workers against one, one thread each; starting them (imports, mostly) is measured by itself."""
+    torch.set_num_threads(1)
+    samples = 240 if short else 600
+    start = seconds_of(16, devices=["cpu"]) - seconds_of(16)
+    one, two = seconds_of(samples, devices=["cpu"]), seconds_of(samples, devices=["cpu", "cpu"])
+    return {
+        "samples": samples,
+        "start_s": start,
+        "one_worker_s": one,
+        "two_workers_s": two,
+        "speedup": one / two,
+        "speedup_without_start": (one - start) / max(two - start, 1e-9),
+    }
+
+
+def ray(short: bool) -> dict[str, Any]:
+    """Two actors of Ray against two processes; the cluster runs already."""
+    import ray as library
+
+    torch.set_num_threads(1)
+    samples = 240 if short else 600
+    library.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    by_ray = seconds_of(samples, ray=True, workers=2)
+    library.shutdown()
+    by_processes = seconds_of(samples, devices=["cpu", "cpu"])
+    return {
+        "samples": samples,
+        "ray_s": by_ray,
+        "processes_s": by_processes,
+        "overhead_percent": 100 * (by_ray / by_processes - 1),
+    }
+
+
+def plan(short: bool) -> dict[str, Any]:
+    """A million samples under nine attacks: planned from nothing, and taken up again when nearly done."""
+    count, part = 1_000_000, 10_000
+    index = np.arange(count)
+    identity = Identity(model=ModelRecord(name="net"), data=DataRecord(name="data"))
+    records = [AttackRecord(name=name, strengths=tuple(np.arange(1, 21) / 20)) for name in ATTACKS]
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        run = Run.begin(folder, identity)
+        with run.claims() as claims:
+            run.add(records, Plan(attacks=tuple(record.key for record in records), spans=spans_of(index)))
+            missing = [np.flatnonzero(~np.isin(index, run.done(record))) for record in records]
+            for record, rows in zip(records, missing, strict=True):
+                claims.take(record.key, index[rows], part)
+        planned = time.perf_counter() - begun
+        _fill(run, records, count - part, part)
+        begun = time.perf_counter()
+        again = Run.begin(folder, identity)
+        left = 0
+        for record in records:  # as the desk of an evaluation does
+            held = np.isin(index, again.done(record))
+            again.columns(record, index[held], ("minimal_size", "seconds"))
+            left += int((~held).sum())
+        resumed = time.perf_counter() - begun
+    assert left == part * len(ATTACKS)
+    return {"samples": count, "attacks": len(ATTACKS), "files": 9 * (count // part - 1), "plan_s": planned,
+            "resume_s": resumed}  # fmt: skip
+
+
+def _fill(run: Run, records: list[AttackRecord], count: int, part: int) -> None:
+    """Parts as an evaluation writes them."""
+    for record in records:
+        for first in range(0, count, part):
+            columns = {
+                name: np.zeros((part, 20)[:dimensions], kind) for name, (kind, dimensions) in OUTCOME_COLUMNS.items()
+            } | {"index": np.arange(first, first + part)}
+            assert run.path is not None
+            write_parquet(run.path / "outcomes" / record.key / f"{first:09d}-{part}-00000000.parquet", columns)
+
+
+def memory(short: bool) -> dict[str, Any]:
+    """Peak memory of an evaluation of drawn images of 3x224x224, of which nothing is kept."""
+    found = {}
+    for samples in (1_000, 10_000 if short else 100_000):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(_DRAWN), str(samples)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found[str(samples)] = json.loads(done.stdout.splitlines()[-1])
+    peaks = [each["peak_mb"] for each in found.values()]
+    return {"peak_mb_by_samples": found, "growth_percent": 100 * (peaks[-1] / peaks[0] - 1)}
+
+
+_DRAWN = """
+    import json, resource, sys, time
+    import numpy as np, torch
+    from torch import nn
+    import robustatlas as ra
+    from robustatlas.attacks.definition import Attack, Stage
+    from robustatlas.datasets import Fingerprint, Rows
+    from robustatlas.optimizers.pgd import PGD
+    from robustatlas.threats.lp import Linf
+
+    class Drawn(Rows):
+        def __init__(self, count):
+            self.shape = (count, 3, 224, 224)
+
+        def stored(self, positions):
+            return (positions[:, None, None, None] * 7 % 256).to(torch.uint8).expand(-1, *self.shape[1:]).contiguous()
+
+    count = int(sys.argv[1])
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.AvgPool2d(56), nn.Flatten(), nn.Linear(48, 2))
+    data = ra.Dataset.of_rows(Drawn(count), np.arange(count) % 2, "drawn", None, Fingerprint("0" * 64, "0" * 64))
+    attack = Attack("linf", Linf(), (0.1,), (Stage(PGD(steps=1), "cross-entropy"),), searches=("bisection",))
+    begun = time.perf_counter()
+    ra.evaluate(net, data, attack, batch_size=64)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"peak_mb": peak, "seconds": time.perf_counter() - begun}))
+"""
+
+PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {"workers": workers, "ray": ray, "plan": plan, "memory": memory}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--short", action="store_true")
+    given = parser.parse_args()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name in given.only.split(","):
+        load = os.getloadavg()[0]
+        results[name] = PARTS[name](given.short) | {"load_before": load, "cores": os.cpu_count(), "short": given.short}
+        print(name, json.dumps(results[name], indent=2))
+        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What an evaluation would take, as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+
+from robustatlas.cli._terminal import safe, table
+from robustatlas.wording import counted, duration, volume
+
+if TYPE_CHECKING:
+    from robustatlas.evaluation import Forecast
+
+
+def forecast_table(forecast: Forecast, device: str) -> RenderableType:
+    """Attack by attack and in all; ``device``: on which it was measured."""
+    if not forecast.expected:
+        return "Nothing to do: the run has all of it."
+    shown = table("attack", "samples", "passes a sample", "time", "disk")
+    for each in forecast.expected:
+        most = "up to " if each.bounded else ""
+        shown.add_row(
+            safe(each.attack),
+            f"{each.samples:,}",
+            f"{most}{each.passes:,.0f}",
+            f"{most}{duration(each.seconds / forecast.workers)}",
+            volume(each.bytes),
+        )
+    shared = f" shared by {counted(forecast.workers, 'worker')}" if forecast.workers > 1 else ""
+    most = "at most " if any(each.bounded for each in forecast.expected) else "about "
+    total = (
+        f"In all {most}{duration(forecast.seconds)} on {safe(device)}{shared}, {forecast.passes:,.0f} passes, "
+        f"{volume(forecast.bytes)} on disk; {counted(forecast.batch_size, 'sample')} at work at once."
+    )
+    return Group(shown, total)

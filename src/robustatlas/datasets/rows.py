@@ -1,0 +1,114 @@
+"""The inputs of a data set, of which only those that are asked for need be in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robustatlas.errors import UserError
+
+Index = int | slice | Tensor | NDArray[Any] | Sequence[int]
+
+_CHUNK_BYTES = 2**26
+
+
+class Rows(ABC):
+    """N inputs in [0, 1], read when they are asked for: ``rows[3]``, ``rows[:8]``, ``rows[positions]``.
+
+    Attributes:
+        shape: ``(N, C, H, W)``, or any ``(N, ...)`` for inputs that are no images.
+
+    Example:
+        >>> rows = Held(torch.tensor([[0, 51], [102, 255]], dtype=torch.uint8))
+        >>> rows.shape, rows[1].tolist(), rows.stored(torch.tensor([0])).dtype
+        ((2, 2), [0.4000000059604645, 1.0], torch.uint8)
+    """
+
+    shape: tuple[int, ...]
+
+    @abstractmethod
+    def stored(self, positions: Tensor) -> Tensor:
+        """The inputs at ``positions`` (int64 [B]) as they are kept: ``[B, ...]``, uint8 in 0..255 or floats in
+        [0, 1]."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Index) -> Tensor:
+        """Inputs as floats in [0, 1]: ``[...]`` for one position, ``[B, ...]`` for several."""
+        if isinstance(index, int):
+            return as_inputs(self.stored(torch.tensor([range(len(self))[index]])))[0]
+        if isinstance(index, slice):
+            index = torch.arange(*index.indices(len(self)))
+        return as_inputs(self.stored(torch.as_tensor(index)))
+
+    def chosen(self, positions: Tensor) -> Rows:
+        """The rows at ``positions`` (int64 [M]), in that order."""
+        return _Chosen(self, positions)
+
+    def chunks(self) -> Iterator[Tensor]:
+        """All inputs in order, as floats in [0, 1], a few at a time."""
+        count = max(1, _CHUNK_BYTES // (4 * max(1, int(np.prod(self.shape[1:])))))
+        for first in range(0, len(self), count):
+            yield self[first : first + count]
+
+    def sha256(self) -> str:
+        """Hash of all inputs as floats, whatever they are kept as and wherever: that of ``sha256_of_array``."""
+        digest = hashlib.sha256()
+        for number, chunk in enumerate(self.chunks()):
+            values = chunk.detach().cpu().contiguous().numpy()
+            if number == 0:
+                digest.update(f"{values.dtype.str}{self.shape}".encode())
+            digest.update(values.data)
+        return digest.hexdigest()
+
+
+class Held(Rows):
+    """Inputs in memory: ``values`` [N, ...], uint8 in 0..255 or floats in [0, 1]."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+        self.shape = tuple(values.shape)
+
+    def stored(self, positions: Tensor) -> Tensor:
+        return self.values[positions.to(self.values.device)]
+
+    def __getitem__(self, index: Index) -> Tensor:
+        return as_inputs(self.values[index]) if isinstance(index, slice) else super().__getitem__(index)
+
+    def chosen(self, positions: Tensor) -> Rows:
+        return Held(self.stored(positions))
+
+
+class _Chosen(Rows):
+    def __init__(self, rows: Rows, positions: Tensor) -> None:
+        self.rows, self.positions = rows, positions
+        self.shape = (len(positions), *rows.shape[1:])
+
+    def stored(self, positions: Tensor) -> Tensor:
+        return self.rows.stored(self.positions[positions])
+
+
+def as_inputs(stored: Tensor) -> Tensor:
+    """What :meth:`Rows.stored` gives, as floats in [0, 1]; 8-bit pixels are divided by 255 on the CPU, so that they are
+    the same numbers for every device."""
+    if stored.dtype != torch.uint8:
+        return stored
+    return stored.cpu().to(torch.float32) / 255
+
+
+def check_range(values: Tensor, name: str) -> None:
+    """Raise :class:`UserError` unless floats are finite and in [0, 1]."""
+    if not bool(values.isfinite().all()):
+        raise UserError(f"Images of {name!r} hold NaN or infinite values; they must lie in [0, 1].")
+    low, high = (float(value) for value in values.aminmax())
+    if low < 0 or high > 1:
+        hint = "divide by 255 or store them as uint8" if low >= 0 and high <= 255 else "undo their normalisation"
+        raise UserError(f"Images of {name!r} must lie in [0, 1], got {low:g}..{high:g}; {hint}.")

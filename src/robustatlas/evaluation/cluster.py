@@ -1,0 +1,204 @@
+"""Workers on a cluster of Ray: actors that hold the model and do jobs; what they find comes back to this process."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from robustatlas.errors import UserError
+from robustatlas.evaluation.crew import Lost, News
+from robustatlas.evaluation.desk import Desk
+from robustatlas.evaluation.work import Job
+from robustatlas.evaluation.worker import Worker
+
+_LOOK_EVERY = 5.0
+"""Seconds after which nodes that came are given workers."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster of Ray, and what a worker takes of it.
+
+    Args:
+        address: of a running cluster (``"auto"``: the one this machine belongs to); None starts one on this machine,
+            or uses the one this process is connected to.
+        workers: at most so many; None: as many as fit on the cluster, also on nodes that come later.
+        cpus: a worker, which are also its threads.
+        gpus: a worker; a part of one (0.5) lets workers share it. A worker without one computes on the processor.
+    """
+
+    address: str | None = None
+    workers: int | None = None
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.cpus <= 0 or self.gpus < 0 or (self.workers is not None and self.workers < 1):
+            raise UserError(
+                f"{self} cannot work; expected workers of at least 1, cpus above 0 and gpus from 0, such as "
+                "Cluster(workers=4, gpus=0.5)."
+            )
+
+    def slots(self, ray: Any) -> int:
+        """How many workers fit on the cluster now."""
+        there = ray.cluster_resources()
+        fitting = int(there.get("CPU", 0.0) // self.cpus)
+        if self.gpus:
+            fitting = min(fitting, int(there.get("GPU", 0.0) // self.gpus))
+        return fitting if self.workers is None else min(fitting, self.workers)
+
+
+def cluster_of(given: bool | str | Cluster | None, workers: int | None) -> Cluster | None:
+    """``ray=True`` is a cluster on this machine, a text the address of one; None and False are none."""
+    if given is None or given is False:
+        return None
+    if isinstance(given, Cluster):
+        return given
+    if given is True or isinstance(given, str):
+        return Cluster(address=None if given is True else given, workers=workers, gpus=_gpus_here(given))
+    raise UserError(f"ray={given!r}; expected True, the address of a cluster, or a Cluster.")
+
+
+def _gpus_here(given: bool | str) -> float:
+    """A worker on a cluster of this machine gets a GPU where there is one."""
+    import torch
+
+    return 1.0 if given is True and torch.cuda.is_available() else 0.0
+
+
+def _ray() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise UserError("ray is not installed: pip install 'robustatlas[ray]'.") from error
+
+
+class _Actor:
+    """What runs on the cluster."""
+
+    def __init__(self, content: bytes, threads: int, on_gpu: bool) -> None:
+        self.worker = Worker(content, "cuda" if on_gpu else "cpu", threads)
+
+    def ready(self) -> None:
+        pass
+
+    def do(self, job: Job) -> Any:
+        return self.worker.do(job)
+
+
+@dataclass
+class _Hand:
+    actor: Any
+    pending: Any
+    job: Job | None = None
+    ready: bool = field(default=False)
+
+
+class Actors:
+    """A crew of actors; leaving it ends them, and a cluster that was started for it.
+
+    Args:
+        cluster: where.
+        content: model and tasks, see :func:`~robustatlas.evaluation.worker.kit_content`.
+        desk: hears how far the jobs are.
+    """
+
+    def __init__(self, cluster: Cluster, content: bytes, desk: Desk) -> None:
+        self.ray, self.cluster, self.desk = _ray(), cluster, desk
+        self.content = content
+        self.hands: list[_Hand] = []
+        self.own = False
+
+    def __enter__(self) -> Actors:
+        ray = self.ray
+        if not ray.is_initialized():
+            options: dict[str, Any] = {"address": self.cluster.address} if self.cluster.address else {}
+            if not options and self.cluster.workers:
+                options["num_cpus"] = max(os.cpu_count() or 1, round(self.cluster.workers * self.cluster.cpus))
+            if not options.get("address"):
+                options["include_dashboard"] = False
+            try:
+                ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+            except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+                raise UserError(
+                    f"The cluster of Ray at {self.cluster.address or 'this machine'} cannot be reached: {error}"
+                ) from error
+            self.own = True
+        self.shared = ray.put(self.content)
+        self.make = ray.remote(_Actor).options(
+            num_cpus=self.cluster.cpus, num_gpus=self.cluster.gpus, max_restarts=0, max_task_retries=0
+        )
+        self._fill()
+        if not self.hands:
+            self.__exit__(None, None, None)
+            raise UserError(
+                f"No worker fits on the cluster of Ray: each takes {self.cluster.cpus:g} CPUs and "
+                f"{self.cluster.gpus:g} GPUs; ask for less."
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for hand in self.hands:
+            self.ray.kill(hand.actor)
+        self.hands.clear()
+        if self.own:
+            self.ray.shutdown()
+
+    def free(self) -> bool:
+        return any(hand.ready and hand.job is None for hand in self.hands)
+
+    def busy(self) -> bool:
+        return any(hand.job is not None for hand in self.hands) or not any(hand.ready for hand in self.hands)
+
+    def give(self, job: Job) -> None:
+        hand = next(hand for hand in self.hands if hand.ready and hand.job is None)
+        hand.job, hand.pending = job, hand.actor.do.remote(job)
+
+    def news(self) -> Iterator[News]:
+        self._fill()
+        pending = {hand.pending: hand for hand in self.hands if hand.pending is not None}
+        ended, _ = self.ray.wait(list(pending), num_returns=1, timeout=_LOOK_EVERY)
+        for reference in ended:
+            yield from self._heard(pending[reference])
+
+    def _heard(self, hand: _Hand) -> Iterator[News]:
+        job, exceptions = hand.job, self.ray.exceptions
+        try:
+            found = self.ray.get(hand.pending)
+        except exceptions.RayTaskError as error:
+            self._dismiss(hand)
+            cause = error.as_instanceof_cause()
+            said = UserError(str(error.cause)) if isinstance(error.cause, UserError) else cause
+            if job is None:
+                raise said from error
+            yield job, said
+        except exceptions.RayError as error:
+            self._dismiss(hand)
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, UserError):  # while the actor was made
+                raise UserError(str(cause)) from error
+            if job is not None:
+                yield job, Lost(f"A worker on the cluster was lost ({type(error).__name__}).")
+        else:
+            hand.ready, hand.job, hand.pending = True, None, None
+            if job is not None:
+                yield job, found
+
+    def _dismiss(self, hand: _Hand) -> None:
+        self.hands.remove(hand)
+        self.ray.kill(hand.actor)
+
+    def _fill(self) -> None:
+        """Have as many workers as fit, on the nodes that are there now."""
+        threads = max(1, int(self.cluster.cpus))
+        for _ in range(self.cluster.slots(self.ray) - len(self.hands)):
+            actor = self.make.remote(self.shared, threads, self.cluster.gpus > 0)
+            self.hands.append(_Hand(actor, actor.ready.remote()))
+        self.desk.hands = max(1, len(self.hands))

@@ -1,0 +1,70 @@
+"""What a sample costs under each attack: what was measured, and until then what its plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robustatlas.attacks.definition import Stage
+from robustatlas.evaluation.plan import Task
+
+_TYPICAL = 500
+"""Forward and backward pairs a sample that nothing is known of."""
+
+
+class Costs:
+    """Seconds a sample of each task.
+
+    ``pair``: seconds that the forward and backward pass of one sample take.
+
+    Example:
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> costs = Costs([1.0, 2.0], pair=0.01)
+        >>> costs.learn(0, seconds=30.0, samples=10)
+        >>> costs.of(0), costs.of(1)
+        (3.0, 6.0)
+    """
+
+    def __init__(self, weights: Sequence[float], pair: float) -> None:
+        mean = sum(weights) / max(len(weights), 1)
+        self._expected = [_TYPICAL * max(pair, 2e-12) * weight / mean for weight in weights]
+        self._seconds = [0.0] * len(weights)
+        self._samples = [0] * len(weights)
+
+    def expect(self, task: int, seconds: float) -> None:
+        """A sample of a task took so long before, perhaps elsewhere; what is learned here replaces it."""
+        if seconds > 0:
+            self._expected[task] = seconds
+
+    def learn(self, task: int, seconds: float, samples: int) -> None:
+        """Samples of a task took so long."""
+        self._seconds[task] += seconds
+        self._samples[task] += samples
+
+    def of(self, task: int) -> float:
+        """Seconds a sample; of tasks that have not begun as expected, in proportion to those that have."""
+        begun = [number for number, seconds in enumerate(self._seconds) if seconds > 0]
+        if task in begun:
+            return self._seconds[task] / self._samples[task]
+        measured = sum(self._seconds[number] / self._samples[number] for number in begun)
+        return self._expected[task] * (measured / sum(self._expected[number] for number in begun) if begun else 1.0)
+
+
+def weight_of(task: Task, classes: int) -> float:
+    """How much work a task may be at most, in steps of a sample: all its runs, at all the strengths that its search
+    visits of a sample that never yields."""
+    attack = task.attack
+    strengths = len(attack.strengths)
+    if task.search == "every":
+        return strengths * _steps(attack.stages, classes)
+    if task.search == "bisection":
+        return strengths.bit_length() * _steps(attack.stages, classes)
+    if task.search == "frontier":
+        bounds = tuple(stage for stage in attack.frontier_stages if stage.optimizer.minimum_size)
+        rounds = [stage for stage in attack.frontier_stages if not stage.optimizer.minimum_size]
+        return _steps(bounds, classes) + strengths * sum(stage.optimizer.steps + 1 for stage in rounds)
+    strong = attack.stages if attack.descent is None else attack.descent
+    return _steps((*attack.bound, *strong, *attack.closing, *attack.polish), classes)
+
+
+def _steps(stages: Sequence[Stage], classes: int) -> float:
+    return float(sum((stage.optimizer.steps + 1) * stage.runs(classes) for stage in stages))

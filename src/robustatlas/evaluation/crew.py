@@ -1,0 +1,101 @@
+"""Those who do the work of an evaluation: this process, or others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from robustatlas.errors import UserError
+from robustatlas.evaluation.desk import Desk
+from robustatlas.evaluation.work import Doer, Found, Job
+
+_MOST_TRIES = 3
+"""Workers that may die over the same job before it is taken for the cause."""
+_MOST_FAILURES = 2
+"""Workers that may fail with an error over the same job: a sick device is not the model's fault."""
+
+
+class Lost(Exception):  # noqa: N818
+    """A worker died; the message says how."""
+
+
+News = tuple[Job, Found | Exception]
+
+
+class Crew(Protocol):
+    """Does jobs; reports to the desk how far each is."""
+
+    def free(self) -> bool:
+        """Whether somebody can take a job now."""
+        ...
+
+    def busy(self) -> bool:
+        """Whether somebody is at a job."""
+        ...
+
+    def give(self, job: Job) -> None:
+        """Have a job done."""
+        ...
+
+    def news(self) -> Iterator[News]:
+        """Wait until some job has ended; what came of each that has: an error, :class:`Lost` where its worker died."""
+        ...
+
+
+class Alone:
+    """This process does one job after the other."""
+
+    def __init__(self, doer: Doer, desk: Desk) -> None:
+        self.doer, self.desk = doer, desk
+        self.job: Job | None = None
+
+    def free(self) -> bool:
+        return self.job is None
+
+    def busy(self) -> bool:
+        return self.job is not None
+
+    def give(self, job: Job) -> None:
+        self.job = job
+
+    def news(self) -> Iterator[News]:
+        job, self.job = self.job, None
+        if job is not None:
+            yield job, self.doer.do(job, lambda through: self.desk.report(job, through))
+
+
+def work_through(desk: Desk, crew: Crew) -> None:
+    """Have all work of the desk done.
+
+    A job whose worker died or failed is done again by another one, before either counts as the job's fault.
+
+    Raises:
+        UserError: what is wrong with the model, or workers that die over the same samples again and again.
+    """
+    deaths: dict[int, int] = {}
+    failures: dict[int, int] = {}
+    while True:
+        while crew.free() and (job := desk.next()) is not None:
+            crew.give(job)
+        if crew.busy():
+            for job, outcome in crew.news():
+                if isinstance(outcome, Found):
+                    desk.finish(job, outcome)
+                    continue
+                tally, most = (deaths, _MOST_TRIES) if isinstance(outcome, Lost) else (failures, _MOST_FAILURES)
+                tally[job.number] = tally.get(job.number, 0) + 1
+                if tally[job.number] >= most:
+                    raise _final(outcome, job)
+                desk.display.warn(f"{outcome} Its {len(job.index)} samples are given to another worker.")
+                desk.give_back(job)
+        elif not desk.wait():
+            return
+
+
+def _final(outcome: Exception, job: Job) -> Exception:
+    if not isinstance(outcome, Lost):
+        return outcome
+    return UserError(
+        f"{_MOST_TRIES} workers died over the same {len(job.index)} samples. {outcome} Memory may have run out: try "
+        "fewer workers or a smaller batch size. Finished parts of the run are kept."
+    )

@@ -1,0 +1,202 @@
+"""The desk of an evaluation: hands out the work that a run lacks, in parts, and enters what came of each."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robustatlas.evaluation.costs import Costs
+from robustatlas.evaluation.plan import Integers, Task, Work
+from robustatlas.evaluation.work import Found, Job, Manner
+from robustatlas.outcomes import Run
+from robustatlas.outcomes.claims import Claims
+from robustatlas.progress import Progress
+from robustatlas.search import search_named
+
+SECONDS = 45.0
+"""Aimed at for a part: the most that a crash loses is about a minute."""
+
+SMALLEST, _GROWTH = 16, 4
+
+_BYTES = 2**28
+"""Inputs of a part: it holds them twice, as they are and as the smallest examples found, and a search that shares its
+examples holds one a strength besides."""
+
+_LOOK_EVERY = 1.0
+"""Seconds between looks at what other processes have finished of a run."""
+
+
+@dataclass
+class _Pile:
+    """What a task still lacks: ``rows`` of the work that nobody here is at, samples of a part by its time (``size``)
+    and by its memory (``most``), and of each job at work how many samples are through."""
+
+    rows: Integers
+    size: float
+    most: int
+    active: dict[int, int] = field(default_factory=dict)
+
+
+class Desk:
+    """Hands out jobs, one after the other, and publishes what is found.
+
+    Samples at work are claimed, so that other processes with the same run leave them alone; what these finish meanwhile
+    is taken over from the run.
+
+    Args:
+        run: where everything ends.
+        tasks: what is to be done, in this order; the dearest first where several ``hands`` share it.
+        work: the samples.
+        mine: ``[N]``: which of them are to be done here.
+        manner: how.
+        costs: what samples cost, known better with each part.
+        claims: of this user of the run.
+        part: samples a part; None to aim at equal times.
+        hands: how many jobs are done at once.
+        display: is told.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        tasks: Sequence[Task],
+        work: Work,
+        mine: NDArray[np.bool_],
+        manner: Manner,
+        costs: Costs,
+        claims: Claims,
+        part: int | None,
+        hands: int,
+        display: Progress,
+    ) -> None:
+        self.run, self.tasks, self.work, self.manner = run, tasks, work, manner
+        self.costs, self.claims, self.part, self.hands, self.display = costs, claims, part, hands, display
+        sample = work.rows[:1].nbytes
+        self._least = SMALLEST
+        self._number = 0
+        self._returned: list[Job] = []
+        self._waits = False
+        self.piles: list[_Pile] = []
+        display.begin([task.record for task in tasks], int(np.count_nonzero(mine)))
+        for number, task in enumerate(tasks):
+            held = np.isin(work.index, run.done(task.record, examples=manner.keep_adversarial))
+            if (known := mine & held).any():
+                columns = run.columns(task.record, work.index[known], _told(task))
+                costs.expect(number, float(columns["seconds"].mean()))
+                display.finish(task.record, columns)
+            shared = len(task.attack.strengths) + 1 if search_named(task.search).shares else 1
+            most = max(SMALLEST, _BYTES // max(sample * shared, 1))
+            self.piles.append(_Pile(np.flatnonzero(mine & ~held), max(SMALLEST, SECONDS / costs.of(number)), most))
+        order = range(len(tasks))
+        self._order = sorted(order, key=costs.of, reverse=True) if hands > 1 else list(order)
+
+    @property
+    def lacking(self) -> int:
+        """Samples that are still to be done, of all tasks together."""
+        return sum(len(pile.rows) for pile in self.piles)
+
+    def next(self) -> Job | None:
+        """A job that nobody does; None where there is none at the moment."""
+        if self._returned:
+            return self._returned.pop(0)
+        for number in self._order:
+            pile = self.piles[number]
+            while len(pile.rows):
+                rows = self._claimed(number, self._count(pile))
+                if rows is None:
+                    break
+                if len(rows):
+                    return self._job(number, rows)
+        return None
+
+    def report(self, job: Job, through: int) -> None:
+        """So many samples of a job at work are through."""
+        active = self.piles[job.task].active
+        active[job.number] = through
+        self.display.update(self.tasks[job.task].record, sum(active.values()))
+
+    def finish(self, job: Job, found: Found) -> None:
+        """Publish what came of a job."""
+        task, pile = self.tasks[job.task], self.piles[job.task]
+        self.run.write(task.record, found.columns, found.samples, found.examples, found.about)
+        self.claims.release(task.record.key, job.index)
+        pile.active.pop(job.number, None)
+        self.costs.learn(job.task, found.seconds, len(job.index))
+        fitting = math.floor(SECONDS * len(job.index) / max(found.seconds, 1e-9))
+        pile.size = min(max(SMALLEST, fitting), _GROWTH * pile.size)
+        self.display.finish(task.record, found.columns)
+        self.display.expect(self.remaining() / self.hands)
+
+    def give_back(self, job: Job) -> None:
+        """Nobody does the job any more: it is the next to be handed out."""
+        self.piles[job.task].active.pop(job.number, None)
+        self._returned.append(job)
+
+    def remaining(self) -> float:
+        """Seconds of work that are left, for one pair of hands."""
+        return sum(self.costs.of(number) * len(pile.rows) for number, pile in enumerate(self.piles))
+
+    def wait(self) -> bool:
+        """Wait for what other processes are at; False where nothing is lacking any more."""
+        if not self.lacking:
+            return False
+        if not self._waits:
+            self._waits = True
+            self.display.note("The rest is at work in other processes; waiting for them.")
+        time.sleep(_LOOK_EVERY)
+        for number in range(len(self.piles)):
+            self._drop_done(number, self.piles[number].rows)
+        return self.lacking > 0
+
+    def _count(self, pile: _Pile) -> int:
+        """Samples of the next part: equal parts of about the time aimed at, smaller ones towards the end of work that
+        several share (guided self-scheduling: Polychronopoulos and Kuck, 1987)."""
+        left = len(pile.rows)
+        size = max(1.0, self.part or min(pile.size, pile.most))
+        if self.hands > 1 and self.part is None:
+            size = min(size, max(self._least, self.lacking / (2 * self.hands)))
+        return math.ceil(left / math.ceil(left / size))
+
+    def _claimed(self, number: int, count: int) -> Integers | None:
+        """Rows of a task that are this desk's now: none where others have just done them, None where they have all."""
+        pile, record = self.piles[number], self.tasks[number].record
+        taken = self.claims.take(record.key, self.work.index[pile.rows], count)
+        if not len(taken):
+            return None
+        rows = pile.rows[np.isin(self.work.index[pile.rows], taken)]
+        if self.run.path is not None:
+            done = self._drop_done(number, rows)
+            self.claims.release(record.key, self.work.index[done])
+            rows = np.setdiff1d(rows, done, assume_unique=True)
+        pile.rows = pile.rows[~np.isin(pile.rows, rows)]
+        return rows
+
+    def _drop_done(self, number: int, rows: Integers) -> Integers:
+        """Strike out those of ``rows`` that the run has got meanwhile; which these are."""
+        if not len(rows):
+            return rows
+        pile, record = self.piles[number], self.tasks[number].record
+        held = self.run.done(record, examples=self.manner.keep_adversarial)
+        done = rows[np.isin(self.work.index[rows], held)]
+        if len(done):
+            pile.rows = pile.rows[~np.isin(pile.rows, done)]
+            told = self.run.columns(record, self.work.index[done], _told(self.tasks[number]))
+            self.display.finish(record, told)
+        return done
+
+    def _job(self, number: int, rows: Integers) -> Job:
+        self._number += 1
+        positions = torch.from_numpy(rows)
+        stored = self.work.rows.stored(positions)
+        return Job(self._number, number, stored, self.work.labels[positions], self.work.index[rows])
+
+
+def _told(task: Task) -> tuple[str, ...]:
+    """Columns that are read of what a run has already."""
+    return ("minimal_size", "seconds", *(() if task.record.monotone else ("fooled",)))

@@ -1,0 +1,147 @@
+"""What an evaluation will take, before it is begun: measured in seconds on a few samples."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robustatlas.classifier import Classifier
+from robustatlas.evaluation.costs import weight_of
+from robustatlas.evaluation.desk import SECONDS, SMALLEST
+from robustatlas.evaluation.plan import Task, Work
+from robustatlas.evaluation.work import Job, Manner, done
+from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.store import OUTCOME_COLUMNS
+
+_FEW = 8
+"""Samples that are attacked to the end, if time allows."""
+
+_FILE_BYTES = 6_000
+"""Of a part, whatever it holds: measured on parts of a few samples."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one attack will take.
+
+    Attributes:
+        attack: its name.
+        samples: that the run lacks.
+        passes: forward and backward passes a sample, as far as is known.
+        bounded: ``passes`` are an upper bound: the probe was not through in its time.
+        seconds: for all samples, by one worker like this one.
+        bytes: on disk, at most.
+    """
+
+    attack: str
+    samples: int
+    passes: float
+    bounded: bool
+    seconds: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What an evaluation will take, attack by attack; ``workers`` share its ``seconds``."""
+
+    expected: tuple[Expected, ...]
+    workers: int
+    batch_size: int
+
+    @property
+    def seconds(self) -> float:
+        """For all attacks, by all workers."""
+        return sum(each.seconds for each in self.expected) / self.workers
+
+    @property
+    def bytes(self) -> float:
+        """For all attacks, on disk."""
+        return sum(each.bytes for each in self.expected)
+
+    @property
+    def passes(self) -> float:
+        """Of all samples under all attacks."""
+        return sum(each.passes * each.samples for each in self.expected)
+
+
+class _Enough(Exception):  # noqa: N818
+    """The probe has had its time."""
+
+
+@contextmanager
+def _stopped_after(model: Classifier, seconds: float) -> Iterator[None]:
+    """Let the first pass through ``model`` that ends after so many seconds, whoever sends it, raise
+    :class:`_Enough`."""
+    until, answer = time.perf_counter() + seconds, model.answer
+
+    def timed(x: Tensor) -> Any:
+        answered = answer(x)
+        if time.perf_counter() > until:
+            raise _Enough
+        return answered
+
+    model.answer = timed  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del model.answer
+
+
+def expected_of(
+    model: Classifier, task: Task, work: Work, missing: NDArray[np.bool_], manner: Manner, budget: float
+) -> Expected:
+    """What a task will take, from about ``budget`` seconds of it: first a full batch, for the pace, then a few samples
+    to the end, for the passes."""
+    rows = np.flatnonzero(missing)
+    spread = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(_FEW, manner.batch_size))).round().astype(int)]
+    begun = time.perf_counter()
+    passes, through, pace = _probe(model, task, work, spread, manner, budget / 2)
+    if not through:
+        few = spread[np.linspace(0, len(spread) - 1, min(_FEW, len(spread))).round().astype(int)]
+        left = budget - (time.perf_counter() - begun)
+        passes, through, _ = _probe(model, task, work, few, manner, max(left, budget / 2))
+    if not through:
+        classes = model.logits(work.rows[:1].to(model.device, model.dtype)).shape[1]
+        passes = 2 * weight_of(task, classes) * (model.draws or 1)
+    return Expected(
+        attack=task.record.name,
+        samples=len(rows),
+        passes=passes,
+        bounded=not through,
+        seconds=passes * pace * len(rows),
+        bytes=_bytes_of(task.record, work, len(rows), passes * pace, manner),
+    )
+
+
+def _probe(
+    model: Classifier, task: Task, work: Work, rows: NDArray[np.int64], manner: Manner, seconds: float
+) -> tuple[float, bool, float]:
+    """Attack some samples for some seconds: passes a sample so far, whether they are through, and seconds a pass."""
+    positions = torch.from_numpy(rows)
+    job = Job(0, 0, work.rows.stored(positions), work.labels[positions], work.index[rows])
+    begun, through = time.perf_counter(), False
+    with model.counting() as passes, suppress(_Enough), _stopped_after(model, seconds):
+        done(model, task, job, manner, lambda count: None)
+        through = True
+    taken = passes.forward + passes.backward
+    return taken / len(rows), through, (time.perf_counter() - begun) / max(taken, 1)
+
+
+def _bytes_of(record: AttackRecord, work: Work, samples: int, seconds: float, manner: Manner) -> float:
+    row = sum(
+        np.dtype(kind).itemsize * (len(record.strengths) if dimensions == 2 else 1)
+        for kind, dimensions in OUTCOME_COLUMNS.values()
+    )
+    part = min(samples, max(SMALLEST, SECONDS / max(seconds, 1e-9)))
+    image = 4 * math.prod(work.rows.shape[1:]) if manner.keep_adversarial else 0
+    return samples * (row + image) + math.ceil(samples / max(part, 1)) * _FILE_BYTES

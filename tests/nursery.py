@@ -1,0 +1,120 @@
+"""A process that has imported everything once and forks: children begin in no time, where a start of Python takes
+seconds."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_NUMBER = struct.Struct("i")
+_LONGEST = 2**14
+
+
+class Child:
+    """A forked process, with what is used here of ``subprocess.Popen``."""
+
+    def __init__(self, pid: int, status: socket.socket) -> None:
+        self.pid, self.status = pid, status
+        self.returncode: int | None = None
+
+    def kill(self) -> None:
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self.status.settimeout(timeout)
+            try:
+                (self.returncode,) = _NUMBER.unpack(self.status.recv(_NUMBER.size))
+            except TimeoutError as error:
+                raise subprocess.TimeoutExpired(["child"], timeout or 0.0) from error
+            self.status.close()
+        return self.returncode
+
+
+class Nursery:
+    """Forks children that call a function of ``modules``, which are imported once."""
+
+    def __init__(self, *modules: str) -> None:
+        self.control, theirs = socket.socketpair()
+        path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno()), *modules],
+                pass_fds=[theirs.fileno()], env=os.environ | {"PYTHONPATH": path}, stdin=subprocess.DEVNULL, stdout=2,
+            )  # fmt: skip
+
+    def child(self, function: str, arguments: Sequence[str] = (), descriptors: Sequence[int] = ()) -> Child:
+        """``module:name``, called with the arguments and then with the descriptors, which are passed on."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            request = json.dumps([function, list(arguments)]).encode()
+            socket.send_fds(self.control, [request], [theirs.fileno(), *descriptors])
+        (pid,) = _NUMBER.unpack(ours.recv(_NUMBER.size))
+        return Child(pid, ours)
+
+    def close(self) -> None:
+        self.control.close()
+        self.process.wait()
+
+
+def _serve(control: socket.socket) -> None:
+    with selectors.DefaultSelector() as ready:
+        ready.register(control, selectors.EVENT_READ)
+        while True:
+            for key, _ in ready.select():
+                if key.data is None:
+                    request, descriptors, _, _ = socket.recv_fds(control, _LONGEST, 8)
+                    if not request:
+                        return
+                    status, *passed = descriptors
+                    function, arguments = json.loads(request)
+                    pid = os.fork()
+                    if pid == 0:
+                        ready.close()
+                        control.close()
+                        os.close(status)
+                        _live(function, arguments, passed)
+                    for descriptor in passed:
+                        os.close(descriptor)
+                    os.write(status, _NUMBER.pack(pid))
+                    ready.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, status))
+                else:
+                    pid, status = key.data
+                    ready.unregister(key.fileobj)
+                    os.close(key.fd)
+                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                    with suppress(OSError):  # nobody waits for it any more
+                        os.write(status, _NUMBER.pack(code))
+                    os.close(status)
+
+
+def _live(function: str, arguments: Sequence[str], descriptors: Sequence[int]) -> None:
+    code = 1
+    try:
+        os.setsid()
+        module, name = function.split(":")
+        getattr(importlib.import_module(module), name)(*arguments, *descriptors)
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    line = socket.socket(fileno=int(sys.argv[1]))
+    for wanted in sys.argv[2:]:
+        importlib.import_module(wanted)
+    _serve(line)

@@ -1,0 +1,144 @@
+"""What is said before the work, how much fits into memory, and what becomes of it where it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustatlas as ra
+from helpers_core import digits_images, digits_network
+from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.cli import main
+from robustatlas.evaluation import forecast
+from robustatlas.evaluation.costs import Costs
+from robustatlas.evaluation.memory import fitting_batch
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.threats.lp import Linf
+
+ATTACK = Attack("linf", Linf(), (0.02, 0.05, 0.1), (Stage(PGD(steps=6), "cross-entropy"),), searches=("bisection",))
+
+
+class Hungry(nn.Module):
+    """Runs out of memory above ``most`` samples, and once at its ``bad``-th call."""
+
+    def __init__(self, most: int, bad: int = -1) -> None:
+        super().__init__()
+        self.net, self.most, self.bad, self.calls = digits_network(torch.float64), most, bad, 0
+        self.seen: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.seen.append(len(x))
+        if len(x) > self.most or self.calls == self.bad:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self.net(x)
+
+
+def evaluate(net: nn.Module, **options: Any) -> ra.Result:
+    return ra.evaluate(net, digits_images(40, torch.float64), ATTACK, **options)
+
+
+@pytest.fixture(scope="module")
+def whole() -> ra.Result:
+    return evaluate(digits_network(torch.float64))
+
+
+def assert_same(one: ra.Result, other: ra.Result) -> None:
+    a, b = one.outcome("linf"), other.outcome("linf")
+    np.testing.assert_allclose(a.minimal_size, b.minimal_size, rtol=1e-9)
+    for name in ("found_class", "forward", "backward", "fooled"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+
+
+@pytest.mark.parametrize("batch_size", [None, "auto"])
+def test_fewer_samples_at_once_where_memory_runs_out(batch_size: Any, whole: ra.Result) -> None:
+    net = Hungry(most=11)
+    assert_same(evaluate(net, batch_size=batch_size), whole)
+    assert max(net.seen[-5:]) <= 11
+
+
+@pytest.mark.parametrize("bad", [22, 27, 31])
+def test_samples_that_are_through_when_memory_runs_out_stay(bad: int, whole: ra.Result) -> None:
+    net = Hungry(most=40, bad=bad)
+    assert_same(evaluate(net), whole)
+    assert net.calls > bad
+
+
+@pytest.mark.parametrize("kind", [{"rejection": "class"}, {"draws": 2}], ids=str)
+def test_columns_of_their_own_stay_where_memory_runs_out(kind: dict[str, Any]) -> None:
+    """Of models that reject, whether they reject the clean input; of randomised ones, what stays in doubt."""
+    images, labels = digits_images(24, torch.float64)
+    data = (images[labels < 9], labels[labels < 9])
+    content = Hungry(most=10**6)
+    whole = ra.evaluate(ra.Classifier(content, **kind), data, ATTACK)
+    hungry = Hungry(most=10**6, bad=content.calls - 4)
+    halved = ra.evaluate(ra.Classifier(hungry, **kind), data, ATTACK)
+    assert hungry.calls > content.calls
+    assert_same(halved, whole)
+    np.testing.assert_array_equal(halved.clean_rejected, whole.clean_rejected)
+    possible = [result.outcome("linf").possible_size for result in (halved, whole)]
+    assert (whole.clean_rejected is not None, possible[1] is not None) == ("rejection" in kind, "draws" in kind)
+    np.testing.assert_equal(*possible)
+
+
+def test_not_even_one_fits() -> None:
+    class Starving(Hungry):
+        def forward(self, x: Tensor) -> Tensor:
+            self.most = 0 if self.calls > 20 else 40
+            return super().forward(x)
+
+    with pytest.raises(ra.UserError, match="1 sample at work at once"):
+        evaluate(Starving(most=40))
+
+
+def test_the_batch_that_fits() -> None:
+    x = digits_images(1, torch.float64)[0]
+    assert 1 <= fitting_batch(ra.Classifier(Hungry(most=100)), x, most=1000) <= 50
+    assert fitting_batch(ra.Classifier(digits_network(torch.float64)), x, most=20) <= 20
+
+
+def test_costs_follow_what_was_measured() -> None:
+    costs = Costs([1.0, 3.0], pair=0.002)
+    assert costs.of(1) == pytest.approx(3 * costs.of(0))
+    costs.expect(1, 5.0)
+    assert costs.of(1) == 5.0
+    costs.learn(0, seconds=8.0, samples=4)
+    assert costs.of(0) == 2.0
+    assert costs.of(1) > 5.0, "what takes longer than expected here makes the others dearer too"
+
+
+def test_a_forecast_counts_what_is_left_and_writes_nothing(tmp_path: Path) -> None:
+    net, data = digits_network(torch.float64), digits_images(40, torch.float64)
+    expected = forecast(net, data, ATTACK, run=tmp_path / "run", part="1/2").expected[0]
+    assert (expected.attack, expected.samples, expected.bounded) == ("linf", 20, False)
+    assert not (tmp_path / "run").exists()
+    result = ra.evaluate(net, data, ATTACK, run=tmp_path / "run", part="1/2")
+    assert expected.passes == pytest.approx(sum(result.passes("linf")), abs=2)
+    left = forecast(net, data, ATTACK, run=tmp_path / "run", workers=4)
+    assert [each.samples for each in left.expected] == [20]
+    assert left.seconds == left.expected[0].seconds / 4
+    assert forecast(net, data, ATTACK, run=tmp_path / "run", part="1/2").expected == ()
+
+
+def test_a_probe_that_is_not_through_says_so() -> None:
+    net, data = digits_network(torch.float64), digits_images(40, torch.float64)
+    expected = forecast(net, data, "linf", budget=1e-6).expected[0]
+    assert expected.bounded and expected.passes > sum(ra.evaluate(net, data, "linf", samples=8).passes("linf"))
+    assert ra.evaluate(net, data, ATTACK, samples=4).samples == 4, "the model is as before"
+
+
+def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(SystemExit) as ended:
+        main(
+            "evaluate builtin:digits-standard --data digits --attacks linf --strengths linf=0.1 --samples 16 "
+            f"--dry-run --run {run}".split()
+        )
+    said = capsys.readouterr().out
+    assert not ended.value.code and "In all" in said and "passes a sample" in said
+    assert not run.exists()

@@ -1,0 +1,476 @@
+"""One run by many: processes, parts, several starters, and all the ways in which some of them die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustatlas as ra
+from helpers_core import digits_images
+from nursery import Nursery
+from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.evaluation import processes
+from robustatlas.evaluation.share import share_of, share_of_environment
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.outcomes import Run, merge
+from robustatlas.outcomes.claims import Claims
+from robustatlas.progress import Progress
+from robustatlas.threats.lp import L2, Linf
+
+COUNT = 12
+STAGES = (Stage(PGD(steps=6), "cross-entropy"),)
+ATTACKS = [
+    Attack("linf", Linf(), (0.05, 0.1, 0.2), STAGES, searches=("bisection",)),
+    Attack("l2", L2(), (0.3, 0.6), STAGES, searches=("bisection",)),
+]
+COLUMNS = ("minimal_size", "found_class", "forward", "backward", "margins", "fooled")
+
+
+class Alike(nn.Module):
+    """To the nearest mean of a class; the numbers of a sample do not depend on the rest of the batch, as those of BLAS
+    do by rounding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        data = ra.load_dataset("digits", "train")
+        means = [data.images[data.labels == label].double().flatten(1).mean(0) for label in range(10)]
+        self.weight = nn.Parameter(torch.stack(means), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.flatten(1)[:, None] * self.weight).sum(2) - (self.weight**2).sum(1) / 2
+
+
+def evaluate(run: Path | None, net: Any = None, **options: Any) -> ra.Result:
+    net = Alike() if net is None else net
+    return ra.evaluate(net, digits_images(COUNT, torch.float64), ATTACKS, run=run, **({"shard_size": 3} | options))
+
+
+@pytest.fixture(scope="module")
+def whole() -> ra.Result:
+    return evaluate(None)
+
+
+def assert_same(one: ra.Result, other: ra.Result) -> None:
+    assert one.attacks == other.attacks
+    np.testing.assert_array_equal(one.index, other.index)
+    for attack in one.attacks:
+        for name in COLUMNS:
+            np.testing.assert_array_equal(getattr(one.outcome(attack), name), getattr(other.outcome(attack), name))
+
+
+def computed_twice(run: Path) -> int:
+    """Samples that stand in more than one part of an attack."""
+    opened = Run.open(run)
+    twice = 0
+    for record in opened.records().values():
+        index = np.concatenate(
+            [opened._part(name, record)["index"] for name in opened._shelf.names(f"outcomes/{record.key}")]
+        )
+        twice += len(index) - len(np.unique(index))
+    return twice
+
+
+def test_claims_exclude_each_other_until_they_are_given_back(tmp_path: Path) -> None:
+    wanted = np.array([9, 3, 4, 5, 20])
+    with Claims(tmp_path) as mine, Claims(tmp_path) as others:
+        assert mine.take("a", wanted, 2).tolist() == [9, 3]
+        assert others.take("b", wanted, 2).tolist() == [9, 3], "other attacks are other matters"
+        assert others.take("a", wanted, 9).tolist() == [4, 5, 20]
+        assert mine.take("a", wanted, 9).tolist() == [9, 3], "one's own are free to oneself"
+        mine.release("a", np.array([9]))
+        assert others.take("a", np.array([3, 9]), 9).tolist() == [9]
+    with Claims(tmp_path) as anyone:
+        assert anyone.take("a", wanted, 9).tolist() == wanted.tolist()
+
+
+def test_claims_end_with_their_process(tmp_path: Path) -> None:
+    script = """
+        import sys, numpy as np
+        from pathlib import Path
+        from robustatlas.outcomes.claims import Claims
+        claims = Claims(Path(sys.argv[1]))
+        print(claims.take("a", np.arange(5), 5).tolist(), flush=True)
+        sys.stdin.read()
+    """
+    holder = started(script, tmp_path, stdin=subprocess.PIPE)
+    assert holder.stdout is not None and holder.stdout.readline().strip() == "[0, 1, 2, 3, 4]"
+    with Claims(tmp_path) as mine:
+        assert mine.take("a", np.arange(7), 7).tolist() == [5, 6]
+        holder.kill()
+        holder.communicate()
+        assert mine.take("a", np.arange(7), 7).tolist() == list(range(7))
+
+
+def test_without_locks_everything_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: ra.Result) -> None:
+    def refused(*_: Any) -> Any:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("robustatlas.outcomes.claims.fcntl.fcntl", refused)
+    with Claims(tmp_path) as mine, Claims(tmp_path) as others:
+        assert mine.take("a", np.arange(3), 2).tolist() == others.take("a", np.arange(3), 2).tolist() == [0, 1]
+    assert_same(evaluate(tmp_path / "run"), whole)
+
+
+@pytest.mark.parametrize(("given", "samples"), [("1/3", [1, 4, 7]), ((0, 4), [0, 4]), (None, list(range(8)))])
+def test_shares(given: Any, samples: list[int]) -> None:
+    assert np.flatnonzero(share_of(given).mask(8)).tolist() == samples
+
+
+@pytest.mark.parametrize("given", ["3/3", "a/b", "1", (2, 1), "-1/2", 5])
+def test_impossible_shares(given: Any) -> None:
+    with pytest.raises(ra.UserError, match="expected I/N"):
+        share_of(given)
+
+
+ARRAY = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_STEP": "2"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "share"),
+    [
+        ({}, None),
+        (ARRAY | {"SLURM_ARRAY_TASK_COUNT": "4"}, "3/4"),
+        ({"SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_TASK_COUNT": "1"}, None),
+        ({"RANK": "2", "WORLD_SIZE": "4"}, "2/4"),
+        ({"RANK": "4", "WORLD_SIZE": "4"}, None),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, None),
+        ({"WORLD_SIZE": "4"}, None),
+        ({"SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_TASK_COUNT": "2", "RANK": "3", "WORLD_SIZE": "8"}, "0/2"),
+    ],
+)
+def test_shares_of_batch_systems(environment: dict[str, str], share: str | None) -> None:
+    found = share_of_environment(environment)
+    assert (found and str(found[0])) == share
+
+
+def test_an_array_with_holes_is_refused() -> None:
+    with pytest.raises(ra.UserError, match="give --part"):
+        share_of_environment(ARRAY | {"SLURM_ARRAY_TASK_COUNT": "3"})
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_parts_make_the_whole(tmp_path: Path, apart: bool, whole: ra.Result) -> None:
+    folders = [tmp_path / (f"part-{number}" if apart else "run") for number in range(3)]
+    for number, folder in enumerate(folders):
+        part = evaluate(folder, part=f"{number}/3")
+        assert part.index.tolist() == list(range(number, COUNT, 3))
+        assert part.missing == {"linf": COUNT * 2 // 3, "l2": COUNT * 2 // 3} or not (apart or number == 0)
+    if apart:
+        merge(folders, tmp_path / "run")
+    assert_same(ra.load_result(tmp_path / "run"), whole)
+    assert ra.load_result(tmp_path / "run").complete
+    assert computed_twice(tmp_path / "run") == 0
+
+
+class Seen(Progress):
+    """Calls ``then`` with the number of finished parts each time that one is, and ``told`` with what is to know."""
+
+    def __init__(
+        self, then: Callable[[int], None] = lambda parts: None, told: Callable[[str], None] = lambda message: None
+    ) -> None:
+        self.then, self.told, self.parts, self.at_work = then, told, 0, False
+        self.warnings: list[str] = []
+
+    def begin(self, *_: Any) -> None:
+        self.at_work = True
+
+    def note(self, message: str) -> None:
+        self.told(message)
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+    def finish(self, *_: Any) -> None:
+        self.parts += 1
+        self.then(self.parts)
+
+
+def test_two_evaluations_share_a_run(tmp_path: Path, whole: ra.Result) -> None:
+    """The second begins while the first is at work, in the middle of a part."""
+    results: list[ra.Result] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def second() -> None:
+        begun.wait(60)
+        results.append(evaluate(tmp_path, progress=Seen(lambda parts: go_on.set())))
+
+    first = Seen()
+
+    class Pauses(Alike):
+        calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += first.at_work
+            if self.calls == 5 and not begun.is_set():
+                begun.set()
+                assert go_on.wait(60)
+            return super().forward(x)
+
+    other = threading.Thread(target=second)
+    other.start()
+    results.append(evaluate(tmp_path, net=Pauses(), progress=first))
+    other.join(60)
+    assert len(results) == 2
+    for result in results:
+        assert_same(result, whole)
+    assert computed_twice(tmp_path) == 0
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery("robustatlas.evaluation.worker", "test_scale")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> Iterator[list[int]]:
+    """Process numbers of all workers that are started, as children of the nursery; none may survive."""
+    numbers: list[int] = []
+
+    def popen(command: list[str], pass_fds: list[int], **_: Any) -> Any:
+        assert "serve" in command[2]
+        worker = nursery.child("robustatlas.evaluation.worker:serve", descriptors=pass_fds)
+        numbers.append(worker.pid)
+        return worker
+
+    monkeypatch.setattr(processes.subprocess, "Popen", popen)
+    yield numbers
+    assert not [number for number in numbers if alive(number)]
+
+
+class Elsewhere(Alike):
+    """Something happens at its ``late``-th call in a process that it was sent to, before anything is finished there."""
+
+    late = 6
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.home = 0, os.getpid()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += os.getpid() != self.home
+        logits = super().forward(x)
+        return self.happens(logits) if self.calls == self.late else logits
+
+    def happens(self, logits: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class Sick(Elsewhere):
+    """Gives NaN in the processes that come first, as many as have ``lives``: files beside ``file``."""
+
+    def __init__(self, file: Path, lives: int) -> None:
+        super().__init__()
+        self.lives = [Path(f"{file}-{life}") for life in range(lives)]
+
+    def happens(self, logits: Tensor) -> Tensor:
+        for life in self.lives:
+            with suppress(FileExistsError):
+                life.open("x").close()
+                return logits * torch.nan
+        return logits
+
+
+class Hangs(Elsewhere):
+    """Writes the number of the process into a file, and never returns."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+
+    def happens(self, logits: Tensor) -> Tensor:
+        self.file.with_suffix(".new").write_text(str(os.getpid()))
+        self.file.with_suffix(".new").rename(self.file)
+        threading.Event().wait()
+        return logits
+
+
+def test_workers_find_what_one_process_finds(tmp_path: Path, watched: list[int], whole: ra.Result) -> None:
+    """Though one gives NaN, Ctrl-C stops the rest, and when it goes on one is killed."""
+
+    class Local(Sick):
+        """Of a class that no other process can import."""
+
+    def stop(parts: int) -> None:
+        if parts == 3:
+            raise KeyboardInterrupt
+
+    run, stopped = tmp_path / "run", Seen(stop)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(run, net=Local(tmp_path / "life", 1), workers=2, progress=stopped)
+    assert "NaN" in stopped.warnings[-1]
+    assert len(watched) == 3 and not any(map(alive, watched)), "one was replaced, and all have ended"
+    assert Run.open(run).missing()
+
+    def kill(parts: int) -> None:
+        if len(watched) == 4:
+            os.kill(watched[3], signal.SIGKILL)
+
+    killed = Seen(kill)
+    assert_same(evaluate(run, net=Local(tmp_path / "life", 1), devices=["cpu"], progress=killed), whole)
+    assert "killed by signal 9 (SIGKILL)" in killed.warnings[-1]
+    assert len(watched) == 5
+    assert computed_twice(run) == 0
+    again = Seen()
+    assert_same(evaluate(run, workers=2, progress=again), whole)
+    assert again.parts == 2, "what each attack has is shown, and nothing is computed"
+    assert len(watched) == 5
+
+
+def test_a_model_with_nan_is_named(tmp_path: Path, watched: list[int]) -> None:
+    with pytest.raises(ra.UserError, match="NaN or infinite logits"):
+        evaluate(None, net=Sick(tmp_path / "life", 9), devices=["cpu"])
+    assert len(watched) == 2
+
+
+def drive(run: str, file: str) -> None:
+    """Evaluate by a worker that hangs."""
+    evaluate(Path(run), net=Hangs(Path(file)), devices=["cpu"])
+
+
+def test_an_evaluation_takes_over_from_one_that_is_killed(tmp_path: Path, nursery: Nursery, whole: ra.Result) -> None:
+    """Its claims end with it, and so does its worker, whatever that is at."""
+    run, file = tmp_path / "run", tmp_path / "worker"
+    driver = nursery.child("test_scale:drive", [str(run), str(file)])
+    until(lambda: file.exists() or not alive(driver.pid))
+    worker = int(file.read_text())
+    waited = []
+
+    def told(message: str) -> None:
+        waited.append(message)
+        driver.kill()
+
+    assert_same(evaluate(run, progress=Seen(told=told)), whole)
+    assert len(waited) == 1 and "at work in other processes" in waited[0]
+    assert driver.wait() == -signal.SIGKILL
+    until(lambda: not alive(worker))
+    assert computed_twice(run) == 0
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def alive(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_what_cannot_travel_is_said() -> None:
+    lock = threading.Lock()
+
+    def held(x: Tensor) -> Tensor:
+        with lock:
+            return Alike()(x.double())
+
+    with pytest.raises(ra.UserError, match=r"held cannot be sent to other processes .*lock"):
+        evaluate(None, net=held, workers=2)
+
+
+def truncated(content: bytes) -> bytes:
+    return content[:-20]
+
+
+def overwritten(content: bytes) -> bytes:
+    """Inside of the last column; all that says what the file holds stays."""
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    return content[: -footer - 20] + b"\xff" * 20 + content[-footer:]
+
+
+@pytest.mark.parametrize("damaged", [truncated, overwritten])
+def test_a_damaged_part_is_computed_again(tmp_path: Path, damaged: Callable[[bytes], bytes], whole: ra.Result) -> None:
+    evaluate(tmp_path)
+    for file in sorted(tmp_path.glob("outcomes/*/*.parquet"))[::5]:
+        file.write_bytes(damaged(file.read_bytes()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not ra.load_result(tmp_path).complete
+        assert_same(evaluate(tmp_path), whole)
+
+
+def test_a_full_disk_stops_with_one_sentence(tmp_path: Path, whole: ra.Result) -> None:
+    from robustatlas import files
+
+    class Full(Seen):
+        def finish(self, *_: Any) -> None:
+            patch.setattr(files.os, "fsync", self.full)
+
+        @staticmethod
+        def full(*_: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ra.UserError, match="No space left on device"):
+        evaluate(tmp_path, progress=Full())
+    assert_same(evaluate(tmp_path), whole)
+
+
+@pytest.mark.parametrize("skew", [-86_400.0, 86_400.0])
+def test_clocks_do_not_matter(tmp_path: Path, skew: float, monkeypatch: pytest.MonkeyPatch, whole: ra.Result) -> None:
+    """A host whose clock is a day off neither removes what another is writing, nor computes anything else."""
+    evaluate(tmp_path, part="0/2")
+    young = tmp_path / "outcomes" / ".0-4-abc.parquet.77.tmp"
+    young.write_text("in the making")
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + skew)
+    assert_same(evaluate(tmp_path), whole)
+    assert young.exists()
+    assert computed_twice(tmp_path) == 0
+
+
+def test_two_different_runs_into_one_folder(tmp_path: Path) -> None:
+    """Two starters with other sets under one name at once: one of them gets a clear sentence, whichever it is."""
+    attacks = [replace(ATTACKS[0], threat=Linf(starts=starts)) for starts in ("surface", "volume")]
+    together, said = threading.Barrier(2, timeout=60), []
+
+    class Waits(Alike):
+        calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            if self.calls == 1:
+                together.wait()
+            return super().forward(x)
+
+    def start(attack: Attack) -> None:
+        try:
+            ra.evaluate(Waits(), digits_images(4, torch.float64), attack, run=tmp_path / "run")
+        except ra.UserError as error:
+            said.append(str(error))
+
+    both = [threading.Thread(target=start, args=(attack,)) for attack in attacks]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join(60)
+    assert len(said) == 1 and "holds 'linf' with other sets" in said[0]
+    assert len(Run.open(tmp_path / "run").records()) == 1
+
+
+def started(script: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip

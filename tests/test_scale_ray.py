@@ -1,0 +1,67 @@
+"""A run on a cluster of Ray, with a node that is killed in the middle of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+import test_scale as scale
+from robustatlas.errors import UserError
+from robustatlas.evaluation import Cluster
+
+
+@pytest.fixture(scope="module")
+def whole() -> Any:
+    return scale.evaluate(None)
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A cluster of a head that computes nothing, and two nodes of one CPU."""
+    import ray
+    from ray.cluster_utils import Cluster as Nodes
+
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    made = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    made.first, made.second = made.add_node(num_cpus=1), made.add_node(num_cpus=1)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def test_a_node_is_killed_and_another_comes(nodes: Any, tmp_path: Path, whole: Any) -> None:
+    def change(parts: int) -> None:
+        if parts == 2:
+            nodes.remove_node(nodes.second, allow_graceful=False)
+        if parts == 4:
+            nodes.add_node(num_cpus=1)
+
+    seen = scale.Seen(change)
+    found = scale.evaluate(tmp_path, ray=nodes.address, progress=seen)
+    scale.assert_same(found, whole)
+    assert scale.computed_twice(tmp_path) == 0
+    assert seen.parts == 8
+
+
+def test_a_model_that_fails_is_named(nodes: Any, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="NaN or infinite logits"):
+        scale.evaluate(None, net=scale.Sick(tmp_path / "lives", 9), ray=Cluster(nodes.address, workers=1))
+
+
+def test_workers_that_do_not_fit(nodes: Any) -> None:
+    with pytest.raises(UserError, match="No worker fits"):
+        scale.evaluate(None, ray=Cluster(nodes.address, cpus=64))
+
+
+def test_impossible_clusters() -> None:
+    with pytest.raises(UserError, match="cannot work"):
+        Cluster(workers=0)
+    with pytest.raises(UserError, match="expected True"):
+        scale.evaluate(None, ray=3)
