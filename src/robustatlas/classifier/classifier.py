@@ -13,18 +13,19 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.classifier.batches import batch_sizes, in_batches
-from robustatlas.classifier.draws import LOOKS, Drawing, Verdict, decided
+from robustatlas.classifier.draws import Drawing, Verdict, decided
 from robustatlas.classifier.identity import ModelIdentity, Origin, tensors_of
 from robustatlas.classifier.modes import in_eval_mode
 from robustatlas.classifier.normalisation import Given, Statistic, normalised, statistic
 from robustatlas.classifier.outputs import Outputs, as_logits, check_outputs
 from robustatlas.classifier.passes import Passes, counted, counting, listeners
 from robustatlas.classifier.precision import true_float32
-from robustatlas.classifier.rejection import Errors, Rejection, folded, with_score
+from robustatlas.classifier.rejection import Errors, Rejection, folded, looks_rejecting, with_score
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes import sha256_of_tensors
+from robustatlas.outcomes.draws import LOOKS
 
 Precision = Literal["float32", "bfloat16"]
 Knowledge = Literal["gradients", "scores", "labels"]
@@ -307,7 +308,7 @@ class Classifier:
 
     def judged(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
         """Whether ``x`` [B, ...] is misclassified, by a forward pass of its own, or by as many fresh draws from
-        ``noise`` as it takes to be certain, at most the last of :data:`~robustatlas.classifier.draws.LOOKS`."""
+        ``noise`` as it takes to be certain, at most the last of :data:`~robustatlas.outcomes.draws.LOOKS`."""
         with torch.no_grad():
             if self.draws is None or not len(x):
                 logits = self._one(x, labels, True)
@@ -377,18 +378,24 @@ class Classifier:
             self._classes = logits.shape[1]
         return logits.to(x.dtype if x.dtype not in _HALF else torch.float32)
 
-    def raw(self, x: Tensor) -> Tensor:
-        """What ``net`` itself returns for ``x`` [B, ...] in [0, 1], before it is taken for logits; not counted."""
+    def raw(self, x: Tensor) -> tuple[Tensor, bool]:
+        """What ``net`` itself returns for ``x`` [B, ...] in [0, 1], before it is taken for logits, and whether that
+        looks like (logits, rejection score, threshold); not counted."""
+        rejecting = True
+
+        def returned(part: Tensor) -> Tensor:
+            nonlocal rejecting
+            answer = self.answer(part)
+            rejecting &= looks_rejecting(answer)
+            return _logits_in(answer)
+
         with true_float32():
-            return in_batches(self._returned, x, self.batch_sizes)
+            return in_batches(returned, x, self.batch_sizes), rejecting
 
     def _forward(self, x: Tensor) -> Tensor:
         if self.rejection == "score":
             return with_score(self.answer(x))
-        return as_logits(self._returned(x), self.outputs)
-
-    def _returned(self, x: Tensor) -> Tensor:
-        return _logits_in(self.answer(x))
+        return as_logits(_logits_in(self.answer(x)), self.outputs)
 
     def answer(self, x: Tensor) -> Any:
         """Whatever ``net`` returns for one batch; not counted."""

@@ -17,9 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
-
-LOOKS = (50, 200, 800)
-"""Fresh draws after which it is asked whether a misclassification is certain; most are after the first."""
+from robustatlas.outcomes.draws import LOOKS
 
 _ERROR = 1e-3
 """Probability that a sample at the threshold is taken for certain, all looks together."""

@@ -176,14 +176,16 @@ def verify(
 @dataclass(frozen=True)
 class _Checked:
     """``refusal`` [M]: position in :data:`REFUSALS`, -1 where the example counts; ``sizes``: attack -> [M] size;
-    ``found`` [M]: class, ``margin`` [M]: softmax margin, ``images`` [M, ...]: as they were judged; ``clean_prediction``
-    and ``clean_margin`` [N] of the samples."""
+    ``found`` [M]: class, ``margin`` [M]: softmax margin, ``images`` [M, ...]: as they were judged, with ``mistakes``
+    [M] in ``drawn`` [M] forward passes; ``clean_prediction`` and ``clean_margin`` [N] of the samples."""
 
     refusal: NDArray[np.int64]
     sizes: dict[str, NDArray[np.float64]]
     found: NDArray[np.int64]
     margin: NDArray[np.float64]
     images: NDArray[np.float32]
+    mistakes: NDArray[np.int64]
+    drawn: NDArray[np.int64]
     clean_prediction: NDArray[np.int64]
     clean_margin: NDArray[np.float32]
 
@@ -306,6 +308,8 @@ def _checked(
         found=np.concatenate([piece["found"] for piece in pieces]),
         margin=np.concatenate([piece["margin"] for piece in pieces]),
         images=np.concatenate([piece["images"] for piece in pieces]),
+        mistakes=np.concatenate([piece["mistakes"] for piece in pieces]),
+        drawn=np.concatenate([piece["drawn"] for piece in pieces]),
         clean_prediction=prediction.numpy(),
         clean_margin=clean_margin.float().numpy(),
     )
@@ -364,7 +368,8 @@ def _judged(
     reasons = torch.stack([refused[reason] for reason in REFUSALS])
     refusal = torch.where(reasons.any(0), reasons.long().argmax(0), -1)
     told = {"refusal": refusal, "found": found, "margin": margin_of(logits.softmax(1), labels).double()}
-    told |= {"images": images.float()} | {f"size of {name}": size.double() for name, size in sizes.items()}
+    told |= {"images": images.float(), "mistakes": verdict.mistakes, "drawn": verdict.drawn}
+    told |= {f"size of {name}": size.double() for name, size in sizes.items()}
     return {name: values.cpu().numpy() for name, values in told.items()}
 
 
@@ -447,6 +452,8 @@ def _enter(
             "margins": np.where(within, checked.margin[chosen, None], np.nan).astype(np.float32),
             "fooled": np.full(within.shape, -1, np.int8),
         }
+        if model.draws is not None:
+            columns |= {"possible_size": size, "mistakes": checked.mistakes[chosen], "drawn": checked.drawn[chosen]}
         samples = {
             "index": index,
             "label": work.labels.numpy()[rows[chosen]],

@@ -33,8 +33,9 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path) -> Table:
         ``runs``: run, model, data, created, samples.
         ``attacks``: run, attack, unit, strengths, monotone, origins.
         ``samples``: run, index, label, clean_prediction, clean_margin.
-        ``outcomes``: run, attack, index, minimal_strength, minimal_size, found_class, forward, backward, strengths,
-        broken, margins, fooled (the last four are lists with one entry per strength).
+        ``outcomes``: run, attack, index, minimal_strength, minimal_size, found_class, forward, backward, mistakes,
+        drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled (the last four
+        are lists with one entry per strength).
         ``broken(strength)``: run, attack, index, broken: which samples are broken at one strength of the attacks.
 
     ``run`` is the path as given. Each view holds the very numbers of :func:`robustatlas.load_result`: of attacks that
@@ -95,6 +96,8 @@ def _sample_columns(table: OutcomeTable) -> dict[str, NDArray[Any]]:
 
 
 def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray[Any]]:
+    unknown = np.full(outcome.samples, np.nan)
+    counted = outcome.drawn is not None and outcome.mistakes is not None
     return {
         "index": table.index,
         "minimal_strength": outcome.minimal_strength,
@@ -102,6 +105,8 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
         "found_class": outcome.found_class,
         "forward": outcome.forward,
         "backward": outcome.backward,
+        "mistakes": np.where(outcome.drawn > 0, outcome.mistakes, np.nan) if counted else unknown,
+        "drawn": np.where(outcome.drawn > 0, outcome.drawn, np.nan) if counted else unknown,
         "broken": outcome.broken(),
         "margins": outcome.margins,
         "fooled": outcome.fooled,
