@@ -154,13 +154,20 @@ def gradient(model: ra.Classifier, x: Tensor, labels: Tensor) -> Tensor:
     return torch.autograd.grad(nn.functional.cross_entropy(model.logits(x), labels, reduction="sum"), x)[0]
 
 
+def apart(one: Tensor, other: Tensor) -> Tensor:
+    return (one - other).flatten(1).norm(dim=1) / other.flatten(1).norm(dim=1)
+
+
 def pointwise(ways: Mapping[str, ra.Classifier], x: Tensor, labels: Tensor) -> dict[str, dict[str, float]]:
-    """Largest difference of the logits, relative to the largest, and of the gradients, relative to their norm."""
+    """Largest difference of the logits, relative to the largest; median and largest difference of a sample's gradient,
+    relative to its norm. Where a unit of a ReLU network is 0 but for rounding, gradients differ by all that it passes.
+    """
     logits, slope = ways["torch"].logits(x).detach(), gradient(ways["torch"], x, labels)
     return {
         name: {
             "logits": float((model.logits(x).detach() - logits).abs().max() / logits.abs().max()),
-            "gradients": float((gradient(model, x, labels) - slope).norm() / slope.norm()),
+            "gradients": float(apart(gradient(model, x, labels), slope).median()),
+            "gradients_largest": float(apart(gradient(model, x, labels), slope).max()),
         }
         for name, model in ways.items()
         if name != "torch"

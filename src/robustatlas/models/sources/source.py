@@ -58,8 +58,14 @@ class Source:
 
 
 def first_line(error: BaseException) -> str:
-    """The kind of an error, and the first line of what it says."""
-    return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+    """The kind of an error, and the first line of what it says; where that ends with a colon, the next as well.
+
+    Example:
+        >>> first_line(RuntimeError("Failed to import because:\\n\\nNo module named 'zoo'.\\nLook up."))
+        "RuntimeError: Failed to import because: No module named 'zoo'"
+    """
+    first, *rest = (line.strip() for line in f"{type(error).__name__}: {error}".splitlines() if line.strip())
+    return (f"{first} {rest[0]}" if rest and first.endswith(":") else first).rstrip(".")
 
 
 def _class_name(value: object) -> str:
