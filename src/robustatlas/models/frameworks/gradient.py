@@ -12,8 +12,7 @@ from torch.utils.dlpack import from_dlpack
 
 from robustatlas.classifier import Classifier, Outputs
 from robustatlas.classifier.normalisation import Given
-from robustatlas.errors import UserError
-from robustatlas.models.sources.source import first_line
+from robustatlas.errors import UserError, first_line
 
 Pullback = Callable[[Tensor], Any]
 Pullbacks = Callable[[Tensor], tuple[Any, Pullback]]

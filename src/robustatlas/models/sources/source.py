@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, first_line
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,6 @@ class Source:
         if arguments:
             digest.update(json.dumps(dict(arguments), sort_keys=True, default=_class_name).encode())
         return digest.hexdigest()
-
-
-def first_line(error: BaseException) -> str:
-    """The kind of an error, and the first line of what it says; where that ends with a colon, the next as well.
-
-    Example:
-        >>> first_line(RuntimeError("Failed to import because:\\n\\nNo module named 'zoo'.\\nLook up."))
-        "RuntimeError: Failed to import because: No module named 'zoo'"
-    """
-    first, *rest = (line.strip() for line in f"{type(error).__name__}: {error}".splitlines() if line.strip())
-    return (f"{first} {rest[0]}" if rest and first.endswith(":") else first).rstrip(".")
 
 
 def _class_name(value: object) -> str:
