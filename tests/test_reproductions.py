@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks" / "reproductions"))
 
 import claims  # noqa: E402
+import on_board  # noqa: E402
 import on_digits  # noqa: E402
 import run  # noqa: E402
 
@@ -18,6 +19,12 @@ import run  # noqa: E402
 def test_the_page_says_what_was_measured() -> None:
     page = run.PAGE.read_text(encoding="utf-8")
     assert run.with_table(page, claims.read(run.RESULTS)) == page
+
+
+def test_claims_about_the_board_follow_from_its_tables() -> None:
+    measured = [claim for claim in claims.read(run.RESULTS) if claim.on.startswith("board")]
+    assert len(measured) >= 10
+    assert sorted(map(str, on_board.claims())) == sorted(map(str, measured))
 
 
 def test_verdicts() -> None:
