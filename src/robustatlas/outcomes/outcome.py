@@ -157,8 +157,8 @@ class Outcome:
 
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
-        rows = ("minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of")
-        rows += ("possible_size", "mistakes", "drawn")
+        rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of"]
+        rows += ["possible_size", "mistakes", "drawn"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
 

@@ -96,8 +96,9 @@ def _sample_columns(table: OutcomeTable) -> dict[str, NDArray[Any]]:
 
 
 def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray[Any]]:
-    unknown = np.full(outcome.samples, np.nan)
-    counted = outcome.drawn is not None and outcome.mistakes is not None
+    none = np.zeros(outcome.samples, np.int64)
+    mistakes = none if outcome.mistakes is None else outcome.mistakes
+    drawn = none if outcome.drawn is None else outcome.drawn
     return {
         "index": table.index,
         "minimal_strength": outcome.minimal_strength,
@@ -105,8 +106,8 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
         "found_class": outcome.found_class,
         "forward": outcome.forward,
         "backward": outcome.backward,
-        "mistakes": np.where(outcome.drawn > 0, outcome.mistakes, np.nan) if counted else unknown,
-        "drawn": np.where(outcome.drawn > 0, outcome.drawn, np.nan) if counted else unknown,
+        "mistakes": np.where(drawn > 0, mistakes, np.nan),
+        "drawn": np.where(drawn > 0, drawn, np.nan),
         "broken": outcome.broken(),
         "margins": outcome.margins,
         "fooled": outcome.fooled,
