@@ -2,6 +2,9 @@
 
 Samples are attacked in *lanes*. All lanes of a batch run the same stage, each at its own strength, target and step; a
 lane whose run ends is verified, its sample's schedule says what comes next, and the lane is given to the next run.
+
+The host looks for ended runs every few steps (:mod:`robustatlas.host`). Until then an ended lane repeats its last step,
+of which nothing is entered but the passes; so results do not depend on how often the host looks.
 """
 
 from __future__ import annotations
@@ -29,11 +32,11 @@ from robustatlas.bundle import (
     select,
     take,
     watched,
-    where,
 )
 from robustatlas.classifier import Classifier
 from robustatlas.classifier.backward import going_back
 from robustatlas.errors import UserError
+from robustatlas.host import indices, looking_is_free, stride, surely_none, told
 from robustatlas.noise import Noise
 from robustatlas.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem
@@ -102,7 +105,7 @@ class Lanes(Bundle):
 
     ``rows`` [B] into the ledger; ``level`` [B] of their strength; ``bounding`` [B]: looks for the smallest size, so
     success does not end the run; ``state``: the optimizer's, none once the run has ended; ``candidate``: the smallest
-    example of this run, smaller than what was known; its ``candidate_size`` [B].
+    example of this run, smaller than what was known; its ``candidate_size`` [B]; ``ended`` [B]: the run has.
     """
 
     rows: Tensor
@@ -112,6 +115,7 @@ class Lanes(Bundle):
     state: Any
     candidate: Tree
     candidate_size: Tensor
+    ended: Tensor
 
 
 def open_ledger(
@@ -196,25 +200,28 @@ def run(
 
     ``report`` is called with the number of samples that are through, whenever it changes.
     """
+    (count,) = told((~schedule.done).sum())
+    todo = torch.split(indices(~schedule.done, count), lanes) if count else ()
     if any(stage.order == "distance" for stage in schedule.stages):
-        todo = (~schedule.done).nonzero().squeeze(1)
-        for rows in torch.split(todo, lanes) if len(todo) else ():
+        for rows in todo:
             ledger.nearest = ledger.nearest.index_copy(0, rows, _by_distance(model, attack, ledger, rows))
     if attack.threat.chooses:
-        todo = (~schedule.done).nonzero().squeeze(1)
-        for rows in torch.split(todo, lanes) if len(todo) else ():
+        for rows in todo:
             put(ledger.best_theta, rows, _chosen(model, attack, ledger, rows))
     if schedule.shares:
         rows = torch.arange(len(ledger.x), device=ledger.x.device)
         ledger.lowest_theta = take(ledger.best_theta, rows.repeat_interleave(ledger.margins.shape[1]))
     while True:
-        waiting = (~schedule.done).nonzero().squeeze(1)
-        if not len(waiting):
-            check_finite(attack, bool(ledger.finite))
+        stage_of = torch.where(schedule.done, -1, schedule.stage_of[schedule.attempt])
+        finite, *counts = told(
+            ledger.finite, *(torch.stack([stage_of == k for k in range(len(schedule.stages))]).sum(1))
+        )
+        if not any(counts):
+            check_finite(attack, bool(finite))
             return ledger
-        stage_of = schedule.stage_of[schedule.attempt[waiting]]
-        busiest = int(stage_of.bincount().argmax())
-        _run_stage(model, attack, ledger, schedule, busiest, waiting[stage_of == busiest], lanes, report)
+        busiest = counts.index(max(counts))
+        queue = indices(stage_of == busiest, counts[busiest])
+        _run_stage(model, attack, ledger, schedule, busiest, queue, lanes, report)
 
 
 def _run_stage(
@@ -230,43 +237,62 @@ def _run_stage(
     """Run the samples of ``queue``, all at an attempt of stage ``number``, until each is done or wants another
     stage."""
     stage = schedule.stages[number]
+    last = stage.judge == "last"
+    steps = stride(queue.device)
     lanes = _enter(model, attack, ledger, schedule, stage, queue[:capacity])
     queue = queue[capacity:]
     while len(lanes.rows):
-        with _counted(model, ledger, lanes.rows):
-            evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta, lanes.state.step)
-            moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
-        _record(model, ledger, lanes, evaluation)
-        finished = stage.optimizer.finished(moved)
-        if stage.judge == "last":
-            better = evaluation.fooled & finished
-            ended = finished
-        else:
-            better = evaluation.fooled & (evaluation.size < lanes.candidate_size * (1 - _GAIN))
-            ended = finished | (
-                better & ~lanes.bounding & (evaluation.size <= lanes.problem.epsilon * (1 + STRENGTH_TOLERANCE))
-            )
-        finite = ledger.finite & evaluation.logits.isfinite().all()
-        any_better, any_ended, all_finite = torch.stack([better.any(), ended.any(), finite]).tolist()
-        check_finite(attack, all_finite)
-        candidate, size = lanes.candidate, lanes.candidate_size
-        if any_better:
-            candidate = select(better, lanes.state.theta, candidate)
-            size = torch.where(better, evaluation.size, size)
-        lanes = Lanes(lanes.rows, lanes.level, lanes.bounding, lanes.problem, moved, candidate, size)
-        del evaluation, moved, candidate
-        if any_ended:
-            over = where(replace(lanes, state=None), ended)
-            fooled = _verify(model, attack, ledger, over, last=stage.judge == "last")
-            schedule.advance(over.rows, fooled, ledger.best_size[over.rows])
-            report(int(schedule.done.sum()))
-            again = over.rows[~schedule.done[over.rows] & (schedule.stage_of[schedule.attempt[over.rows]] == number)]
-            del over
-            lanes = where(lanes, ~ended)
-            free = capacity - len(lanes.rows) - len(again)
-            again, queue = torch.cat([again, queue[:free]]), queue[free:]
-            if len(again):
-                lanes = join(lanes, _enter(model, attack, ledger, schedule, stage, again))
+        for _ in range(steps):
+            lanes = _stepped(model, ledger, stage, lanes)
+        fresh = lanes.ended & (lanes.candidate_size < _known(ledger, lanes.rows, last=last))
+        finite, ended, candidates = told(ledger.finite, lanes.ended.sum(), fresh.sum())
+        check_finite(attack, bool(finite))
+        if not ended:
+            continue
+        over = _those(replace(lanes, state=None), lanes.ended, ended)
+        fresh = _those(fresh, lanes.ended, ended)
+        fooled = _verify(model, attack, ledger, over, indices(fresh, candidates), last=last)
+        schedule.advance(over.rows, fooled, ledger.best_size[over.rows])
+        stays = ~schedule.done[over.rows] & (schedule.stage_of[schedule.attempt[over.rows]] == number)
+        done, staying = told(schedule.done.sum(), stays.sum())
+        report(done)
+        again = over.rows[indices(stays, staying)]
+        del over
+        lanes = _those(lanes, ~lanes.ended, len(lanes.rows) - ended)
+        free = capacity - len(lanes.rows) - len(again)
+        again, queue = torch.cat([again, queue[:free]]), queue[free:]
+        if len(again):
+            lanes = join(lanes, _enter(model, attack, ledger, schedule, stage, again))
+
+
+def _those(tree: Tree, mask: Tensor, count: int) -> Tree:
+    """The rows where ``mask`` [B] holds, ``count`` of them; the tree itself, and no copy, where it holds everywhere."""
+    return tree if count == len(mask) else take(tree, indices(mask, count))
+
+
+def _stepped(model: Classifier, ledger: Ledger, stage: Stage, lanes: Lanes) -> Lanes:
+    """All lanes one step further; what they find is entered."""
+    with _counted(model, ledger, lanes.rows):
+        evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta, lanes.state.step)
+        moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
+    _record(model, ledger, lanes, evaluation)
+    finite = evaluation.logits.isfinite().all(1)
+    ledger.finite &= finite.all()
+    finished = stage.optimizer.finished(moved)
+    if stage.judge == "last":
+        better, ended = evaluation.fooled & finished, finished
+    else:
+        better = evaluation.fooled & (evaluation.size < lanes.candidate_size * (1 - _GAIN))
+        within = evaluation.size <= lanes.problem.epsilon * (1 + STRENGTH_TOLERANCE)
+        ended = finished | (better & ~lanes.bounding & within)
+    better, ended = better & ~lanes.ended, ended | lanes.ended
+    candidate, size = lanes.candidate, lanes.candidate_size
+    if not surely_none(better):
+        candidate = select(better, lanes.state.theta, candidate)
+        size = torch.where(better, evaluation.size, size)
+    if not looking_is_free(ended.device):
+        moved = select(ended | ~finite, lanes.state, moved)
+    return replace(lanes, state=moved, candidate=candidate, candidate_size=size, ended=ended)
 
 
 def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule, stage: Stage, rows: Tensor) -> Lanes:
@@ -282,7 +308,8 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
         theta = _start(ledger, stage, problem, rows, schedule.warm[rows], schedule.source(rows))
         state = stage.optimizer.init(problem, theta)
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
-    return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known)
+    ended = torch.zeros_like(bounding)
+    return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known, ended)
 
 
 def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> Tensor:
@@ -372,15 +399,16 @@ def _counted(model: Classifier, ledger: Ledger, rows: Tensor) -> Iterator[None]:
 def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluation) -> None:
     """Enter the margins of an evaluation; of a search in reduced precision those that look lowest are computed again
     in full, so that every margin on record is one."""
-    margin = margin_of(evaluation.logits.softmax(1), lanes.problem.labels)
+    margin = margin_of(evaluation.logits.softmax(1), lanes.problem.labels).masked_fill(lanes.ended, torch.inf)
     column = torch.searchsorted(ledger.strengths * (1 + STRENGTH_TOLERANCE), evaluation.size)
     place = lanes.rows * ledger.margins.shape[1] + column
     known = ledger.margins.view(-1)
     if model.rounding:
-        lower = (margin < known[place]).nonzero().squeeze(1)
-        if not len(lower):
+        lower = margin < known[place]
+        (count,) = told(lower.sum())
+        if not count:
             return
-        low, place = take(lanes, lower), place[lower]
+        low, place = _those(lanes, lower, count), _those(place, lower, count)
         with torch.no_grad(), _counted(model, ledger, low.rows):
             x_adv = low.problem.threat.apply(low.problem.x, low.state.theta)
             logits = model.logits(x_adv, labels=low.problem.labels, verifying=True)
@@ -388,40 +416,44 @@ def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluat
         margin = margin_of(logits.to(margin.dtype).softmax(1), low.problem.labels)
         lanes = low
     if ledger.lowest_theta is not None:
-        lower = (margin < known[place]).nonzero().squeeze(1)
-        put(ledger.lowest_theta, place[lower], take(lanes.state.theta, lower))
+        lower = margin < known[place]
+        put(ledger.lowest_theta, place, select(lower, lanes.state.theta, take(ledger.lowest_theta, place)))
     known.scatter_reduce_(0, place, margin, "amin")
 
 
-def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, last: bool) -> Tensor:
-    """Check the candidates of ended runs with a separate forward pass and enter them. ``[B]``: the sample is fooled
-    at the run's strength.
+def _known(ledger: Ledger, rows: Tensor, *, last: bool) -> Tensor:
+    """``[B]``: the sizes that a candidate must be below to be looked at; ``last``: as in :func:`_verify`."""
+    best = ledger.best_size[rows]
+    return torch.full_like(best, torch.inf) if last else best
+
+
+def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, fresh: Tensor, *, last: bool) -> Tensor:
+    """Check the candidates of ended runs, those of index ``fresh``, with a separate forward pass and enter them.
+    ``[B]``: the sample is fooled at the run's strength.
 
     ``last``: judged by the last iterate of the run alone, whatever its size (historical procedures).
     """
-    known = torch.full_like(over.candidate_size, torch.inf) if last else ledger.best_size[over.rows]
-    fresh = over.candidate_size < known
     fooled = torch.zeros_like(over.bounding)
-    new = where(over, fresh)
-    if len(new.rows):
+    if len(fresh):
+        new = over if len(fresh) == len(over.rows) else take(over, fresh)
+        rows, size = new.rows, new.candidate_size
         x_adv = attack.threat.apply(new.problem.x, new.candidate)
-        with torch.no_grad(), _counted(model, ledger, new.rows):
+        with torch.no_grad(), _counted(model, ledger, rows):
             verdict = model.judged(x_adv, new.problem.labels, new.problem.noise.child(_JUDGED))
         ledger.finite &= verdict.logits.isfinite().all()
         inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
-        good, prediction = verdict.wrong & inside, verdict.prediction
-        doubtful = torch.where(verdict.possible & inside, new.candidate_size, torch.inf)
-        ledger.possible_size[new.rows] = torch.minimum(ledger.possible_size[new.rows], doubtful)
+        good, best = verdict.wrong & inside, ledger.best_size[rows]
+        doubtful = torch.where(verdict.possible & inside, size, torch.inf)
+        ledger.possible_size[rows] = torch.minimum(ledger.possible_size[rows], doubtful)
         fooled[fresh] = good
-        ledger.rejected[new.rows] += (~good).long()
-        smaller = good & (new.candidate_size < ledger.best_size[new.rows])
-        rows = new.rows[smaller]
-        ledger.best_size[rows] = new.candidate_size[smaller]
-        put(ledger.best_theta, rows, take(new.candidate, smaller.nonzero().squeeze(1)))
-        ledger.found_class[rows] = prediction[smaller]
+        ledger.rejected[rows] += (~good).long()
+        smaller = good & (size < best)
+        ledger.best_size[rows] = torch.where(smaller, size, best)
+        put(ledger.best_theta, rows, select(smaller, new.candidate, take(ledger.best_theta, rows)))
+        ledger.found_class[rows] = torch.where(smaller, verdict.prediction, ledger.found_class[rows])
     if not last:
         fooled = ledger.best_size[over.rows] <= over.problem.epsilon * (1 + STRENGTH_TOLERANCE)
-    judged = (~over.bounding).nonzero().squeeze(1)
-    rows, level = over.rows[judged], over.level[judged]
-    ledger.fooled[rows, level] = torch.maximum(ledger.fooled[rows, level], fooled[judged].to(torch.int8))
+    before = ledger.fooled[over.rows, over.level]
+    judged = torch.maximum(before, fooled.to(torch.int8))
+    ledger.fooled[over.rows, over.level] = torch.where(over.bounding, before, judged)
     return fooled
