@@ -9,8 +9,8 @@ of which nothing is entered but the passes; so results do not depend on how ofte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,6 @@ from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.bundle import (
     Bundle,
     Tree,
-    copy,
     dot,
     gradient,
     join,
@@ -35,9 +34,8 @@ from robustatlas.bundle import (
 )
 from robustatlas.classifier import Classifier
 from robustatlas.classifier.backward import going_back
-from robustatlas.errors import UserError
 from robustatlas.host import indices, looking_is_free, stride, surely_none, told
-from robustatlas.noise import Noise
+from robustatlas.ledger import CLEAN, Ledger, charged, check_finite, known_size
 from robustatlas.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
@@ -53,50 +51,17 @@ rounding still point somewhere, and sign steps along them decide on networks wit
 _TARGET, _DRAWS = -2, -3
 """Streams of a sample that all of its runs share: for its random target, and for what a set chooses among draws."""
 
-_CLEAN, _SEARCH, _JUDGED = -4, -5, -6
-"""Streams of what a randomised model draws: for clean inputs, in the steps of a run, and to judge what it found."""
+_SEARCH, _JUDGED = -5, -6
+"""Streams of what a randomised model draws: in the steps of a run, and to judge what it found."""
 
 _NEAREST = 9
 """How many classes are ordered by their distance; as many as AutoAttack targets."""
 
+_EMPTY = 1 / 4
+"""The share of lanes that may stand empty until the next look."""
+
 _GAIN = 1e-6
 """An example must be smaller than the last by this share: one that differs by rounding is the same."""
-
-
-@dataclass
-class Ledger:
-    """What is known of N samples under one attack.
-
-    ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter
-    (none: the neutral one), ``possible_size`` [N]: smallest that is not certainly none (of randomised models),
-    ``found_class`` its prediction (-1: none); ``ranking`` [N, C]: wrong classes by their logits, largest first, and
-    ``nearest`` [N, C] by their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]:
-    lowest softmax margin seen with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength
-    ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates
-    verification refused; ``lowest_theta`` [N * (S + 1)]: the parameters of ``margins``, where a search shares them;
-    ``finite`` []: whether all logits so far were, in whichever pass (looked at where the loop waits for the device
-    anyway, by :func:`check_finite`).
-    """
-
-    x: Tensor
-    labels: Tensor
-    strengths: Tensor
-    noise: Noise
-    clean_prediction: Tensor
-    clean_margin: Tensor
-    ranking: Tensor
-    nearest: Tensor
-    best_size: Tensor
-    best_theta: Tree
-    possible_size: Tensor
-    found_class: Tensor
-    margins: Tensor
-    lowest_theta: Tree | None
-    fooled: Tensor
-    forward: Tensor
-    backward: Tensor
-    rejected: Tensor
-    finite: Tensor
 
 
 @dataclass(frozen=True)
@@ -116,50 +81,6 @@ class Lanes(Bundle):
     candidate: Tree
     candidate_size: Tensor
     ended: Tensor
-
-
-def open_ledger(
-    model: Classifier, attack: Attack, x: Tensor, labels: Tensor, noise: Noise, strengths: Tensor, lanes: int
-) -> Ledger:
-    """The ledger after one clean pass."""
-    with torch.no_grad():
-        rows = torch.split(torch.arange(len(x), device=x.device), lanes)
-        judged = [model.judged(x[part], labels[part], noise.take(part).child(_CLEAN)) for part in rows]
-        logits = torch.cat([verdict.logits for verdict in judged])
-        possible = torch.cat([verdict.possible for verdict in judged])
-    n, s = len(x), len(strengths)
-    clean_margin = margin_of(logits.softmax(1), labels)
-    ranking = logits.scatter(1, labels[:, None], -torch.inf).argsort(dim=1, descending=True, stable=True)
-    return Ledger(
-        x=x,
-        labels=labels,
-        strengths=strengths,
-        noise=noise,
-        clean_prediction=torch.cat([verdict.prediction for verdict in judged]),
-        clean_margin=clean_margin,
-        ranking=ranking,
-        nearest=ranking,
-        best_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
-        best_theta=copy(attack.threat.neutral(x)),
-        possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
-        found_class=torch.full((n,), -1, device=x.device),
-        margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
-        lowest_theta=None,
-        fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
-        forward=torch.cat([verdict.drawn for verdict in judged]),
-        backward=torch.zeros(n, dtype=torch.int64, device=x.device),
-        rejected=torch.zeros(n, dtype=torch.int64, device=x.device),
-        finite=logits.isfinite().all(),
-    )
-
-
-def check_finite(attack: Attack, finite: bool) -> None:
-    """Raise :class:`UserError` unless all logits were finite: of others no class can be told."""
-    if not finite:
-        raise UserError(
-            f"The model returned NaN or infinite logits during the attack {attack.name!r}, at inputs inside [0, 1]. "
-            "Look for divisions or logarithms in the model that overflow, or run it in float32."
-        )
 
 
 def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, step: Tensor | None = None) -> Evaluation:
@@ -238,31 +159,74 @@ def _run_stage(
     stage."""
     stage = schedule.stages[number]
     last = stage.judge == "last"
-    steps = stride(queue.device)
-    lanes = _enter(model, attack, ledger, schedule, stage, queue[:capacity])
-    queue = queue[capacity:]
+    line = _Line(schedule, number, queue, queue[:0], report)
+    lanes = _enter(model, attack, ledger, schedule, stage, line.next(capacity))
+    steps = _steps_to_a_look(stage, queue.device)
     while len(lanes.rows):
         for _ in range(steps):
             lanes = _stepped(model, ledger, stage, lanes)
-        fresh = lanes.ended & (lanes.candidate_size < _known(ledger, lanes.rows, last=last))
-        finite, ended, candidates = told(ledger.finite, lanes.ended.sum(), fresh.sum())
+        fresh = lanes.ended & (lanes.candidate_size < known_size(ledger, lanes.rows, last=last))
+        finite, ended, candidates, *news = told(ledger.finite, lanes.ended.sum(), fresh.sum(), *line.questions())
         check_finite(attack, bool(finite))
-        if not ended:
-            continue
-        over = _those(replace(lanes, state=None), lanes.ended, ended)
-        fresh = _those(fresh, lanes.ended, ended)
-        fooled = _verify(model, attack, ledger, over, indices(fresh, candidates), last=last)
-        schedule.advance(over.rows, fooled, ledger.best_size[over.rows])
-        stays = ~schedule.done[over.rows] & (schedule.stage_of[schedule.attempt[over.rows]] == number)
-        done, staying = told(schedule.done.sum(), stays.sum())
-        report(done)
-        again = over.rows[indices(stays, staying)]
-        del over
-        lanes = _those(lanes, ~lanes.ended, len(lanes.rows) - ended)
-        free = capacity - len(lanes.rows) - len(again)
-        again, queue = torch.cat([again, queue[:free]]), queue[free:]
-        if len(again):
-            lanes = join(lanes, _enter(model, attack, ledger, schedule, stage, again))
+        line.answered(*news)
+        if ended:
+            over = _those(replace(lanes, state=None), lanes.ended, ended)
+            fresh = indices(_those(fresh, lanes.ended, ended), candidates)
+            fooled = _verify(model, attack, ledger, over, fresh, last=last)
+            schedule.advance(over.rows, fooled, ledger.best_size[over.rows])
+            line.unknown = over.rows
+            del over
+            lanes = _those(lanes, ~lanes.ended, len(lanes.rows) - ended)
+        free = capacity - len(lanes.rows)
+        empty = free - len(line.rows)
+        if len(line.unknown) and (looking_is_free(queue.device) or empty > _EMPTY * capacity):
+            line.answered(*told(*line.questions()))
+        if free and len(line.rows):
+            lanes = join(lanes, _enter(model, attack, ledger, schedule, stage, line.next(free)))
+
+
+@dataclass
+class _Line:
+    """Who waits for a lane of stage ``number``.
+
+    ``rows``: those samples, the next first; ``unknown``: those whose run has ended, but of which the host does not know
+    yet whether they come back. It asks at once where too few others can take the lanes, else at the next look.
+    """
+
+    schedule: Schedule
+    number: int
+    rows: Tensor
+    unknown: Tensor
+    report: Callable[[int], None]
+
+    def next(self, count: int) -> Tensor:
+        """The first ``count`` leave the line."""
+        first, self.rows = self.rows[:count], self.rows[count:]
+        return first
+
+    def questions(self) -> list[Tensor]:
+        """What the host has to know of the unknown."""
+        if not len(self.unknown):
+            return []
+        return [self.schedule.done.sum(), self._stay().sum()]
+
+    def answered(self, *news: int) -> None:
+        """The unknown are known: those that stay go to the front."""
+        if news:
+            done, staying = news
+            self.report(done)
+            self.rows = torch.cat([self.unknown[indices(self._stay(), staying)], self.rows])
+            self.unknown = self.unknown[:0]
+
+    def _stay(self) -> Tensor:
+        rows, schedule = self.unknown, self.schedule
+        return ~schedule.done[rows] & (schedule.stage_of[schedule.attempt[rows]] == self.number)
+
+
+def _steps_to_a_look(stage: Stage, device: torch.device) -> int:
+    """How many steps the host leaves alone, so that it looks when a run of full length ends."""
+    length = stage.optimizer.steps + 1
+    return math.ceil(length / max(1, round(length / stride(device))))
 
 
 def _those(tree: Tree, mask: Tensor, count: int) -> Tree:
@@ -272,7 +236,7 @@ def _those(tree: Tree, mask: Tensor, count: int) -> Tree:
 
 def _stepped(model: Classifier, ledger: Ledger, stage: Stage, lanes: Lanes) -> Lanes:
     """All lanes one step further; what they find is entered."""
-    with _counted(model, ledger, lanes.rows):
+    with charged(model, ledger, lanes.rows):
         evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta, lanes.state.step)
         moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
     _record(model, ledger, lanes, evaluation)
@@ -304,7 +268,7 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
         epsilon = torch.where(bounding, torch.inf, epsilon)
     noise = ledger.noise.take(rows).child(attempt * len(ledger.strengths) + level)
     problem = Problem(attack.threat, x, ledger.labels[rows], _targets(ledger, stage, rows, numbers), epsilon, noise)
-    with _counted(model, ledger, rows):
+    with charged(model, ledger, rows):
         theta = _start(ledger, stage, problem, rows, schedule.warm[rows], schedule.source(rows))
         state = stage.optimizer.init(problem, theta)
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
@@ -320,8 +284,8 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
     x, labels = ledger.x[rows], ledger.labels[rows]
     theta = watched(attack.threat.neutral(x))
     distances = []
-    with _counted(model, ledger, rows):
-        noise = ledger.noise.take(rows).child(_CLEAN).child(0)
+    with charged(model, ledger, rows):
+        noise = ledger.noise.take(rows).child(CLEAN).child(0)
         logits = model.logits(attack.threat.apply(x, theta), labels=labels, noise=noise)
         ledger.finite &= logits.detach().isfinite().all()
         for k in range(count):
@@ -336,8 +300,8 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
 def _chosen(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> Tree:
     """The neutral theta with the draws that the gradient of the margin at the clean input promises the most of."""
     x, labels = watched(ledger.x[rows]), ledger.labels[rows]
-    with _counted(model, ledger, rows):
-        noise = ledger.noise.take(rows).child(_CLEAN).child(1)
+    with charged(model, ledger, rows):
+        noise = ledger.noise.take(rows).child(CLEAN).child(1)
         logits = model.logits(x, labels=labels, noise=noise)
         slope = gradient(OBJECTIVES["margin"](logits, labels, None), x)
     ledger.finite &= logits.detach().isfinite().all()
@@ -381,21 +345,6 @@ def _lowest(ledger: Ledger, lowest: Tree, rows: Tensor, source: Tensor) -> Tree:
     return take(lowest, rows * margins.shape[1] + column)
 
 
-@contextmanager
-def _counted(model: Classifier, ledger: Ledger, rows: Tensor) -> Iterator[None]:
-    """Charge the passes made inside to ``rows``, in equal parts.
-
-    Whatever runs the network is counted by the classifier; a batch that some of its rows use less (the projections of
-    perceptual attacks) is shared, the remainder going to the first rows, so that no pass is lost.
-    """
-    with model.counting() as passes:
-        yield
-    for column, count in ((ledger.forward, passes.forward), (ledger.backward, passes.backward)):
-        share, rest = divmod(count, max(len(rows), 1))
-        column[rows] += share
-        column[rows[:rest]] += 1
-
-
 def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluation) -> None:
     """Enter the margins of an evaluation; of a search in reduced precision those that look lowest are computed again
     in full, so that every margin on record is one."""
@@ -409,7 +358,7 @@ def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluat
         if not count:
             return
         low, place = _those(lanes, lower, count), _those(place, lower, count)
-        with torch.no_grad(), _counted(model, ledger, low.rows):
+        with torch.no_grad(), charged(model, ledger, low.rows):
             x_adv = low.problem.threat.apply(low.problem.x, low.state.theta)
             logits = model.logits(x_adv, labels=low.problem.labels, verifying=True)
         ledger.finite &= logits.isfinite().all()
@@ -419,12 +368,6 @@ def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluat
         lower = margin < known[place]
         put(ledger.lowest_theta, place, select(lower, lanes.state.theta, take(ledger.lowest_theta, place)))
     known.scatter_reduce_(0, place, margin, "amin")
-
-
-def _known(ledger: Ledger, rows: Tensor, *, last: bool) -> Tensor:
-    """``[B]``: the sizes that a candidate must be below to be looked at; ``last``: as in :func:`_verify`."""
-    best = ledger.best_size[rows]
-    return torch.full_like(best, torch.inf) if last else best
 
 
 def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, fresh: Tensor, *, last: bool) -> Tensor:
@@ -438,7 +381,7 @@ def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, fres
         new = over if len(fresh) == len(over.rows) else take(over, fresh)
         rows, size = new.rows, new.candidate_size
         x_adv = attack.threat.apply(new.problem.x, new.candidate)
-        with torch.no_grad(), _counted(model, ledger, rows):
+        with torch.no_grad(), charged(model, ledger, rows):
             verdict = model.judged(x_adv, new.problem.labels, new.problem.noise.child(_JUDGED))
         ledger.finite &= verdict.logits.isfinite().all()
         inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
