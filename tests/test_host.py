@@ -15,6 +15,7 @@ from torch import nn
 import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.catalogue import catalogue
+from robustatlas.attacks.definition import Procedure
 from robustatlas.host import LOOK_EVERY, constant, indices, kept, looking_every, stride, surely_none, told
 from robustatlas.threats.jpeg import JpegL1
 from robustatlas.threats.lp import project_l1_ball
@@ -30,12 +31,12 @@ def counting() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["linf", "elastic", "jpeg-linf"])
-def test_the_loop_waits_at_most_once_in_four_steps(counting: ModuleType, name: str) -> None:
+def test_the_loop_waits_at_most_once_in_four_steps(counting: ModuleType) -> None:
+    name = "jpeg-linf"
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-    images = data.images[:40], data.labels[:40]
+    images = data.images[:24], data.labels[:24]
     ra.evaluate(model, images, name, samples=2, progress=False)  # constants are sent once
-    waits, _ = counting.measured(model, images, name, 16, LOOK_EVERY)
+    waits, _ = counting.measured(model, images, name, 8, LOOK_EVERY)
     count = sum(waits.lines.values())
     assert 0 < count <= waits.steps / 4, waits.lines.most_common(3)
     assert all("told(" in line for line in waits.lines), "only where it looks"
@@ -62,12 +63,14 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(196, 3)).double()
 
 
-@pytest.mark.parametrize("procedure", ["default", "paper"])
-@pytest.mark.parametrize("name", ["lpips", "snow", "recolor", "jpeg-l1", "fog", "patch"])
-def test_images_are_attacked_alike(network: nn.Module, name: str, procedure: str) -> None:
-    x = torch.rand(5, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+@pytest.mark.parametrize(
+    ("name", "procedure"),
+    [("lpips", "default"), ("snow", "default"), ("patch", "default"), ("lpips", "paper"), ("jpeg-l1", "paper")],
+)
+def test_images_are_attacked_alike(network: nn.Module, name: str, procedure: Procedure) -> None:
+    x = torch.rand(2, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     data = x, network(x).argmax(1)
-    attack = brief(catalogue(procedure)[name])  # type: ignore[arg-type]
+    attack = brief(catalogue(procedure)[name])
     attack = replace(attack, strengths=tuple(strength / 2 for strength in attack.strengths))
 
     def found(steps: int) -> ra.Result:
@@ -81,13 +84,8 @@ def test_images_are_attacked_alike(network: nn.Module, name: str, procedure: str
 
 def test_the_ball_is_projected_on_alike() -> None:
     draw = torch.Generator().manual_seed(0)
-    values = (
-        torch.randn(20, 3, 8, 8, dtype=torch.float64, generator=draw) * torch.linspace(0, 0.2, 20)[:, None, None, None]
-    )
-    radius, cap = (
-        torch.full((20,), 4.0, dtype=torch.float64),
-        torch.rand(20, 3, 8, 8, dtype=torch.float64, generator=draw),
-    )
+    values = torch.randn(20, 64, dtype=torch.float64, generator=draw) * torch.linspace(0, 0.5, 20)[:, None]
+    radius, cap = torch.full((20,), 4.0, dtype=torch.float64), torch.rand(20, 64, generator=draw).double()
     for bound in (None, cap):
         with looking_every(8):
             seldom = project_l1_ball(values, radius, bound)
