@@ -1,7 +1,11 @@
-"""How often the loop of an attack waits for the device: operations whose result, or whose result's shape, the host must
-know, counted by dispatch (so on any device) and divided by the steps of the optimizers.
+"""How often the loop of an attack waits for the device, a step of its optimizers: on every device the same code runs,
+so it is counted on the CPU, with the loop told to look as seldom as it does on an accelerator.
 
-python benchmarks/host_syncs.py --output host_syncs.json
+Counted are operations whose result, or whose result's shape, the host must know (by dispatch), and numbers that the
+host sends (a constant made inside the loop waits as well). Looking at every step, as on the CPU, stands beside it, with
+the passes of either: lanes that have ended wait for the next look, and their passes count.
+
+python benchmarks/host_syncs.py --output benchmarks/results/host_syncs.json
 """
 
 from __future__ import annotations
@@ -19,35 +23,34 @@ from unittest import mock
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import robustatlas as ra
 from robustatlas import engine
+from robustatlas.host import LOOK_EVERY, looking_every
 
 RANKED = ("linf", "l2", "l1", "stadv", "recolor", "lpips", "elastic", "jpeg-linf", "snow")
 WAITING = {"aten._local_scalar_dense.default", "aten.nonzero.default", "aten.masked_select.default",
            "aten.equal.default", "aten.is_nonzero.default", "aten.unique_dim.default", "aten._unique2.default",
-           "aten.bincount.default"}  # fmt: skip
+           "aten.bincount.default", "aten.repeat_interleave.Tensor"}  # fmt: skip
 INDEXED = {"aten.index.Tensor", "aten.index_put_.default", "aten.index_put.default", "aten._index_put_impl_.default"}
+READING = {Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__array__}
+SENDING = {torch.tensor, torch.as_tensor, torch.from_numpy, torch.scalar_tensor}
 
 
-class Waits(TorchDispatchMode):
-    """Counts operations that wait, by the line of the package that asks for them."""
+class Waits:
+    """Counts what waits, by the line of the package that asks for it, and the steps."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.lines: Counter[str] = Counter()
         self.steps = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = str(func)
-        masked = name in INDEXED and any(
-            isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in args[1]
-        )
-        if name in WAITING or masked:
-            ours = [frame for frame in traceback.extract_stack() if "/robustatlas/" in frame.filename]
-            self.lines[f"{Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].line}" if ours else "?"] += 1
-        return func(*args, **(kwargs or {}))
+    def note(self) -> None:
+        """One more, asked for from here."""
+        ours = [frame for frame in traceback.extract_stack() if "/robustatlas/" in frame.filename]
+        ours = [frame for frame in ours if not frame.filename.endswith("/host.py")] or ours
+        self.lines[f"{Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].line}" if ours else "?"] += 1
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -55,7 +58,7 @@ class Waits(TorchDispatchMode):
         run, evaluate = engine.run, engine.evaluate
 
         def counted_run(*args: Any, **kwargs: Any) -> Any:
-            with self:
+            with _Dispatched(self), _Called(self):
                 return run(*args, **kwargs)
 
         def counted_evaluate(*args: Any, **kwargs: Any) -> Any:
@@ -66,30 +69,80 @@ class Waits(TorchDispatchMode):
             yield
 
 
+class _Dispatched(TorchDispatchMode):
+    def __init__(self, waits: Waits) -> None:
+        super().__init__()
+        self.waits = waits
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(func)
+        masked = name in INDEXED and any(
+            isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in args[1]
+        )
+        if name in WAITING or masked:
+            self.waits.note()
+        return func(*args, **(kwargs or {}))
+
+
+class _Called(TorchFunctionMode):
+    """What never reaches the dispatcher on the CPU."""
+
+    def __init__(self, waits: Waits) -> None:
+        super().__init__()
+        self.waits = waits
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in READING or func in SENDING:
+            self.waits.note()
+        return func(*args, **(kwargs or {}))
+
+
+def measured(model: ra.Classifier, data: Any, attack: str, batch_size: int, every: int) -> tuple[Waits, int]:
+    """The waits of one attack that looks ``every`` so many steps, and its passes."""
+    waits = Waits()
+    with looking_every(every), waits.counting():
+        result = ra.evaluate(model, data, attack, batch_size=batch_size, shard_size=len(data[0]), progress=False)
+    outcome = result.outcome(attack)
+    return waits, int(outcome.forward.sum() + outcome.backward.sum())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="builtin:digits-linf", help="whatever evaluate takes")
-    parser.add_argument("--data", default="digits")
+    parser.add_argument("--model", default="builtin:digits-linf", help="whatever load_model takes, for grey images")
+    parser.add_argument("--data", default="digits", help="grey images, of which colour images are made")
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--every", type=int, default=LOOK_EVERY, help="steps from look to look")
     parser.add_argument("--attacks", default=",".join(RANKED))
     parser.add_argument("--lines", type=int, default=3, help="how many of the lines that wait most to print")
     parser.add_argument("--output", type=Path, help="JSON file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    model, data = ra.load_model(arguments.model), ra.load_dataset(arguments.data)
-    found = {}
+    model = ra.Classifier(ra.load_model(arguments.model), prepare=lambda x: x.mean(1, keepdim=True))
+    grey = ra.load_dataset(arguments.data)
+    data = grey.images[: arguments.samples].expand(-1, 3, -1, -1), grey.labels[: arguments.samples]
+    print(
+        f"Waits of the host, looking every {arguments.every} steps as on an accelerator (at every step, as on a CPU):"
+    )
+    found, total = {}, Counter[str]()
     for attack in arguments.attacks.split(","):
-        waits = Waits()
-        with waits.counting():
-            ra.evaluate(model, data, attack, samples=arguments.samples, batch_size=arguments.batch_size, progress=False)
-        count = sum(waits.lines.values())
-        found[attack] = {"waits": count, "steps": waits.steps, "waits a step": round(count / waits.steps, 3)}
-        print(f"{attack:12} {count:7} waits {waits.steps:7} steps {count / waits.steps:6.2f} a step")
-        for line, times in waits.lines.most_common(arguments.lines):
-            print(f"    {times / waits.steps:5.2f}  {line}")
+        seldom, passes = measured(model, data, attack, arguments.batch_size, arguments.every)
+        always, fewest = measured(model, data, attack, arguments.batch_size, 1)
+        count, before = sum(seldom.lines.values()), sum(always.lines.values())
+        about = {"waits": count, "steps": seldom.steps, "waits a step": round(count / seldom.steps, 3)}
+        about |= {"passes": passes, "passes, looking at every step": fewest}
+        found[attack] = about | {"waits a step, looking at every step": round(before / always.steps, 3)}
+        total += Counter(waits=count, steps=seldom.steps)
+        rates = f"{count / seldom.steps:5.2f} a step ({before / always.steps:5.2f})"
+        more = f"{100 * passes / fewest - 100:+.0f} % passes"
+        print(f"{attack:12} {count:6} waits {seldom.steps:6} steps {rates}  {more}", flush=True)
+        for line, times in seldom.lines.most_common(arguments.lines):
+            print(f"    {times / seldom.steps:5.2f}  {line}")
+    rate = round(total["waits"] / total["steps"], 3)
+    print(f"all together {rate} a step")
     if arguments.output:
         about = {"model": arguments.model, "samples": arguments.samples, "batch size": arguments.batch_size}
+        about |= {"steps from look to look": arguments.every, "waits a step": rate}
         text = json.dumps(
             {"machine": platform.machine(), "torch": torch.__version__, **about, "attacks": found}, indent=2
         )

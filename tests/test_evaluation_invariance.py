@@ -14,6 +14,7 @@ import robustatlas as ra
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.host import looking_every
 from robustatlas.outcomes import Run
 from robustatlas.search import SEARCHES
 
@@ -59,11 +60,16 @@ def evaluate(
 
 
 def assert_same(
-    a: ra.Result, b: ra.Result, attacks: tuple[str, ...], order: Any = slice(None), rtol: float = 1e-9
+    a: ra.Result,
+    b: ra.Result,
+    attacks: tuple[str, ...],
+    order: Any = slice(None),
+    rtol: float = 1e-9,
+    exact: tuple[str, ...] = EXACT,
 ) -> None:
     for name in attacks:
         ours, other = a.outcome(name), b.outcome(name)
-        for column in EXACT:
+        for column in exact:
             np.testing.assert_array_equal(getattr(ours, column)[order], getattr(other, column), f"{name} {column}")
         for column in CLOSE:
             np.testing.assert_allclose(
@@ -84,6 +90,34 @@ def test_attacks_do_not_see_the_batch(name: str) -> None:
     whole = evaluate(attacks=(name,), batch_size=256)
     for size in (1, 7):
         assert_same(whole, evaluate(attacks=(name,), batch_size=size), (name,))
+
+
+FOUND = tuple(column for column in EXACT if column not in ("forward", "backward"))
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_searches_do_not_see_how_often_the_host_looks(search: Any) -> None:
+    """Bit by bit where batches are of one sample, so that a network rounds alike."""
+    attacks = ("linf", "l2")
+    for size in (1, 4, 256):
+        always = evaluate(attacks=attacks, search=search, batch_size=size)
+        for steps in (3, 8):
+            with looking_every(steps):
+                seldom = evaluate(attacks=attacks, search=search, batch_size=size)
+            assert_same(always, seldom, attacks, exact=FOUND)
+            for name in attacks:
+                ours, other = always.outcome(name), seldom.outcome(name)
+                assert (other.forward >= ours.forward).all()
+                for column in CLOSE if size == 1 else ():
+                    np.testing.assert_array_equal(getattr(ours, column), getattr(other, column), f"{name} {column}")
+
+
+@pytest.mark.parametrize("name", ["l1", "l0", "square-linf", "cw-l2", "stadv", "elastic"])
+def test_attacks_do_not_see_how_often_the_host_looks(name: str) -> None:
+    for size in (1, 4):
+        always = evaluate(attacks=(name,), batch_size=size)
+        with looking_every(5):
+            assert_same(always, evaluate(attacks=(name,), batch_size=size), (name,), exact=FOUND)
 
 
 def test_order_does_not_matter() -> None:
@@ -147,7 +181,9 @@ def test_the_seed_matters_and_repeats() -> None:
     assert (first.outcome("square-linf").margins != other.outcome("square-linf").margins).any()
 
 
-def test_passes_add_up_to_what_the_model_ran() -> None:
+@pytest.mark.parametrize("steps", [1, 8])
+def test_passes_add_up_to_what_the_model_ran(steps: int) -> None:
+    """Those of lanes that wait for the host to look as well."""
     counted = {"forward": 0, "backward": 0}
     net = digits_network(torch.float64)
 
@@ -158,7 +194,8 @@ def test_passes_add_up_to_what_the_model_ran() -> None:
         return net(x.to(torch.float64))
 
     model = ra.Classifier(network)
-    result = ra.evaluate(model, digits_images(SAMPLES, torch.float64), [brief("linf"), brief("l1")])
+    with looking_every(steps):
+        result = ra.evaluate(model, digits_images(SAMPLES, torch.float64), [brief("linf"), brief("l1")])
     form = 8  # what the network itself returns is looked at once
     assert (model.forward_passes, model.backward_passes) == (counted["forward"] - form, counted["backward"])
     forward = sum(result.outcome(name).forward.sum() for name in ("linf", "l1"))

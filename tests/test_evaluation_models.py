@@ -17,6 +17,8 @@ from helpers_core import brief, digits_images, digits_network
 from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.host import looking_every
+from robustatlas.ledger import open_ledger
 from robustatlas.noise import Noise
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.search import search_named
@@ -157,7 +159,8 @@ def test_impossible_models_get_one_sentence(case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_nan_in_any_single_pass_is_noticed() -> None:
+@pytest.mark.parametrize("steps", [1, 3])
+def test_nan_in_any_single_pass_is_noticed(steps: int) -> None:
     """Clean, towards the nearest class, in the search or in a verification."""
     net, (x, labels) = digits_network(torch.float64), digits_images(4, torch.float64)
     attack = Attack(
@@ -175,9 +178,10 @@ def test_nan_in_any_single_pass_is_noticed() -> None:
             return net(x) * torch.nan if count == bad else net(x)
 
         model = ra.Classifier(sick, dtype=torch.float64)
-        ledger = engine.open_ledger(model, attack, x, labels, noise, strengths, 4)
+        ledger = open_ledger(model, attack, x, labels, noise, strengths, 4)
         schedule = search_named("bisection")(attack, strengths, 10, ledger.clean_prediction == labels)
-        engine.run(model, attack, ledger, schedule, 4)
+        with looking_every(steps):
+            engine.run(model, attack, ledger, schedule, 4)
         return count
 
     passes = calls(bad=0)

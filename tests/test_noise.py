@@ -82,3 +82,9 @@ def test_numbers_are_those_of_splitmix64() -> None:
     """The first output of SplitMix64 seeded with 1234567 is 6457827717110365317 (its published test vector)."""
     bits = Noise(torch.tensor([1234567]))._bits((2,))
     assert [value % 2**64 for value in bits[0].tolist()] == [6457827717110365317, 3203168211198807973]
+
+
+@pytest.mark.parametrize("number", [0, 1, -1, -6, 5000, 2**40, -(2**62), 2**63 - 2])
+def test_a_child_of_a_number_is_that_of_a_tensor(number: int) -> None:
+    noise = Noise.of(3, torch.arange(5), "test")
+    assert noise.child(number).keys.equal(noise.child(torch.full((5,), number)).keys)

@@ -67,12 +67,6 @@ def take(tree: T, index: Tensor) -> T:
     return _each(lambda tensor: tensor.index_select(0, index), tree)
 
 
-def where(tree: T, mask: Tensor) -> T:
-    """The rows where ``mask`` [B] holds; the tree itself, and no copy, where it holds everywhere."""
-    index = mask.nonzero().squeeze(1)
-    return tree if len(index) == len(mask) else take(tree, index)
-
-
 def join(first: T, second: T) -> T:
     """The rows of two trees, one after the other."""
     return _each(lambda a, b: torch.cat([a, b]), first, second)

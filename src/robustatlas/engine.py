@@ -2,12 +2,15 @@
 
 Samples are attacked in *lanes*. All lanes of a batch run the same stage, each at its own strength, target and step; a
 lane whose run ends is verified, its sample's schedule says what comes next, and the lane is given to the next run.
+
+The host looks for ended runs every few steps (:mod:`robustatlas.host`). Until then an ended lane repeats its last step,
+of which nothing is entered but the passes; so results do not depend on how often the host looks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +21,6 @@ from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.bundle import (
     Bundle,
     Tree,
-    copy,
     dot,
     gradient,
     join,
@@ -29,12 +31,11 @@ from robustatlas.bundle import (
     select,
     take,
     watched,
-    where,
 )
 from robustatlas.classifier import Classifier
 from robustatlas.classifier.backward import going_back
-from robustatlas.errors import UserError
-from robustatlas.noise import Noise
+from robustatlas.host import indices, looking_is_free, stride, surely_none, told
+from robustatlas.ledger import CLEAN, Ledger, charged, check_finite, known_size
 from robustatlas.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
@@ -50,53 +51,17 @@ rounding still point somewhere, and sign steps along them decide on networks wit
 _TARGET, _DRAWS = -2, -3
 """Streams of a sample that all of its runs share: for its random target, and for what a set chooses among draws."""
 
-_CLEAN, _SEARCH, _JUDGED = -4, -5, -6
-"""Streams of what a randomised model draws: for clean inputs, in the steps of a run, and to judge what it found."""
+_SEARCH, _JUDGED = -5, -6
+"""Streams of what a randomised model draws: in the steps of a run, and to judge what it found."""
 
 _NEAREST = 9
 """How many classes are ordered by their distance; as many as AutoAttack targets."""
 
+_EMPTY = 1 / 4
+"""The share of lanes that may stand empty until the next look."""
+
 _GAIN = 1e-6
 """An example must be smaller than the last by this share: one that differs by rounding is the same."""
-
-
-@dataclass
-class Ledger:
-    """What is known of N samples under one attack.
-
-    ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter
-    (none: the neutral one), ``possible_size`` [N]: smallest that is not certainly none (of randomised models),
-    ``found_class`` its prediction (-1: none), ``mistakes`` of ``drawn`` [N] the forward passes that judged it, or the
-    clean input where that is misclassified; ``ranking`` [N, C]: wrong classes by their logits, largest first, and
-    ``nearest`` [N, C] by their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]:
-    lowest softmax margin seen with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength
-    ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates
-    verification refused; ``lowest_theta`` [N * (S + 1)]: the parameters of ``margins``, where a search shares them;
-    ``finite`` []: whether all logits so far were, in whichever pass (looked at where the loop waits for the device
-    anyway, by :func:`check_finite`).
-    """
-
-    x: Tensor
-    labels: Tensor
-    strengths: Tensor
-    noise: Noise
-    clean_prediction: Tensor
-    clean_margin: Tensor
-    ranking: Tensor
-    nearest: Tensor
-    best_size: Tensor
-    best_theta: Tree
-    possible_size: Tensor
-    found_class: Tensor
-    mistakes: Tensor
-    drawn: Tensor
-    margins: Tensor
-    lowest_theta: Tree | None
-    fooled: Tensor
-    forward: Tensor
-    backward: Tensor
-    rejected: Tensor
-    finite: Tensor
 
 
 @dataclass(frozen=True)
@@ -105,7 +70,7 @@ class Lanes(Bundle):
 
     ``rows`` [B] into the ledger; ``level`` [B] of their strength; ``bounding`` [B]: looks for the smallest size, so
     success does not end the run; ``state``: the optimizer's, none once the run has ended; ``candidate``: the smallest
-    example of this run, smaller than what was known; its ``candidate_size`` [B].
+    example of this run, smaller than what was known; its ``candidate_size`` [B]; ``ended`` [B]: the run has.
     """
 
     rows: Tensor
@@ -115,55 +80,7 @@ class Lanes(Bundle):
     state: Any
     candidate: Tree
     candidate_size: Tensor
-
-
-def open_ledger(
-    model: Classifier, attack: Attack, x: Tensor, labels: Tensor, noise: Noise, strengths: Tensor, lanes: int
-) -> Ledger:
-    """The ledger after one clean pass."""
-    with torch.no_grad():
-        rows = torch.split(torch.arange(len(x), device=x.device), lanes)
-        judged = [model.judged(x[part], labels[part], noise.take(part).child(_CLEAN)) for part in rows]
-        logits = torch.cat([verdict.logits for verdict in judged])
-        wrong, possible, mistakes, drawn = (
-            torch.cat([getattr(verdict, name) for verdict in judged])
-            for name in ("wrong", "possible", "mistakes", "drawn")
-        )
-    n, s = len(x), len(strengths)
-    clean_margin = margin_of(logits.softmax(1), labels)
-    ranking = logits.scatter(1, labels[:, None], -torch.inf).argsort(dim=1, descending=True, stable=True)
-    return Ledger(
-        x=x,
-        labels=labels,
-        strengths=strengths,
-        noise=noise,
-        clean_prediction=torch.cat([verdict.prediction for verdict in judged]),
-        clean_margin=clean_margin,
-        ranking=ranking,
-        nearest=ranking,
-        best_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
-        best_theta=copy(attack.threat.neutral(x)),
-        possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
-        found_class=torch.full((n,), -1, device=x.device),
-        mistakes=mistakes * wrong,
-        drawn=drawn * wrong,
-        margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
-        lowest_theta=None,
-        fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
-        forward=drawn.clone(),
-        backward=torch.zeros(n, dtype=torch.int64, device=x.device),
-        rejected=torch.zeros(n, dtype=torch.int64, device=x.device),
-        finite=logits.isfinite().all(),
-    )
-
-
-def check_finite(attack: Attack, finite: bool) -> None:
-    """Raise :class:`UserError` unless all logits were finite: of others no class can be told."""
-    if not finite:
-        raise UserError(
-            f"The model returned NaN or infinite logits during the attack {attack.name!r}, at inputs inside [0, 1]. "
-            "Look for divisions or logarithms in the model that overflow, or run it in float32."
-        )
+    ended: Tensor
 
 
 def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, step: Tensor | None = None) -> Evaluation:
@@ -204,25 +121,28 @@ def run(
 
     ``report`` is called with the number of samples that are through, whenever it changes.
     """
+    (count,) = told((~schedule.done).sum())
+    todo = torch.split(indices(~schedule.done, count), lanes) if count else ()
     if any(stage.order == "distance" for stage in schedule.stages):
-        todo = (~schedule.done).nonzero().squeeze(1)
-        for rows in torch.split(todo, lanes) if len(todo) else ():
+        for rows in todo:
             ledger.nearest = ledger.nearest.index_copy(0, rows, _by_distance(model, attack, ledger, rows))
     if attack.threat.chooses:
-        todo = (~schedule.done).nonzero().squeeze(1)
-        for rows in torch.split(todo, lanes) if len(todo) else ():
+        for rows in todo:
             put(ledger.best_theta, rows, _chosen(model, attack, ledger, rows))
     if schedule.shares:
         rows = torch.arange(len(ledger.x), device=ledger.x.device)
         ledger.lowest_theta = take(ledger.best_theta, rows.repeat_interleave(ledger.margins.shape[1]))
     while True:
-        waiting = (~schedule.done).nonzero().squeeze(1)
-        if not len(waiting):
-            check_finite(attack, bool(ledger.finite))
+        stage_of = torch.where(schedule.done, -1, schedule.stage_of[schedule.attempt])
+        finite, *counts = told(
+            ledger.finite, *(torch.stack([stage_of == k for k in range(len(schedule.stages))]).sum(1))
+        )
+        if not any(counts):
+            check_finite(attack, bool(finite))
             return ledger
-        stage_of = schedule.stage_of[schedule.attempt[waiting]]
-        busiest = int(stage_of.bincount().argmax())
-        _run_stage(model, attack, ledger, schedule, busiest, waiting[stage_of == busiest], lanes, report)
+        busiest = counts.index(max(counts))
+        queue = indices(stage_of == busiest, counts[busiest])
+        _run_stage(model, attack, ledger, schedule, busiest, queue, lanes, report)
 
 
 def _run_stage(
@@ -238,43 +158,105 @@ def _run_stage(
     """Run the samples of ``queue``, all at an attempt of stage ``number``, until each is done or wants another
     stage."""
     stage = schedule.stages[number]
-    lanes = _enter(model, attack, ledger, schedule, stage, queue[:capacity])
-    queue = queue[capacity:]
+    last = stage.judge == "last"
+    line = _Line(schedule, number, queue, queue[:0], report)
+    lanes = _enter(model, attack, ledger, schedule, stage, line.next(capacity))
+    steps = _steps_to_a_look(stage, queue.device)
     while len(lanes.rows):
-        with _counted(model, ledger, lanes.rows):
-            evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta, lanes.state.step)
-            moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
-        _record(model, ledger, lanes, evaluation)
-        finished = stage.optimizer.finished(moved)
-        if stage.judge == "last":
-            better = evaluation.fooled & finished
-            ended = finished
-        else:
-            better = evaluation.fooled & (evaluation.size < lanes.candidate_size * (1 - _GAIN))
-            ended = finished | (
-                better & ~lanes.bounding & (evaluation.size <= lanes.problem.epsilon * (1 + STRENGTH_TOLERANCE))
-            )
-        finite = ledger.finite & evaluation.logits.isfinite().all()
-        any_better, any_ended, all_finite = torch.stack([better.any(), ended.any(), finite]).tolist()
-        check_finite(attack, all_finite)
-        candidate, size = lanes.candidate, lanes.candidate_size
-        if any_better:
-            candidate = select(better, lanes.state.theta, candidate)
-            size = torch.where(better, evaluation.size, size)
-        lanes = Lanes(lanes.rows, lanes.level, lanes.bounding, lanes.problem, moved, candidate, size)
-        del evaluation, moved, candidate
-        if any_ended:
-            over = where(replace(lanes, state=None), ended)
-            fooled = _verify(model, attack, ledger, over, last=stage.judge == "last")
+        for _ in range(steps):
+            lanes = _stepped(model, ledger, stage, lanes)
+        fresh = lanes.ended & (lanes.candidate_size < known_size(ledger, lanes.rows, last=last))
+        finite, ended, candidates, *news = told(ledger.finite, lanes.ended.sum(), fresh.sum(), *line.questions())
+        check_finite(attack, bool(finite))
+        line.answered(*news)
+        if ended:
+            over = _those(replace(lanes, state=None), lanes.ended, ended)
+            fresh = indices(_those(fresh, lanes.ended, ended), candidates)
+            fooled = _verify(model, attack, ledger, over, fresh, last=last)
             schedule.advance(over.rows, fooled, ledger.best_size[over.rows])
-            report(int(schedule.done.sum()))
-            again = over.rows[~schedule.done[over.rows] & (schedule.stage_of[schedule.attempt[over.rows]] == number)]
+            line.unknown = over.rows
             del over
-            lanes = where(lanes, ~ended)
-            free = capacity - len(lanes.rows) - len(again)
-            again, queue = torch.cat([again, queue[:free]]), queue[free:]
-            if len(again):
-                lanes = join(lanes, _enter(model, attack, ledger, schedule, stage, again))
+            lanes = _those(lanes, ~lanes.ended, len(lanes.rows) - ended)
+        free = capacity - len(lanes.rows)
+        empty = free - len(line.rows)
+        if len(line.unknown) and (looking_is_free(queue.device) or empty > _EMPTY * capacity):
+            line.answered(*told(*line.questions()))
+        if free and len(line.rows):
+            lanes = join(lanes, _enter(model, attack, ledger, schedule, stage, line.next(free)))
+
+
+@dataclass
+class _Line:
+    """Who waits for a lane of stage ``number``.
+
+    ``rows``: those samples, the next first; ``unknown``: those whose run has ended, but of which the host does not know
+    yet whether they come back. It asks at once where too few others can take the lanes, else at the next look.
+    """
+
+    schedule: Schedule
+    number: int
+    rows: Tensor
+    unknown: Tensor
+    report: Callable[[int], None]
+
+    def next(self, count: int) -> Tensor:
+        """The first ``count`` leave the line."""
+        first, self.rows = self.rows[:count], self.rows[count:]
+        return first
+
+    def questions(self) -> list[Tensor]:
+        """What the host has to know of the unknown."""
+        if not len(self.unknown):
+            return []
+        return [self.schedule.done.sum(), self._stay().sum()]
+
+    def answered(self, *news: int) -> None:
+        """The unknown are known: those that stay go to the front."""
+        if news:
+            done, staying = news
+            self.report(done)
+            self.rows = torch.cat([self.unknown[indices(self._stay(), staying)], self.rows])
+            self.unknown = self.unknown[:0]
+
+    def _stay(self) -> Tensor:
+        rows, schedule = self.unknown, self.schedule
+        return ~schedule.done[rows] & (schedule.stage_of[schedule.attempt[rows]] == self.number)
+
+
+def _steps_to_a_look(stage: Stage, device: torch.device) -> int:
+    """How many steps the host leaves alone, so that it looks when a run of full length ends."""
+    length = stage.optimizer.steps + 1
+    return math.ceil(length / max(1, round(length / stride(device))))
+
+
+def _those(tree: Tree, mask: Tensor, count: int) -> Tree:
+    """The rows where ``mask`` [B] holds, ``count`` of them; the tree itself, and no copy, where it holds everywhere."""
+    return tree if count == len(mask) else take(tree, indices(mask, count))
+
+
+def _stepped(model: Classifier, ledger: Ledger, stage: Stage, lanes: Lanes) -> Lanes:
+    """All lanes one step further; what they find is entered."""
+    with charged(model, ledger, lanes.rows):
+        evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta, lanes.state.step)
+        moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
+    _record(model, ledger, lanes, evaluation)
+    finite = evaluation.logits.isfinite().all(1)
+    ledger.finite &= finite.all()
+    finished = stage.optimizer.finished(moved)
+    if stage.judge == "last":
+        better, ended = evaluation.fooled & finished, finished
+    else:
+        better = evaluation.fooled & (evaluation.size < lanes.candidate_size * (1 - _GAIN))
+        within = evaluation.size <= lanes.problem.epsilon * (1 + STRENGTH_TOLERANCE)
+        ended = finished | (better & ~lanes.bounding & within)
+    better, ended = better & ~lanes.ended, ended | lanes.ended
+    candidate, size = lanes.candidate, lanes.candidate_size
+    if not surely_none(better):
+        candidate = select(better, lanes.state.theta, candidate)
+        size = torch.where(better, evaluation.size, size)
+    if not looking_is_free(ended.device):
+        moved = select(ended | ~finite, lanes.state, moved)
+    return replace(lanes, state=moved, candidate=candidate, candidate_size=size, ended=ended)
 
 
 def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule, stage: Stage, rows: Tensor) -> Lanes:
@@ -286,11 +268,12 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
         epsilon = torch.where(bounding, torch.inf, epsilon)
     noise = ledger.noise.take(rows).child(attempt * len(ledger.strengths) + level)
     problem = Problem(attack.threat, x, ledger.labels[rows], _targets(ledger, stage, rows, numbers), epsilon, noise)
-    with _counted(model, ledger, rows):
+    with charged(model, ledger, rows):
         theta = _start(ledger, stage, problem, rows, schedule.warm[rows], schedule.source(rows))
         state = stage.optimizer.init(problem, theta)
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
-    return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known)
+    ended = torch.zeros_like(bounding)
+    return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known, ended)
 
 
 def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> Tensor:
@@ -301,8 +284,8 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
     x, labels = ledger.x[rows], ledger.labels[rows]
     theta = watched(attack.threat.neutral(x))
     distances = []
-    with _counted(model, ledger, rows):
-        noise = ledger.noise.take(rows).child(_CLEAN).child(0)
+    with charged(model, ledger, rows):
+        noise = ledger.noise.take(rows).child(CLEAN).child(0)
         logits = model.logits(attack.threat.apply(x, theta), labels=labels, noise=noise)
         ledger.finite &= logits.detach().isfinite().all()
         for k in range(count):
@@ -317,8 +300,8 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
 def _chosen(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> Tree:
     """The neutral theta with the draws that the gradient of the margin at the clean input promises the most of."""
     x, labels = watched(ledger.x[rows]), ledger.labels[rows]
-    with _counted(model, ledger, rows):
-        noise = ledger.noise.take(rows).child(_CLEAN).child(1)
+    with charged(model, ledger, rows):
+        noise = ledger.noise.take(rows).child(CLEAN).child(1)
         logits = model.logits(x, labels=labels, noise=noise)
         slope = gradient(OBJECTIVES["margin"](logits, labels, None), x)
     ledger.finite &= logits.detach().isfinite().all()
@@ -362,75 +345,63 @@ def _lowest(ledger: Ledger, lowest: Tree, rows: Tensor, source: Tensor) -> Tree:
     return take(lowest, rows * margins.shape[1] + column)
 
 
-@contextmanager
-def _counted(model: Classifier, ledger: Ledger, rows: Tensor) -> Iterator[None]:
-    """Charge the passes made inside to ``rows``, in equal parts.
-
-    Whatever runs the network is counted by the classifier; a batch that some of its rows use less (the projections of
-    perceptual attacks) is shared, the remainder going to the first rows, so that no pass is lost.
-    """
-    with model.counting() as passes:
-        yield
-    for column, count in ((ledger.forward, passes.forward), (ledger.backward, passes.backward)):
-        share, rest = divmod(count, max(len(rows), 1))
-        column[rows] += share
-        column[rows[:rest]] += 1
-
-
 def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluation) -> None:
     """Enter the margins of an evaluation; of a search in reduced precision those that look lowest are computed again
     in full, so that every margin on record is one."""
-    margin = margin_of(evaluation.logits.softmax(1), lanes.problem.labels)
+    margin = margin_of(evaluation.logits.softmax(1), lanes.problem.labels).masked_fill(lanes.ended, torch.inf)
     column = torch.searchsorted(ledger.strengths * (1 + STRENGTH_TOLERANCE), evaluation.size)
     place = lanes.rows * ledger.margins.shape[1] + column
     known = ledger.margins.view(-1)
     if model.rounding:
-        lower = (margin < known[place]).nonzero().squeeze(1)
-        if not len(lower):
+        lower = margin < known[place]
+        (count,) = told(lower.sum())
+        if not count:
             return
-        low, place = take(lanes, lower), place[lower]
-        with torch.no_grad(), _counted(model, ledger, low.rows):
+        low, place = _those(lanes, lower, count), _those(place, lower, count)
+        with torch.no_grad(), charged(model, ledger, low.rows):
             x_adv = low.problem.threat.apply(low.problem.x, low.state.theta)
             logits = model.logits(x_adv, labels=low.problem.labels, verifying=True)
         ledger.finite &= logits.isfinite().all()
         margin = margin_of(logits.to(margin.dtype).softmax(1), low.problem.labels)
         lanes = low
     if ledger.lowest_theta is not None:
-        lower = (margin < known[place]).nonzero().squeeze(1)
-        put(ledger.lowest_theta, place[lower], take(lanes.state.theta, lower))
+        lower = margin < known[place]
+        put(ledger.lowest_theta, place, select(lower, lanes.state.theta, take(ledger.lowest_theta, place)))
     known.scatter_reduce_(0, place, margin, "amin")
 
 
-def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, last: bool) -> Tensor:
-    """Check the candidates of ended runs with a separate forward pass and enter them. ``[B]``: the sample is fooled
-    at the run's strength.
+def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, fresh: Tensor, *, last: bool) -> Tensor:
+    """Check the candidates of ended runs, those of index ``fresh``, with a separate forward pass and enter them.
+    ``[B]``: the sample is fooled at the run's strength.
 
     ``last``: judged by the last iterate of the run alone, whatever its size (historical procedures).
     """
-    known = torch.full_like(over.candidate_size, torch.inf) if last else ledger.best_size[over.rows]
-    fresh = over.candidate_size < known
     fooled = torch.zeros_like(over.bounding)
-    new = where(over, fresh)
-    if len(new.rows):
+    if len(fresh):
+        new = over if len(fresh) == len(over.rows) else take(over, fresh)
+        rows, size = new.rows, new.candidate_size
         x_adv = attack.threat.apply(new.problem.x, new.candidate)
-        with torch.no_grad(), _counted(model, ledger, new.rows):
+        with torch.no_grad(), charged(model, ledger, rows):
             verdict = model.judged(x_adv, new.problem.labels, new.problem.noise.child(_JUDGED))
         ledger.finite &= verdict.logits.isfinite().all()
         inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
-        good, prediction = verdict.wrong & inside, verdict.prediction
-        doubtful = torch.where(verdict.possible & inside, new.candidate_size, torch.inf)
-        ledger.possible_size[new.rows] = torch.minimum(ledger.possible_size[new.rows], doubtful)
+        good, best = verdict.wrong & inside, ledger.best_size[rows]
+        doubtful = torch.where(verdict.possible & inside, size, torch.inf)
+        ledger.possible_size[rows] = torch.minimum(ledger.possible_size[rows], doubtful)
         fooled[fresh] = good
-        ledger.rejected[new.rows] += (~good).long()
-        smaller = good & (new.candidate_size < ledger.best_size[new.rows])
-        rows = new.rows[smaller]
-        ledger.best_size[rows] = new.candidate_size[smaller]
-        put(ledger.best_theta, rows, take(new.candidate, smaller.nonzero().squeeze(1)))
-        ledger.found_class[rows] = prediction[smaller]
-        ledger.mistakes[rows], ledger.drawn[rows] = verdict.mistakes[smaller], verdict.drawn[smaller]
+        ledger.rejected[rows] += (~good).long()
+        smaller = good & (size < best)
+        ledger.best_size[rows] = torch.where(smaller, size, best)
+        put(ledger.best_theta, rows, select(smaller, new.candidate, take(ledger.best_theta, rows)))
+        for column, found in (
+            (ledger.found_class, verdict.prediction),
+            (ledger.mistakes, verdict.mistakes),
+            (ledger.drawn, verdict.drawn),
+        ):
+            column[rows] = torch.where(smaller, found, column[rows])
     if not last:
         fooled = ledger.best_size[over.rows] <= over.problem.epsilon * (1 + STRENGTH_TOLERANCE)
-    judged = (~over.bounding).nonzero().squeeze(1)
-    rows, level = over.rows[judged], over.level[judged]
-    ledger.fooled[rows, level] = torch.maximum(ledger.fooled[rows, level], fooled[judged].to(torch.int8))
+    before = ledger.fooled[over.rows, over.level]
+    judged = torch.maximum(before, fooled.to(torch.int8))
+    ledger.fooled[over.rows, over.level] = torch.where(over.bounding, before, judged)
     return fooled

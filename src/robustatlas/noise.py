@@ -19,6 +19,7 @@ from robustatlas.bundle import Bundle
 _GOLDEN = -0x61C8864680B583EB  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 _MIX_1 = -0x40A7B892E31B1A47  # 0xBF58476D1CE4E5B9
 _MIX_2 = -0x6B2FB644ECCEEE15  # 0x94D049BB133111EB
+_HALF = 1 << 63
 
 
 def _shift_right(bits: Tensor, count: int) -> Tensor:
@@ -58,8 +59,10 @@ class Noise(Bundle):
 
     def child(self, number: int | Tensor) -> Noise:
         """The ``number``-th derived stream of each sample (an int, or int64 ``[B]``)."""
-        offset = torch.as_tensor(number, dtype=torch.int64, device=self.keys.device) + 1
-        return Noise(_mix(self.keys + offset * _GOLDEN))
+        offset = (number + 1) * _GOLDEN
+        if isinstance(offset, int):
+            offset = (offset + _HALF) % (2 * _HALF) - _HALF  # as tensors of int64 overflow
+        return Noise(_mix(self.keys + offset))
 
     def take(self, index: Tensor) -> Noise:
         """The streams of a subset of the samples."""

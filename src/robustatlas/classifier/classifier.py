@@ -317,8 +317,8 @@ class Classifier:
     def _drawn(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
         at_once = 1 if self.batch_sizes else max(1, _ROWS // len(x))
         found: list[Tensor] = []
-        for numbers in torch.split(torch.arange(count), at_once):
-            number = numbers.to(x.device).repeat_interleave(len(x))
+        for numbers in torch.split(torch.arange(count, device=x.device), at_once):
+            number = numbers.repeat_interleave(len(x))
             streams = Noise(noise.keys.repeat(len(numbers))).child(number)
             truth = None if labels is None else labels.repeat(len(numbers))
             with Drawing(streams):

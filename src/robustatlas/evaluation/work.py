@@ -21,6 +21,7 @@ from robustatlas.classifier.rejection import folded
 from robustatlas.datasets import as_inputs
 from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.evaluation.plan import Task
+from robustatlas.ledger import Ledger, check_finite, open_ledger
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes.records import AttackRecord, circumstances
@@ -131,7 +132,7 @@ class _Bench:
         self, model: Classifier, task: Task, x: Tensor, labels: Tensor, index: NDArray[np.int64], seed: int
     ) -> None:
         self.model, self.task, self.x, self.labels, self.index, self.seed = model, task, x, labels, index, seed
-        self.ledger: engine.Ledger | None = None
+        self.ledger: Ledger | None = None
         self.through: Tensor | None = None
 
     def run(self, lanes: int, halves: bool, report: Callable[[int], None]) -> bool:
@@ -141,7 +142,7 @@ class _Bench:
         try:
             noise = Noise.of(self.seed, torch.from_numpy(self.index).to(self.x.device), attack.name)
             strengths = torch.tensor(attack.strengths, dtype=self.x.dtype, device=self.x.device)
-            ledger = engine.open_ledger(model, attack, self.x, self.labels, noise, strengths, lanes)
+            ledger = open_ledger(model, attack, self.x, self.labels, noise, strengths, lanes)
             right = ledger.clean_prediction == self.labels
             todo = torch.ones_like(right) if attack.repairs else right
             schedule = search_named(self.task.search)(attack, strengths, ledger.ranking.shape[1], todo)
@@ -163,7 +164,7 @@ class _Bench:
         """Outcomes and clean outcomes of the settled samples."""
         model, ledger, rows = self.model, self.ledger, np.flatnonzero(settled)
         assert ledger is not None
-        engine.check_finite(self.task.attack, bool(ledger.finite))
+        check_finite(self.task.attack, bool(ledger.finite))
         columns = _columns(self.task.record, self.task.attack, ledger, self.index)
         if model.draws is not None:
             columns |= _drawn(columns, ledger)
@@ -194,7 +195,7 @@ def _joined(parts: Sequence[AdversarialExamples]) -> AdversarialExamples | None:
     return index, images
 
 
-def _sample_columns(ledger: engine.Ledger, index: NDArray[np.int64]) -> Arrays:
+def _sample_columns(ledger: Ledger, index: NDArray[np.int64]) -> Arrays:
     return {
         "index": index,
         "label": ledger.labels.cpu().numpy(),
@@ -219,7 +220,7 @@ def clean_answers(model: Classifier, x: Tensor, labels: Tensor, batch: int) -> A
     return columns | {"clean_rejected": columns["clean_rejected"].astype(np.int8)}
 
 
-def _columns(record: AttackRecord, attack: Attack, ledger: engine.Ledger, index: NDArray[np.int64]) -> Arrays:
+def _columns(record: AttackRecord, attack: Attack, ledger: Ledger, index: NDArray[np.int64]) -> Arrays:
     """The evidence of a finished ledger.
 
     Where runs are judged by their last iterate, or each strength by itself, the size of a sample is the smallest
@@ -251,7 +252,7 @@ def _columns(record: AttackRecord, attack: Attack, ledger: engine.Ledger, index:
     }
 
 
-def _drawn(columns: Arrays, ledger: engine.Ledger) -> Arrays:
+def _drawn(columns: Arrays, ledger: Ledger) -> Arrays:
     """What is added of a randomised model."""
     possible = ledger.possible_size.double().cpu().numpy()
     return {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from robustatlas.bundle import Tree, over, select
+from robustatlas.host import kept
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
 
 
@@ -29,14 +29,13 @@ def checkpoints(steps: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-@cache
-def review_periods(steps: int, device: torch.device) -> Tensor:
+def review_periods(steps: int) -> Tensor:
     """``[steps + 2]``: at a checkpoint the moves since the last one, elsewhere 0."""
     ends = checkpoints(steps)
     periods = torch.zeros(steps + 2, dtype=torch.int64)
     for start, end in pairwise((0, *ends)):
         periods[end] = end - start
-    return periods.to(device)
+    return periods
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class APGD(Optimizer[APGDState]):
         rises = torch.where(first, 0, state.rises + (value > before))
         reviewed_objective = torch.where(first, value, state.reviewed_objective)
 
-        period = review_periods(self.steps, state.step.device)[state.step.clamp_max(self.steps + 1)]
+        period = kept(review_periods, self.steps, like=state.step)[state.step.clamp_max(self.steps + 1)]
         review = period > 0
         stuck = ~state.halved & (reviewed_objective >= best_objective)
         halve = review & ((rises <= self.rho * period) | stuck)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import per_sample, select
+from robustatlas.host import constant
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
@@ -64,11 +65,8 @@ class APGDL1(Optimizer[APGDL1State]):
         head = [-int(-share * self.steps // 1) for _, share in self.schedule[:-1]]
         return (*head, self.steps - sum(head))
 
-    def _table(self, values: tuple[float, ...], like: Tensor) -> Tensor:
-        return torch.tensor(values, dtype=like.dtype, device=like.device)
-
     def _radius(self, problem: Problem, stage: Tensor) -> Tensor:
-        factors = self._table(tuple(f for f, _ in self.schedule), problem.epsilon)
+        factors = constant([factor for factor, _ in self.schedule], problem.epsilon)
         return problem.epsilon * factors[stage]
 
     def _enter(self, problem: Problem, theta: Tensor, stage: Tensor, step: Tensor) -> APGDL1State:
@@ -98,8 +96,7 @@ class APGDL1(Optimizer[APGDL1State]):
         best = select(better, state.theta, state.best)
         best_gradient = select(better, evaluation.gradient, state.best_gradient)
         best_objective = torch.where(better, evaluation.objective, state.best_objective)
-        lengths = torch.tensor(self.lengths, device=state.stage.device)
-        total = lengths[state.stage]
+        total = constant(self.lengths, state.stage)[state.stage]
         radius = self._radius(problem, state.stage)
 
         review = (state.moves > 0) & (state.moves % (total * 4 // 100).clamp_min(1) == 0)

@@ -16,6 +16,7 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import per_sample
 from robustatlas.classifier import Classifier, undisturbed
 from robustatlas.errors import UserError
+from robustatlas.ledger import open_ledger
 from robustatlas.noise import Noise
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.search import search_named
@@ -90,7 +91,7 @@ class FoolboxAttack:
         attack = replace(self.attack, strengths=strengths).bound_to(model)
         grid = torch.tensor(strengths, dtype=x.dtype, device=x.device)
         noise = Noise.of(self.seed, torch.arange(len(x), device=x.device), attack.name)
-        ledger = engine.open_ledger(model, attack, x, labels, noise, grid, self.batch_size)
+        ledger = open_ledger(model, attack, x, labels, noise, grid, self.batch_size)
         right = ledger.clean_prediction == labels
         schedule = search_named(attack.searched_by(None))(attack, grid, ledger.ranking.shape[1], right)
         engine.run(model, attack, ledger, schedule, self.batch_size)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import per_sample
+from robustatlas.host import constant
 from robustatlas.threats.box import OneNumber, require_colour
 
 _TINY = 1e-8
@@ -25,13 +26,13 @@ def hue_of(x: Tensor) -> Tensor:
     top, sector = x.max(1)
     chroma = (top - x.amin(1)).clamp_min(_TINY)
     turns = torch.stack([green - blue, blue - red, red - green], 1) / chroma[:, None]
-    offsets = torch.tensor([0.0, 2.0, 4.0], dtype=x.dtype, device=x.device).view(1, 3, 1, 1)
+    offsets = constant((0.0, 2.0, 4.0), x).view(1, 3, 1, 1)
     return (turns + offsets).gather(1, sector[:, None])[:, 0].remainder(6)
 
 
 def _shadow(hue: Tensor) -> Tensor:
     """``[B, 3, H, W]``: how far each channel lies below the brightest, in units of the chroma."""
-    offsets = torch.tensor([5.0, 3.0, 1.0], dtype=hue.dtype, device=hue.device).view(1, 3, 1, 1)
+    offsets = constant((5.0, 3.0, 1.0), hue).view(1, 3, 1, 1)
     position = (hue[:, None] + offsets).remainder(6)
     return torch.minimum(position, 4 - position).clamp(0, 1)
 

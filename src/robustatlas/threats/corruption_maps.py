@@ -19,6 +19,7 @@ from PIL import Image
 from scipy import ndimage
 from torch import Tensor
 
+from robustatlas.host import constant
 from robustatlas.noise import Noise
 from robustatlas.threats.fog import plasma, plasma_side
 
@@ -122,7 +123,7 @@ def _streaks(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
 
 def _colour(values: tuple[float, float, float], x: Tensor) -> Tensor:
     """``[C, 1, 1]``: a colour, or its luminance for images that are not RGB."""
-    colour = torch.tensor(values, dtype=x.dtype, device=x.device)
+    colour = constant(values, x)
     if x.shape[1] != 3:
         colour = (colour * colour.new_tensor(_LUMINANCE)).sum().expand(x.shape[1])
     return colour.view(-1, 1, 1)
@@ -134,7 +135,7 @@ def _pale(x: Tensor) -> Tensor:
 
 
 def _luminance_weights(x: Tensor) -> Tensor:
-    weights = torch.tensor(_LUMINANCE, dtype=x.dtype, device=x.device)
+    weights = constant(_LUMINANCE, x)
     return (weights if x.shape[1] == 3 else weights.new_full((x.shape[1],), 1 / x.shape[1])).view(-1, 1, 1)
 
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import Tensor
 
+from robustatlas.host import kept
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.lp import project_l1_ball
@@ -51,7 +51,6 @@ _CHROMINANCE = (
 )
 
 
-@cache
 def _synthesis(table: tuple[tuple[int, ...], ...]) -> Tensor:
     """``[64, 64]``: the 8 by 8 pixels (in [0, 255]) of one unit of each quantised coefficient."""
     frequency = torch.arange(8, dtype=torch.float64)[:, None]
@@ -64,7 +63,7 @@ def _synthesis(table: tuple[tuple[int, ...], ...]) -> Tensor:
 
 def _plane(coefficients: Tensor, rows: int, columns: int, table: tuple[tuple[int, ...], ...]) -> Tensor:
     """``[B, rows * 8, columns * 8]``: the pixels of ``coefficients`` [B, rows * columns * 64]."""
-    blocks = coefficients.view(-1, rows, columns, 64) @ _synthesis(table).to(coefficients)
+    blocks = coefficients.view(-1, rows, columns, 64) @ kept(_synthesis, table, like=coefficients)
     return blocks.view(-1, rows, columns, 8, 8).transpose(2, 3).reshape(-1, rows * 8, columns * 8)
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import per_sample
+from robustatlas.host import looking_is_free
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
@@ -58,14 +59,22 @@ def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -
     capped = size if cap is None else torch.minimum(size, cap.flatten(1))
     total = capped.sum(1)
     outside = total > radius
-    if not bool(outside.any()):
-        return values.sign() * capped.view_as(values)
-    rows = outside.nonzero().squeeze(1)
-    u, b, r = size[rows], capped[rows], radius[rows]
+    if looking_is_free(values.device):
+        rows = outside.nonzero().squeeze(1)
+        if len(rows):
+            shrunk = _shrunk(size[rows], capped[rows], total[rows], radius[rows])
+            capped = capped.index_copy(0, rows, shrunk)
+    else:
+        capped = torch.where(outside[:, None], _shrunk(size, capped, total, radius), capped)
+    return values.sign() * capped.view_as(values)
+
+
+def _shrunk(u: Tensor, b: Tensor, total: Tensor, r: Tensor) -> Tensor:
+    """``[B, D]``: ``u``, capped at ``b``, where that adds up to ``total`` [B] > ``r`` [B], less what is too much."""
     breaks, order = torch.cat([u - b, u], 1).sort(1)
     active = torch.where(order < u.shape[1], 1.0, -1.0).to(u.dtype).cumsum(1)
     drops = torch.cat([torch.zeros_like(r)[:, None], active[:, :-1] * breaks.diff(dim=1)], 1)
-    sums = total[rows][:, None] - drops.cumsum(1)
+    sums = total[:, None] - drops.cumsum(1)
     k = (sums > r[:, None]).sum(1, keepdim=True).clamp(1, breaks.shape[1] - 1) - 1
     slope = active.gather(1, k).clamp_min(1)
     shrink = breaks.gather(1, k) + (sums.gather(1, k) - r[:, None]) / slope
@@ -75,8 +84,7 @@ def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -
         shrink = shrink + (torch.minimum(b, left.clamp_min(0)).sum(1, keepdim=True) - r[:, None]) / free
     left = u - shrink
     left = left.masked_fill(left <= _ROUNDINGS * torch.finfo(u.dtype).eps * u, 0)  # a residue is no support
-    capped = capped.index_copy(0, rows, torch.minimum(b, left))
-    return values.sign() * capped.view_as(values)
+    return torch.minimum(b, left)
 
 
 def _fill(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robustatlas.bundle import Bundle, Fixed, per_sample, select
+from robustatlas.host import constant
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.lp import project_l1_ball
@@ -82,7 +83,7 @@ def snow_layer(flakes: Tensor, kernels: Tensor, height: int, width: int) -> Tens
 def pale(x: Tensor) -> Tensor:
     """The image as it looks in snow: dark pixels lifted to a light grey, ``max(x, 1.5 luminance + 0.5)``."""
     if x.shape[1] == 3:
-        weights = torch.tensor([0.2126, 0.7152, 0.0722], dtype=x.dtype, device=x.device).view(1, 3, 1, 1)
+        weights = constant((0.2126, 0.7152, 0.0722), x).view(1, 3, 1, 1)
         luminance = (x * weights).sum(dim=1, keepdim=True)
     else:
         luminance = x

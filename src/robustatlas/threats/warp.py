@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from robustatlas.host import constant
 from robustatlas.threats.box import BoxThreat, OneNumber, require_images
 from robustatlas.threats.sampling import pixels, resample
 
@@ -53,7 +54,7 @@ class Warp(BoxThreat):
 
 
 def _unit(x: Tensor, places: Tensor) -> Tensor:
-    last = torch.tensor([x.shape[3] - 1, x.shape[2] - 1], dtype=places.dtype, device=places.device)
+    last = constant((x.shape[3] - 1, x.shape[2] - 1), places)
     return 2 * places / last - 1
 
 

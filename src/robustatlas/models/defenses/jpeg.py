@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from itertools import chain
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from robustatlas.classifier.backward import Backward
 from robustatlas.errors import UserError
+from robustatlas.host import constant, kept
 from robustatlas.models.defenses.transformation import Transformation
 from robustatlas.models.gradients import straight_through
 from robustatlas.threats.jpeg import _CHROMINANCE, _LUMINANCE, _double, _plane, _synthesis, _to_rgb
@@ -101,7 +102,6 @@ def _scaled(table: Table, quality: int) -> Table:
     return tuple(tuple(min(max((step * scale + 50) // 100, 1), 255) for step in row) for row in table)
 
 
-@cache
 def _cosine_transform() -> Tensor:
     inverse: Tensor = torch.linalg.inv(_synthesis(_ONES))
     return inverse
@@ -112,6 +112,6 @@ def _coded(plane: Tensor, table: Table, to_bytes: Rounding, quantised: Rounding)
     rows, columns = plane.shape[1] // 8, plane.shape[2] // 8
     blocks = plane.view(-1, rows, 8, columns, 8).transpose(2, 3).reshape(-1, rows * columns, 64)
     # In eighths: the precision of libjpeg's integer transform.
-    coefficients = to_bytes(8 * blocks @ _cosine_transform().to(blocks)) / 8
-    steps = torch.tensor(table).view(64).to(blocks)
+    coefficients = to_bytes(8 * blocks @ kept(_cosine_transform, like=blocks)) / 8
+    steps = constant(list(chain(*table)), blocks)
     return to_bytes(_plane(quantised(coefficients / steps).flatten(1), rows, columns, table))

@@ -1,0 +1,108 @@
+"""What the host asks of the device, and how often.
+
+An accelerator works through a queue that the host fills. Whoever reads a number from it waits until the queue is empty,
+and then the device waits until it is filled again. So loops look at their results only every few steps, in one
+transfer; between looks they are tensor code whose shapes do not depend on the results. On the CPU nothing is queued:
+looking costs nothing, and work that turns out to be needless does, so loops look at every step there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+
+import torch
+from torch import Tensor
+
+LOOK_EVERY = 8
+"""Steps from look to look on accelerators."""
+
+_OVERRIDE: ContextVar[int | None] = ContextVar("looking", default=None)
+
+
+def stride(device: torch.device) -> int:
+    """Steps from look to look on ``device``.
+
+    Example:
+        >>> stride(torch.device("cpu")), stride(torch.device("cuda"))
+        (1, 8)
+    """
+    return _OVERRIDE.get() or (1 if device.type == "cpu" else LOOK_EVERY)
+
+
+def looking_is_free(device: torch.device) -> bool:
+    """Whether a result may be looked at whenever that saves work."""
+    return stride(device) == 1
+
+
+@contextmanager
+def looking_every(steps: int) -> Iterator[None]:
+    """Look every so many steps inside, whatever the device. Results are the same, passes are not.
+
+    Example:
+        >>> with looking_every(4):
+        ...     stride(torch.device("cpu"))
+        4
+    """
+    token = _OVERRIDE.set(steps)
+    try:
+        yield
+    finally:
+        _OVERRIDE.reset(token)
+
+
+def told(*values: Tensor) -> list[int]:
+    """Whole numbers and truth values ``[]`` as the host knows them, in one transfer: here it waits.
+
+    Example:
+        >>> flags = torch.tensor([True, False, True])
+        >>> told(flags.sum(), flags.any(), torch.tensor(7))
+        [2, 1, 7]
+    """
+    known: list[int] = torch.stack([value.long() for value in values]).tolist()
+    return known
+
+
+def surely_none(flags: Tensor) -> bool:
+    """Whether none of ``flags`` holds; False, without waiting to know, where looking is not free.
+
+    For work that nobody needs then, and that changes nothing if it is done all the same.
+    """
+    return looking_is_free(flags.device) and not bool(flags.any())
+
+
+def indices(mask: Tensor, count: int) -> Tensor:
+    """``[count]``: the rows where ``mask`` [B] holds, of which the host knows that they are ``count``.
+
+    Example:
+        >>> indices(torch.tensor([True, False, True, True]), 3)
+        tensor([0, 2, 3])
+    """
+    return (~mask).byte().argsort(stable=True)[:count]
+
+
+@cache
+def _made(make: Callable[..., Tensor], arguments: tuple[Hashable, ...], dtype: torch.dtype, at: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return make(*arguments).to(at, dtype)
+
+
+def kept(make: Callable[..., Tensor], *arguments: Hashable, like: Tensor) -> Tensor:
+    """``make(*arguments)`` with the dtype of ``like``, on its device; made and sent there once. Not to be changed."""
+    return _made(make, arguments, like.dtype, like.device)
+
+
+def _numbers(values: tuple[float, ...]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def constant(values: Sequence[float], like: Tensor) -> Tensor:
+    """``values`` as a tensor with the dtype of ``like``, on its device; made and sent there once. Not to be changed.
+
+    Example:
+        >>> constant((1, 2), torch.zeros(3, dtype=torch.int64))
+        tensor([1, 2])
+    """
+    return kept(_numbers, tuple(values), like=like)

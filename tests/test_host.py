@@ -1,0 +1,119 @@
+"""How often the host looks: what is found does not depend on it, and it does not wait in between."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import robustatlas as ra
+from helpers_core import brief
+from robustatlas.attacks.catalogue import catalogue
+from robustatlas.attacks.definition import Procedure
+from robustatlas.host import LOOK_EVERY, constant, indices, kept, looking_every, stride, surely_none, told
+from robustatlas.threats.jpeg import JpegL1
+from robustatlas.threats.lp import project_l1_ball
+
+
+@pytest.fixture(scope="module")
+def counting() -> ModuleType:
+    path = Path(__file__).parents[1] / "benchmarks" / "host_syncs.py"
+    spec = importlib.util.spec_from_file_location("host_syncs", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_loop_waits_at_most_once_in_four_steps(counting: ModuleType) -> None:
+    name = "jpeg-linf"
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    images = data.images[:24], data.labels[:24]
+    ra.evaluate(model, images, name, samples=2, progress=False)  # constants are sent once
+    waits, _ = counting.measured(model, images, name, 8, LOOK_EVERY)
+    count = sum(waits.lines.values())
+    assert 0 < count <= waits.steps / 4, waits.lines.most_common(3)
+    assert all("told(" in line for line in waits.lines), "only where it looks"
+
+
+def test_what_waits_is_counted(counting: ModuleType) -> None:
+    waits, x = counting.Waits(), torch.rand(5)
+
+    def each(ask: object) -> int:
+        waits.lines.clear()
+        with counting._Dispatched(waits), counting._Called(waits):
+            ask()  # type: ignore[operator]
+        return sum(waits.lines.values())
+
+    for ask in (lambda: bool(x.any()), lambda: x.sum().item(), lambda: x.nonzero(), lambda: x[x > 0.5], x.tolist,
+                lambda: torch.tensor([1.0]), x.cpu):  # fmt: skip
+        assert each(ask) == 1
+    assert each(lambda: torch.where(x > 0.5, 0.0, x)[torch.arange(3)]) == 0
+
+
+@pytest.fixture(scope="module")
+def network() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(196, 3)).double()
+
+
+@pytest.mark.parametrize(
+    ("name", "procedure"),
+    [("lpips", "default"), ("snow", "default"), ("patch", "default"), ("lpips", "paper"), ("jpeg-l1", "paper")],
+)
+def test_images_are_attacked_alike(network: nn.Module, name: str, procedure: Procedure) -> None:
+    x = torch.rand(2, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    data = x, network(x).argmax(1)
+    attack = brief(catalogue(procedure)[name])
+    attack = replace(attack, strengths=tuple(strength / 2 for strength in attack.strengths))
+
+    def found(steps: int) -> ra.Result:
+        with looking_every(steps):
+            return ra.evaluate(network, data, attack, batch_size=1, progress=False)
+
+    always, seldom = found(1).outcome(name), found(8).outcome(name)
+    for column in ("minimal_size", "minimal_strength", "found_class", "margins", "fooled"):
+        np.testing.assert_array_equal(getattr(always, column), getattr(seldom, column), column)
+
+
+def test_the_ball_is_projected_on_alike() -> None:
+    draw = torch.Generator().manual_seed(0)
+    values = torch.randn(20, 64, dtype=torch.float64, generator=draw) * torch.linspace(0, 0.5, 20)[:, None]
+    radius, cap = torch.full((20,), 4.0, dtype=torch.float64), torch.rand(20, 64, generator=draw).double()
+    for bound in (None, cap):
+        with looking_every(8):
+            seldom = project_l1_ball(values, radius, bound)
+        torch.testing.assert_close(seldom, project_l1_ball(values, radius, bound), rtol=0, atol=0)
+
+
+def test_an_accelerator_is_looked_at_seldom_and_a_cpu_always() -> None:
+    assert [stride(torch.device(kind)) for kind in ("cpu", "cuda", "mps")] == [1, LOOK_EVERY, LOOK_EVERY]
+    none = torch.zeros(3, dtype=torch.bool)
+    assert surely_none(none) and not surely_none(~none)
+    with looking_every(2):
+        assert not surely_none(none), "not known without waiting"
+
+
+def test_rows_come_in_their_order() -> None:
+    mask = torch.rand(1000, generator=torch.Generator().manual_seed(5)) < 0.3
+    (count,) = told(mask.sum())
+    assert indices(mask, count).tolist() == mask.nonzero().squeeze(1).tolist()
+    assert indices(mask, 0).tolist() == []
+
+
+def test_constants_are_made_once_for_each_dtype_even_in_inference_mode() -> None:
+    like = torch.zeros(1, dtype=torch.float64)
+    with torch.inference_mode():
+        first = constant((0.1, 0.2), like)
+    assert first is constant([0.1, 0.2], like) and not first.is_inference()
+    assert constant((0.1, 0.2), like.float()).dtype == torch.float32
+    assert first.tolist() == [0.1, 0.2]
+    assert kept(torch.zeros, 2, like=like) is kept(torch.zeros, 2, like=like)
+    x = torch.rand(1, 3, 16, 16)
+    assert JpegL1().apply(x, JpegL1().neutral(x)).equal(x)
