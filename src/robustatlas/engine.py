@@ -100,9 +100,9 @@ class Ledger:
 class Lanes(Bundle):
     """A batch at work.
 
-    ``rows`` [B] into the ledger; ``level`` [B] of their strength; ``bounding`` [B]: looks for the smallest size, so
-    success does not end the run; ``state``: the optimizer's, none once the run has ended; ``candidate``: the smallest
-    example of this run, smaller than what was known; its ``candidate_size`` [B].
+    ``rows`` [B] into the ledger; ``level`` [B] of their strength (-1: none of the grid); ``bounding`` [B]: looks for
+    the smallest size, so success does not end the run; ``state``: the optimizer's, none once the run has ended;
+    ``candidate``: the smallest example of this run, smaller than what was known; its ``candidate_size`` [B].
     """
 
     rows: Tensor
@@ -273,15 +273,16 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
     """Lanes at the beginning of the run that the schedule names for each of ``rows``."""
     x, level, attempt = ledger.x[rows], schedule.level[rows], schedule.attempt[rows]
     numbers, bounding = schedule.number_of[attempt], schedule.bounds[attempt]
-    epsilon = ledger.strengths[level]
+    epsilon = schedule.epsilon(rows, ledger.best_size[rows])
     if attack.unbounded:
         epsilon = torch.where(bounding, torch.inf, epsilon)
-    noise = ledger.noise.take(rows).child(attempt * len(ledger.strengths) + level)
+    noise = ledger.noise.take(rows).child(attempt * schedule.levels + level)
     problem = Problem(attack.threat, x, ledger.labels[rows], _targets(ledger, stage, rows, numbers), epsilon, noise)
     with _counted(model, ledger, rows):
         theta = _start(ledger, stage, problem, rows, schedule.warm[rows], schedule.source(rows))
         state = stage.optimizer.init(problem, theta)
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
+    level = level if schedule.on_grid else torch.full_like(level, -1)
     return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known)
 
 
@@ -421,7 +422,7 @@ def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, *, l
         ledger.found_class[rows] = prediction[smaller]
     if not last:
         fooled = ledger.best_size[over.rows] <= over.problem.epsilon * (1 + STRENGTH_TOLERANCE)
-    judged = (~over.bounding).nonzero().squeeze(1)
+    judged = (~over.bounding & (over.level >= 0)).nonzero().squeeze(1)
     rows, level = over.rows[judged], over.level[judged]
     ledger.fooled[rows, level] = torch.maximum(ledger.fooled[rows, level], fooled[judged].to(torch.int8))
     return fooled
