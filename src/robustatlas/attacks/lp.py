@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from robustatlas.attacks.definition import FRONTIER, Attack, Procedure, Stage, frontier, grid
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
@@ -71,16 +73,16 @@ def autoattack(norm: str) -> Attack:
 
 
 def sparse() -> Attack:
-    """l0: sigma-zero bounds the count, by a smoother one than its own; projected ascent on the largest changes, by
-    steps from border to border of the box, tries below."""
-    bound = Stage(SigmaZero(steps=200, sigma=0.01), "margin")
+    """l0: sigma-zero (with a smoother count than its own) and FAB's projection bound the count; projected ascent on the
+    largest changes, by steps from border to border of the box, tries below."""
+    sigma, fab = Stage(SigmaZero(steps=180, sigma=0.01), "margin"), Stage(FAB(steps=20), "margin", targets=1)
     ascent = Stage(PGD(steps=25, rate=10.0, schedule="cosine"), "margin", targets=3, start="best")
     return Attack(
         name="l0",
         threat=THREATS["l0"],
         strengths=STRENGTHS["l0"],
-        stages=(ascent, bound, Stage(FAB(steps=20), "margin", targets=3)),
-        bound=(bound,),
+        stages=(ascent, sigma, replace(fab, targets=3)),
+        bound=(sigma, fab),
         descent=(ascent,),
         frontier=(Stage(SigmaZero(steps=100), "margin"), *FRONTIER[1:]),
         unit=UNITS["l0"],
