@@ -135,8 +135,8 @@ def of_torchattacks(norm: str) -> Iterator[Contender]:
     attacks: Any = import_module("torchattacks")
 
     def apgd_t(model: nn.Module, x: Tensor, labels: Tensor, eps: float) -> Any:
-        attack = attacks.APGDT(model, norm={"linf": "Linf", "l2": "L2"}[norm], eps=eps, steps=20, n_classes=10)
-        return attack(x, labels)
+        kind: Any = import_module("torchattacks").APGDT
+        return kind(model, norm={"linf": "Linf", "l2": "L2"}[norm], eps=eps, steps=20, n_classes=10)(x, labels)
 
     if norm in ("linf", "l2"):
         yield Contender("torchattacks", "APGDT 9 x 20, bisection", ra.external(apgd_t, norm), {"search": "bisection"})
@@ -149,9 +149,9 @@ def of_pyautoattack(norm: str) -> Iterator[Contender]:
     names = {"linf": "Linf", "l2": "L2"}
     if norm not in names:
         return
-    auto: Any = import_module("pyautoattack").AutoAttack
 
     def apgd_and_fab(model: nn.Module, x: Tensor, labels: Tensor, eps: float) -> Tensor:
+        auto: Any = import_module("pyautoattack").AutoAttack
         attack = auto(model, norm=names[norm], eps=eps, version="standard", seed=0, device="cpu")
         attack.verbose, attack.attacks_to_run = False, ["apgd-t", "fab-t"]
         found: Tensor = attack.run_standard_evaluation(x, labels, batch_size=len(x))[0]

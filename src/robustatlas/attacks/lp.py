@@ -46,6 +46,11 @@ _BOUNDS = {
     "l2": (Stage(_WANDERING, "margin", targets=3),),
     "l1": (Stage(FMN(40, rate=4.0, shrink=0.2, dense=True), "margin", targets=3), _FAB),
 }
+_FRONTIERS = {
+    "linf": FRONTIER,
+    "l2": (Stage(_WANDERING, "margin", targets=4), *FRONTIER[1:]),
+    "l1": _FRONTIER_L1,
+}
 _POLISH = Stage(FMN(30, rate=0.1, shrink=0.02), "margin", start="best")
 _POLISH_L1 = Stage(FMN(40, shrink=0.02, dense=True), "margin", start="best")
 
@@ -65,7 +70,7 @@ def autoattack(norm: str) -> Attack:
         polish=(_POLISH_L1 if l1 else _POLISH,),
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
         closing=(_FAB,),
-        frontier=_FRONTIER_L1 if l1 else FRONTIER,
+        frontier=_FRONTIERS[norm],
         unit=UNITS[norm],
         source="Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)",
         unbounded=True,
