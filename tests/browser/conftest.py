@@ -31,47 +31,86 @@ def chromium() -> Iterator[Any]:
             pytest.fail("ROBUSTATLAS_REQUIRE_BROWSER=1, but there is no Chromium, or no playwright to drive it")
         pytest.skip("no Chromium found")
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        arguments = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
         browser = playwright.chromium.launch(executable_path=executable, args=arguments)
         yield browser
         browser.close()
 
 
-@pytest.fixture
-def visit(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """Open a page of a local file; at the end nothing may have been logged, failed, or asked of the network."""
-    contexts: list[Any] = []
-    complaints: list[str] = []
+class Tab:
+    """One tab for all tests: what a new one costs, the plots' library being read again above all, is paid once."""
 
-    def check_request(request: Any) -> None:
-        if not request.url.startswith(("file:", "data:", "blob:")):
-            complaints.append(f"request to {request.url}")
+    def __init__(self, browser: Any) -> None:
+        self.complaints: list[str] = []
+        self.unchanged = ""
+        self.page = browser.new_page()
+        self.page.set_default_timeout(20_000)
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
+        self.page.on("requestfailed", self._miss)
+        self.page.on("request", self._see)
+        self.page.on("dialog", self._answer)
 
-    def check_message(message: Any) -> None:
+    def open(self, path: Path, fragment: str = "", width: int = 1440, height: int = 900, scheme: str = "light") -> Any:
+        """Load a page of a local file as somebody does who was never here."""
+        if self.page.url.startswith("file:"):
+            self.page.evaluate("localStorage.clear()")
+            self.page.goto("about:blank")
+        self.unchanged = ""
+        self._show(width, height, scheme)
+        self.page.goto(path.as_uri() + fragment)
+        return self.page
+
+    def look(self, path: Path, width: int = 1440, height: int = 900, scheme: str = "light") -> Any:
+        """The page as it comes, loaded before where nobody has changed it since."""
+        if self.unchanged != path.as_uri():
+            self.open(path, "", width, height, scheme)
+        else:
+            self._show(width, height, scheme)
+        self.unchanged = path.as_uri()
+        return self.page
+
+    def _show(self, width: int, height: int, scheme: str) -> None:
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.emulate_media(media="screen", color_scheme=scheme)
+        self.page.evaluate("scrollTo(0, 0)")
+
+    def _see(self, request: Any) -> None:
+        if not request.url.startswith(("file:", "data:", "blob:", "about:")):
+            self.complaints.append(f"request to {request.url}")
+
+    def _miss(self, request: Any) -> None:
+        if request.failure != "net::ERR_ABORTED":  # another page was opened before this one had all its files
+            self.complaints.append(f"failed: {request.url}: {request.failure}")
+
+    def _hear(self, message: Any) -> None:
         if message.type in ("error", "warning"):
-            complaints.append(f"console: {message.text}")
+            self.complaints.append(f"console: {message.text}")
 
-    def show_dialog(dialog: Any) -> None:
-        complaints.append(f"dialog: {dialog.message}")
+    def _answer(self, dialog: Any) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    def open_page(path: Path, fragment: str = "", width: int = 1440, scheme: str = "light") -> Any:
-        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("console", check_message)
-        page.on("pageerror", lambda error: complaints.append(f"script: {error}"))
-        page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
-        page.on("request", check_request)
-        page.on("dialog", show_dialog)
-        page.goto(path.as_uri() + fragment)
-        return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
+@pytest.fixture(scope="session")
+def tab(chromium: Any) -> Tab:
+    return Tab(chromium)
+
+
+@pytest.fixture
+def visit(tab: Tab) -> Iterator[Callable[..., Any]]:
+    """Open a page of a local file; at the end nothing may have been logged, failed, or asked of the network."""
+    tab.complaints.clear()
+    yield tab.open
+    assert tab.complaints == []
+
+
+@pytest.fixture
+def look(tab: Tab) -> Iterator[Callable[..., Any]]:
+    """As `visit`, for tests that only read the page: those that come one after another share one load of it."""
+    tab.complaints.clear()
+    yield tab.look
+    assert tab.complaints == []
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@
  *
  * @typedef {Summary & {defense: Defense, rank: number | null, range: [number, number] | null, before: number | null,
  *   extra: string, trained: string, haystack: string}} Row
+ * @typedef {{key: string, cells: Cells, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
+ *
  * @typedef {{key: string, title: string, hint: string, kind: "number" | "text", value: (row: Row) => number | string | null,
  *   show: (row: Row) => string, descends: boolean, usual: boolean}} Column
  */

@@ -18,7 +18,6 @@
     return given.order === "average" ? "ind-avg" : "ind-worst";
   }
 
-  /** @typedef {{key: string, cells: Cells, rows: Row[]}} Ranked */
   /** @type {Map<string, Ranked>} the last view, and the official ones */
   const known = new Map();
 
@@ -259,7 +258,7 @@
   /** The board answers at once; the plots follow when nothing else changes for a moment. */
   function drawPlotsSoon() {
     clearTimeout(pending);
-    pending = setTimeout(() => comparison.drawPlots(compared(), state.across, kindOf(state), now().cells, now().rows), 60);
+    pending = setTimeout(() => comparison.drawPlots(compared(), state.across, kindOf(state), now()), 60);
   }
 
   function listen() {
@@ -283,12 +282,6 @@
     addEventListener("popstate", () => {
       state = Address.read(board, location.hash);
       draw();
-    });
-    let width = innerWidth;
-    addEventListener("resize", () => {
-      if (innerWidth === width) return;
-      width = innerWidth;
-      drawPlotsSoon();
     });
   }
 
