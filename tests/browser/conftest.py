@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from browser.browser_helpers import HOSTILE, complete_result, synthetic_result
 from robustatlas.references import Reference, load_reference
+from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.report.page import build_report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -116,3 +119,41 @@ def look(tab: Tab) -> Iterator[Callable[..., Any]]:
 @pytest.fixture(scope="session")
 def reference() -> Reference:
     return load_reference("multirobustbench-cifar10")
+
+
+@pytest.fixture(scope="session")
+def full_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    run = complete_result(reference, reference.ranked, HOSTILE)
+    trained_on = {HOSTILE: {"linf": 8 / 255}}
+    return build_report([run], tmp_path_factory.mktemp("report") / "report.html", reference, trained_on)
+
+
+@pytest.fixture(scope="session")
+def comparison_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    runs = [
+        synthetic_result(reference, attacks, name) for attacks, name in ((("linf", "l2"), "one"), (("linf",), HOSTILE))
+    ]
+    return build_report(runs, tmp_path_factory.mktemp("report") / "report.html")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    own = synthetic_result(reference, reference.ranked, "our-model")
+    hostile = synthetic_result(reference, ("linf", "l2"), HOSTILE)
+    about = {
+        "our-model": {"trained_on": {"linf": 8 / 255}, "architecture": "tiny", "url": "javascript:alert(2)"},
+        HOSTILE: {"title": "<img src=x onerror=alert(3)>", "notes": "</script><script>alert(4)</script>"},
+    }
+    return build_leaderboard([own, hostile], tmp_path_factory.mktemp("site"), reference, about=about)
+
+
+@pytest.fixture(scope="session")
+def published_site(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    return build_leaderboard([], tmp_path_factory.mktemp("published"), reference)
+
+
+@pytest.fixture(scope="session")
+def own_board(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    """A board that no reference fits."""
+    runs = [synthetic_result(reference, ("linf", "l2"), name, samples) for name, samples in (("one", 200), ("two", 90))]
+    return build_leaderboard(runs, tmp_path_factory.mktemp("own"), None)

@@ -25,22 +25,6 @@ Visit = Callable[..., Any]
 VECTORS = json.loads((Path(__file__).parents[1] / "goldens" / "leaderboard_vectors.json").read_text())
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
-    own = synthetic_result(reference, reference.ranked, "our-model")
-    hostile = synthetic_result(reference, ("linf", "l2"), HOSTILE)
-    about = {
-        "our-model": {"trained_on": {"linf": 8 / 255}, "architecture": "tiny", "url": "javascript:alert(2)"},
-        HOSTILE: {"title": "<img src=x onerror=alert(3)>", "notes": "</script><script>alert(4)</script>"},
-    }
-    return build_leaderboard([own, hostile], tmp_path_factory.mktemp("site"), reference, about=about)
-
-
-@pytest.fixture(scope="session")
-def published_site(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
-    return build_leaderboard([], tmp_path_factory.mktemp("published"), reference)
-
-
 def address(page: Any) -> str:
     return str(page.evaluate("location.href"))
 

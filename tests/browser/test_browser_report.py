@@ -9,26 +9,9 @@ from typing import Any
 
 import pytest
 
-from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
-from robustatlas.references import Reference
-from robustatlas.report.page import build_report
+from browser.browser_helpers import HOSTILE, serious_problems
 
 Visit = Callable[..., Any]
-
-
-@pytest.fixture(scope="session")
-def full_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
-    run = complete_result(reference, reference.ranked, HOSTILE)
-    trained_on = {HOSTILE: {"linf": 8 / 255}}
-    return build_report([run], tmp_path_factory.mktemp("report") / "report.html", reference, trained_on)
-
-
-@pytest.fixture(scope="session")
-def comparison_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
-    runs = [
-        synthetic_result(reference, attacks, name) for attacks, name in ((("linf", "l2"), "one"), (("linf",), HOSTILE))
-    ]
-    return build_report(runs, tmp_path_factory.mktemp("report") / "report.html")
 
 
 def ready(page: Any, cards: int) -> Any:

@@ -27,8 +27,8 @@ def odd(reference: Reference) -> list[Result]:
     return [synthetic_result(reference, reference.ranked, "m", samples=1), *long]
 
 
-FITTING = """[...document.querySelectorAll('.plot')].filter(plot => plot.layout && plot.clientWidth)
-.every(plot => plot.layout.width === plot.clientWidth && plot.querySelector('.main-svg').clientWidth === plot.clientWidth)"""
+FITTING = """[...document.querySelectorAll('.plot')].filter(plot => plot.layout && plot.clientWidth).every(plot =>
+    [plot.layout.width, plot.querySelector('.main-svg').clientWidth].every(width => width === plot.clientWidth))"""
 
 
 def check(page: Any) -> None:

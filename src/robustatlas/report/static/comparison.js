@@ -80,11 +80,11 @@ const Comparison = (() => {
       const rows = shown.map(({ row, place }) => make("tr", {},
         make("th", { scope: "row" }, Page.swatch(place), " ", Table.nameOf(row.defense)),
         make("td", {}, row.trained),
-        make("td", { class: "number" }, Columns.fixed(row.scFloored)),
-        make("td", {}, row.witness ? `${at(row.witness[0])} and ${at(row.witness[1])}` : "–"),
+        ...(board.compared ? [make("td", { class: "number" }, Columns.fixed(row.scFloored)),
+          make("td", {}, row.witness ? `${at(row.witness[0])} and ${at(row.witness[1])}` : "–")] : []),
         ...(noted ? [make("td", {}, row.defense.notes || "–")] : [])));
-      const titles = ["Defense", "Trained against", "SC, pairs ≥ 1 point apart", "SC decided between", ...(noted ? ["Notes"] : [])];
-      const head = make("tr", {}, ...titles.map((title, i) => make("th", { scope: "col", class: i === 2 ? "number" : "" }, title)));
+      const titles = ["Defense", "Trained against", ...(board.compared ? ["SC, pairs ≥ 1 point apart", "SC decided between"] : []), ...(noted ? ["Notes"] : [])];
+      const head = make("tr", {}, ...titles.map((title, i) => make("th", { scope: "col", class: board.compared && i === 2 ? "number" : "" }, title)));
       const table = make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
       Page.element("facts").replaceChildren(...(rows.length > 0
         ? [make("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Details of the compared defenses" }, table)] : []));
@@ -106,7 +106,7 @@ const Comparison = (() => {
       }));
       const ranked = rows.some((row) => row.cr !== null);
       Page.element("overview").hidden = !ranked;
-      if (ranked) void Page.draw(Page.element("plot-overview"), () => Plots.overview(rows, entries, across));
+      if (ranked) void Page.draw(Page.element("plot-overview"), () => Plots.overview(board, rows, entries, across));
       const attacks = new Set(cells.attack.filter((attack) => attack >= 0)).size;
       const anything = entries.length > 0 && attacks > 0;
       Page.element("plots").hidden = !anything;
@@ -116,6 +116,7 @@ const Comparison = (() => {
       const strength = Page.element("plot-strength");
       Page.draw(strength, () => Plots.strengthPlot(board, cells, entries, Page.widthOf(strength)));
       Page.draw(Page.element("plot-single"), () => Plots.singlePlot(board, cells, entries, kind, heights().single));
+      if (!board.compared) return;
       const reference = Page.element("plot-reference");
       Page.draw(reference, () => Plots.referencePlot(board, cells, entries, Page.widthOf(reference), heights().reference));
       const seen = Page.element("plot-seen");
