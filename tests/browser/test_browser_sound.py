@@ -16,7 +16,8 @@ from robustatlas.report.page import build_report
 Visit = Callable[..., Any]
 PAGES = ("full_page", "comparison_page", "site", "own_board")
 WITHOUT = """(all, [property, value]) =>
-    all.filter(node => node.checkVisibility() && getComputedStyle(node)[property] !== value).map(node => node.outerHTML)"""
+    all.filter(node => node.checkVisibility() && getComputedStyle(node)[property] !== value)
+       .map(node => node.outerHTML)"""
 FAULTS = Path(__file__).with_name("faults.js").read_text(encoding="utf-8")
 
 
