@@ -4,13 +4,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 WORKERS ?= 2
 LOWEST := .venv-lowest
+ZOOS := .venv-zoos
 LEANING := $(wildcard tests/test_outcomes_*.py) tests/test_bad_inputs.py tests/test_datasets.py tests/test_defenses.py \
 	tests/test_metrics_accuracies.py tests/test_metrics_cli.py tests/test_models.py tests/test_noise.py \
 	tests/test_report_figures.py tests/test_report_page.py
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lowest lint examples board docs wheel clean
+.PHONY: demo test lowest zoos lint examples board docs wheel clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +37,16 @@ $(LOWEST)/.tools: pyproject.toml constraints.txt constraints-lowest.txt
 
 lowest: $(LOWEST)/.tools  ## Pass the tests that lean on other packages most, with the lowest declared versions of them.
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) $(LEANING)
+
+$(ZOOS)/.tools: pyproject.toml constraints.txt constraints-zoos.txt
+	$(PYTHON) -m venv $(ZOOS)
+	$(ZOOS)/bin/python -m pip install --quiet --constraint constraints.txt --constraint constraints-zoos.txt \
+		--editable '.[jax,onnx,transformers]' onnxscript tensorflow-cpu pytest pytest-xdist hypothesis foolbox==3.3.4
+	touch $@
+
+zoos: $(ZOOS)/.tools  ## Pass the tests of models of other zoos and frameworks, with the lowest declared versions of them.
+	$(ZOOS)/bin/python -m pytest -n $(WORKERS) tests/test_frameworks.py tests/test_sources.py tests/test_sources_onnx.py \
+		tests/test_docs.py -k 'not guide_on_runs and not takes_the_command'
 
 lint: $(VENV)/.tools  ## Style, types, and which room may import which.
 	$(BIN)/ruff check .
@@ -64,4 +75,4 @@ wheel: $(VENV)/.installed  ## Build sdist and wheel into dist/, and use the whee
 	PYTHON=$(PYTHON) scripts/check_wheel.sh dist
 
 clean:
-	rm -rf $(VENV) $(LOWEST) docs/_build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(ZOOS) docs/_build dist .mypy_cache .pytest_cache .ruff_cache

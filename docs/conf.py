@@ -36,8 +36,9 @@ extensions = [
     "sphinx_copybutton",
     "myst_nb",
     "examples",
+    "board",
 ]
-exclude_patterns = ["_build", "_tools", "README.md"]
+exclude_patterns = ["_build", "_tools", "board", "README.md"]
 default_role = "code"
 
 autodoc_member_order = "bysource"

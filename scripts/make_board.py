@@ -1,10 +1,11 @@
 """A board of our own, from nothing: train defenses, make a reference, evaluate, and pack what a leaderboard needs.
 
-    python scripts/make_board.py [--out DIR] [--workers N] [--ship DIR] [--small]
+    python scripts/make_board.py [--out DIR] [--workers N] [--ray-address ADDRESS] [--ship DIR] [--small]
 
 Everything is one small network on Fashion-MNIST. Each training and each evaluation is a job of its own in ``--out``;
-the same command goes on where it stopped, and ``--workers`` processes share the jobs out. Then ``DIR/board`` holds
-the outcome tables, the cards of all trainings, the reference, and ``about.json``, and ``DIR/site`` the leaderboard.
+the same command goes on where it stopped, and ``--workers`` processes, or a cluster of Ray, share the jobs out. Then
+``DIR/board`` holds the outcome tables, the cards of all trainings, the reference, and ``about.json``, and ``DIR/site``
+the leaderboard.
 """
 
 from __future__ import annotations
@@ -13,21 +14,22 @@ import argparse
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
-from multiprocessing import get_context
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack, grid
 from robustatlas.attacks.suites import SUITES
 from robustatlas.classifier import Classifier, Origin
 from robustatlas.datasets import Dataset
+from robustatlas.evaluation import Cluster
 from robustatlas.files import write_text
 from robustatlas.metrics import AccuracyStatistics, bootstrap_intervals
 from robustatlas.models.defenses import BitDepthReduction, Defended, JPEGCompression, MedianSmoothing, Transformation
@@ -35,6 +37,7 @@ from robustatlas.references import Reference, load_reference
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.result import Result
 from robustatlas.training import ReferencePlan, Settings, load_trained, make_reference, network_for, recipe_named
+from robustatlas.training.errands import Fill, run_errands
 
 THROUGH = "input-transformation"
 """The suite by which networks behind input transformations are attacked."""
@@ -171,8 +174,6 @@ SMALL = Board(
 )
 """A look at the whole chain in seconds; its numbers mean nothing."""
 
-Job = Callable[[], None]
-
 
 @cache
 def images(name: str, split: Literal["train", "test"], count: int | None = None) -> Dataset:
@@ -180,18 +181,14 @@ def images(name: str, split: Literal["train", "test"], count: int | None = None)
     return ra.load_dataset(name, split).take(count, stratified=True)
 
 
-def train_one(board: Board, out: Path, name: str) -> None:
-    """One network, in ``out/nets``."""
+def train_one(place: Path, board: Board, name: str) -> None:
+    """One network, in a folder."""
     data = images(board.data, "train", board.training)
     given = board.defenses[name]
-    recipe = recipe_named(given.recipe, given.against or None, _steps(board, given), **given.settings)
+    steps = (given.steps or board.steps) if given.against else None
+    recipe = recipe_named(given.recipe, given.against or None, steps, **given.settings)
     net = network_for(board.architecture, data)
-    place = out / "nets" / name
     ra.train(net, data, recipe, settings=board.trainer(), out=place, architecture=board.architecture, progress=False)
-
-
-def _steps(board: Board, defense: Defense) -> int | None:
-    return (defense.steps or board.steps) if defense.against else None
 
 
 def reference_of(board: Board, out: Path) -> Path:
@@ -199,34 +196,26 @@ def reference_of(board: Board, out: Path) -> Path:
     return out / f"{board.data}-{board.architecture}"
 
 
-def refer(board: Board, out: Path, part: int, parts: int) -> None:
-    """One part of the reference."""
-    training, test = images(board.data, "train", board.training), images(board.data, "test")
-    make_reference(board.plan(), training, test, reference_of(board, out), (part, parts), progress=False)
-
-
-def evaluate_one(board: Board, out: Path, name: str) -> None:
-    """One defense against all attacks, in ``out/runs``."""
+def evaluate_one(place: Path, shared: tuple[Board, Mapping[str, nn.Module]], name: str) -> None:
+    """One defense against all attacks, in a folder; ``shared``: the board, and the networks."""
+    board, nets = shared
     attacks: list[str | Attack] = list(board.attacks)
     if name in board.transformations:
         base, transformation = board.transformations[name]
-        bare = load_trained(out / "nets" / base)
         model = Classifier(
-            Defended(bare.net, transformation),  # type: ignore[arg-type]  # a trained network is a module
-            name=name,
-            origin=Origin(f"trained:{base} behind {transformation}"),
+            Defended(nets[base], transformation), name=name, origin=Origin(f"trained:{base} behind {transformation}")
         )
         through = {attack.name: attack for attack in SUITES[THROUGH].build("default")}
         attacks = [through.get(attack, attack) for attack in board.attacks]
     else:
-        model = Classifier(load_trained(out / "nets" / name), name=name, origin=Origin(f"trained:{name}"))
+        model = Classifier(nets[name], name=name, origin=Origin(f"trained:{name}"))
     ra.evaluate(
         model,
         images(board.data, "test"),
         attacks,
         strengths=board.attacks,
         samples=board.test,
-        run=out / "runs" / name,
+        run=place,
         progress=False,
     )
 
@@ -285,59 +274,45 @@ def _about(board: Board, name: str) -> dict[str, Any]:
     return {"architecture": board.architecture, "extra_data": False, "trained_on": known, "notes": notes}
 
 
-def _timed(out: Path, stage: str, name: str, job: Job) -> str:
-    """Run a job in this process and note its time."""
-    torch.set_num_threads(1)
-    wall, processor = time.perf_counter(), time.process_time()
-    job()
-    line = {
-        "stage": stage,
-        "job": name,
-        "seconds": round(time.perf_counter() - wall, 1),
-        "processor_seconds": round(time.process_time() - processor, 1),
-    }
+@contextmanager
+def _timed(out: Path, stage: str) -> Iterator[None]:
+    begun = time.perf_counter()
+    yield
+    line = {"stage": stage, "seconds": round(time.perf_counter() - begun, 1)}
     with (out / "times.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
-    return f"{stage} {name}: {line['seconds']:.0f} s"
+    print(f"stage {stage}: {line['seconds']:.0f} s", flush=True)
 
 
 def _times(out: Path) -> dict[str, dict[str, float]]:
-    """Seconds by stage: those of each job's first run (later ones only find that all is there)."""
-    first: dict[tuple[str, str], dict[str, Any]] = {}
+    """Seconds by stage, of all calls that worked at it."""
+    seconds: dict[str, float] = {}
     for text in (out / "times.jsonl").read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
-        first.setdefault((line["stage"], line["job"]), line)
-    return {
-        what: {
-            stage: round(sum(line[what] for line in first.values() if line["stage"] == stage), 1)
-            for stage in dict.fromkeys(stage for stage, _ in first)
-        }
-        for what in ("seconds", "processor_seconds")
-    }
+        seconds[line["stage"]] = round(seconds.get(line["stage"], 0.0) + line["seconds"], 1)
+    return {"seconds": seconds}
 
 
-def make(board: Board, out: Path, workers: int = 1) -> None:
-    """All stages; what is in ``out`` already is not done again."""
+def make(board: Board, out: Path, workers: int = 1, ray: str | None = None) -> None:
+    """All stages; what is in ``out`` already is not done again. ``ray``: address of a cluster that works at them."""
     out.mkdir(parents=True, exist_ok=True)
-    parts = sum(1 for _ in board.plan().trainings())
-    names = [*board.defenses, *board.transformations]
-    stages: list[tuple[str, dict[str, Job]]] = [
-        ("train", {name: partial(train_one, board, out, name) for name in board.defenses}),
-        ("reference", {f"{k}/{parts}": partial(refer, board, out, k, parts) for k in range(parts)}),
-        ("evaluate", {name: partial(evaluate_one, board, out, name) for name in names}),
-    ]
-    for stage, jobs in stages:
-        begun = time.perf_counter()
-        if workers == 1:
-            for name, job in jobs.items():
-                print(_timed(out, stage, name, job), flush=True)
-        else:
-            with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-                waiting = [pool.submit(_timed, out, stage, name, job) for name, job in jobs.items()]
-                for done in as_completed(waiting):
-                    print(done.result(), flush=True)
-        print(f"stage {stage}: {time.perf_counter() - begun:.0f} s", flush=True)
-    refer(board, out, 0, 1)  # whichever part was last: the reference is put together of all
+    torch.set_num_threads(1)
+    cluster = Cluster(ray) if ray else None
+    nets, runs = out / "nets", out / "runs"
+
+    def carried_out(fill: Fill, shared: Any, errands: Mapping[Path, str]) -> None:
+        for place in run_errands(fill, shared, errands, workers, cluster):
+            print(place.relative_to(out), flush=True)
+
+    with _timed(out, "train"):
+        carried_out(train_one, board, {nets / name: name for name in board.defenses})
+    with _timed(out, "reference"):
+        training, test = images(board.data, "train", board.training), images(board.data, "test")
+        folder = reference_of(board, out)
+        make_reference(board.plan(), training, test, folder, progress=False, workers=workers, ray=cluster)
+    with _timed(out, "evaluate"):
+        trained = {name: load_trained(nets / name).net for name in board.defenses}
+        carried_out(evaluate_one, (board, trained), {runs / n: n for n in [*board.defenses, *board.transformations]})
     pack(board, out)
     size = sum(path.stat().st_size for path in (out / "board").rglob("*") if path.is_file())
     print(f"Tables and cards: {out / 'board'} ({size / 1e6:.1f} MB)\nLeaderboard: {out / 'site' / 'index.html'}")
@@ -348,11 +323,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("board"))
     parser.add_argument("--workers", type=int, default=1, help="processes of one thread each")
+    parser.add_argument("--ray-address", help="of a cluster of Ray that does the work")
     parser.add_argument("--ship", type=Path, help="put the tables, cards and reference here as well")
     parser.add_argument("--small", action="store_true", help="the whole chain in seconds, on digits")
     given = parser.parse_args()
     board = SMALL if given.small else FULL
-    make(board, given.out, given.workers)
+    make(board, given.out, given.workers, given.ray_address)
     if given.ship is not None:
         shutil.rmtree(given.ship, ignore_errors=True)
         shutil.copytree(given.out / "board", given.ship)

@@ -250,8 +250,8 @@ def test_a_reference_goes_on_and_knows_its_plan(chain: Path) -> None:
     assert missing(plan, chain / "acc") == []
     with pytest.raises(UserError, match=r"holds another plan \(it differs in data\)"):
         make_reference(plan, data.take(500), ra.load_dataset("digits"), chain / "acc")
-    for part, said in (((2, 2), "no part 2 of 2 parts; parts are counted from 0 to 1"), ((0, 0), "at least")):
-        with pytest.raises(UserError, match=said):
+    for part in ((2, 2), (0, 0)):
+        with pytest.raises(UserError, match="expected I/N with I from 0 to N-1"):
             make_reference(plan, data, ra.load_dataset("digits"), chain / "acc", part)
 
 

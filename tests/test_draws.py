@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,11 +13,18 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 import robustatlas as ra
+from helpers_core import linear
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.errors import UserError
 from robustatlas.facts import facts_of
+from robustatlas.facts.against import hold_against
+from robustatlas.facts.numbers import intervals_against
 from robustatlas.noise import Noise
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.outcomes import OutcomeTable, query
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.tables import read_about, read_parquet, write_parquet
+from robustatlas.references import Reference
 from robustatlas.threats.lp import Linf
 
 
@@ -87,6 +97,53 @@ def test_sizes_of_a_smoothed_classifier_are_those_of_the_closed_form() -> None:
             slack = 0.3 * 4 / np.sqrt(16) / reach
             near = exact + slack < 0.2
             assert near.sum() > 15 and (found[near] <= exact[near] + slack).mean() > 0.9
+
+
+def test_how_often_each_example_is_misclassified_is_kept_and_shown(tmp_path: Path) -> None:
+    net, rng = Smoothed(), np.random.default_rng(0)
+    x = torch.tensor(rng.uniform(0.3, 0.7, (60, 6)))
+    y = (net.margin(x) < 0).long()
+    y[:5] = 1 - y[:5]  # misclassified clean
+    model, options = ra.Classifier(net, draws=16), {"strengths": {"linf": [0.1, 0.2]}, "keep_adversarial": True}
+    result = ra.evaluate(model, (x, y), "linf", run=tmp_path / "run", **options)
+    outcome, told = result.outcome("linf"), result.misclassification("linf")
+    assert outcome.drawn is not None and outcome.mistakes is not None
+    known = np.array([interval is not None for interval in told])
+    assert np.array_equal(known, np.isfinite(outcome.minimal_size)) and known[:5].any() and known[5:].any()
+    assert set(outcome.drawn[known]) <= {50, 200, 800}
+    # The probability in closed form is inside, at the clean input and at the example that was kept.
+    index, images = result.adversarial("linf")
+    points = x.numpy().copy()
+    points[index] = images
+    margin = net.margin(torch.tensor(points)).detach().numpy() * np.where(y.numpy() == 0, 1, -1)
+    exact = 100 * norm.cdf(-margin / 0.3)
+    inside = [interval.low <= p <= interval.high for interval, p in zip(told, exact, strict=True) if interval]
+    assert np.mean(inside) >= 0.93 and all(interval.low > 50 for interval in told if interval)
+    rows = query('SELECT mistakes, drawn FROM outcomes ORDER BY "index"', tmp_path / "run").rows
+    assert [row != (None, None) for row in rows] == known.tolist()
+    plain = ra.evaluate(linear(np.eye(2, 6), np.zeros(2)), (x, y), "linf", strengths={"linf": [0.1]})
+    assert plain.outcome("linf").drawn is None and set(plain.misclassification("linf")) == {None}
+    # Parts that were written without these columns are read: nothing is known of them.
+    for file in (tmp_path / "run" / "outcomes").rglob("*.parquet"):
+        columns, about = read_parquet(file), read_about(file)
+        del columns["mistakes"], columns["drawn"]
+        write_parquet(file, columns, about)
+    old = ra.load_result(tmp_path / "run")
+    assert np.array_equal(old.minimal_size("linf"), result.minimal_size("linf"))
+    assert old.outcome("linf").drawn is None and set(old.misclassification("linf")) == {None}
+
+
+def test_ratios_to_a_reference_cover_the_doubt() -> None:
+    sizes = {"linf": [0.0, 0.3, np.inf, np.inf]}
+    table = OutcomeTable.from_sizes("noisy", [1, 1, 1, 1], sizes, {"linf": [0.1, 0.2]})
+    unsure = replace(table.outcome("linf"), possible_size=np.array([0.0, 0.15, 0.05, np.inf]))
+    doubted = replace(table, outcomes={"linf": unsure})
+    reference = Reference("r", "a test", AccuracyTable(100.0, {"linf": {0.1: 90.0, 0.2: 80.0}}), ("linf",))
+    held = hold_against(doubted, reference)
+    plain, covering = (intervals_against(one, held)["CR ind-avg"] for one in (table, doubted))
+    certain = intervals_against(replace(table, outcomes={"linf": unsure.doubted()}), held)["CR ind-avg"]
+    assert covering.value == plain.value and covering.high == plain.high
+    assert covering.low == min(plain.low, certain.low) < plain.low
 
 
 def test_draws_belong_to_samples_not_to_batches() -> None:

@@ -11,13 +11,22 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks" / "reproductions"))
 
 import claims  # noqa: E402
+import on_board  # noqa: E402
 import on_digits  # noqa: E402
 import run  # noqa: E402
+
+from robustatlas.models.defenses import BitDepthReduction  # noqa: E402
 
 
 def test_the_page_says_what_was_measured() -> None:
     page = run.PAGE.read_text(encoding="utf-8")
     assert run.with_table(page, claims.read(run.RESULTS)) == page
+
+
+def test_claims_about_the_board_follow_from_its_tables() -> None:
+    measured = [claim for claim in claims.read(run.RESULTS) if claim.on.startswith("board")]
+    assert len(measured) >= 10
+    assert sorted(map(str, on_board.claims())) == sorted(map(str, measured))
 
 
 def test_verdicts() -> None:
@@ -28,8 +37,9 @@ def test_verdicts() -> None:
     assert interval.low == pytest.approx(3.5 - 4.302653 * 0.5 / 3**0.5, abs=1e-5)
 
 
-def test_claims_on_digits_can_be_measured(tmp_path: Path) -> None:
+def test_claims_on_digits_can_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two trainings of an epoch, on few images: the numbers mean nothing, and are the same the second time."""
+    monkeypatch.setattr(on_digits, "TRANSFORMATIONS", {"bit depth 2": BitDepthReduction(2)})
     scale = on_digits.Scale(epochs=1, steps=1, samples=4)
     first = on_digits.claims(tmp_path, scale, seeds=(0, 1))
     assert {claim.paper for claim in first} == {"MSD", "Robustness curves", "Adversarial hypervolume"}

@@ -12,9 +12,13 @@ import pytest
 
 pytest.importorskip("ray")
 
+import robustatlas as ra
+import test_errands as errands
 import test_scale as scale
 from robustatlas.errors import UserError
 from robustatlas.evaluation import Cluster
+from robustatlas.training import make_reference
+from robustatlas.training.errands import run_errands
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,17 @@ def test_a_model_that_fails_is_named(nodes: Any, tmp_path: Path) -> None:
 def test_workers_that_do_not_fit(nodes: Any) -> None:
     with pytest.raises(UserError, match="No worker fits"):
         scale.evaluate(None, ray=Cluster(nodes.address, cpus=64))
+
+
+def test_trainings_go_to_the_nodes(nodes: Any, tmp_path: Path) -> None:
+    """Their folders come back."""
+    training, test = ra.load_dataset("digits", "train").take(64), ra.load_dataset("digits")
+    one = make_reference(errands.PLAN, training, test, tmp_path / "here" / "r", progress=False)
+    two = make_reference(errands.PLAN, training, test, tmp_path / "there" / "r", progress=False, ray=nodes.address)
+    assert one is not None
+    assert one == two
+    with pytest.raises(UserError, match="it takes no -1"):
+        list(run_errands(errands.write, "it", {tmp_path / "wrong": -1}, cluster=Cluster(nodes.address)))
 
 
 def test_impossible_clusters() -> None:

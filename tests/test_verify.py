@@ -22,6 +22,7 @@ from robustatlas.facts.rows import run_row
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import merge
 from robustatlas.references import Reference
+from robustatlas.report.words import summary
 
 WEAK = replace(
     attack_named("linf"), strengths=(0.05, 0.1, 0.2), bound=(), closing=(), descent=(Stage(PGD(1), "margin"),)
@@ -208,6 +209,12 @@ def test_facts_board_and_pages_say_what_is_best_known_and_by_whom() -> None:
     assert f"Jane ({known.by['Jane']})" in known.sentence("linf")
     reference = Reference("small", "made up", result.accuracies(), ("linf",))
     assert "best known" in run_row(result, reference).notes
+    answers = dict(summary(facts_of(result)))
+    assert f"Jane ({known.by['Jane']})" in answers["Best known, and by whom?"]
+    most = int(np.argmax(known.searched - known.known))
+    lowered = f"from {known.searched[most]:.1f} % to {known.known[most]:.1f} %"
+    assert lowered in answers["Best known, and by whom?"]
+    assert "Best known, and by whom?" not in dict(summary(facts_of(ra.evaluate(net, data, WEAK))))
 
 
 def test_the_command_line_takes_files_folders_and_runs(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -66,6 +66,34 @@ def over_seeds(values: Sequence[float]) -> Interval:
     mean = float(np.mean(values))
     half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
     return Interval(mean, mean - half, mean + half, 0.95)
+
+
+def joint_training(
+    union: Mapping[str, float], singles: Sequence[str], gap: Callable[[str, str], Interval], on: str
+) -> list[Claim]:
+    """What Maini et al. 2020 say of AVG, MAX and MSD, from accuracies in percent under the union of attacks.
+
+    ``singles``: those trained against one norm; ``gap``: the difference between two, with its interval.
+    """
+    best = max(singles, key=lambda name: union[name])
+    accuracies = ", ".join(f"{name} {accuracy:.1f}" for name, accuracy in union.items())
+    gains = {joint: gap(joint, best) for joint in ("avg", "max", "msd")}
+    found = [
+        Claim(
+            "MSD",
+            "joint training beats training against one norm in the union",
+            on,
+            f"{', '.join(f'{joint} {said(gain)}' for joint, gain in gains.items())} points over {best} "
+            f"(union: {accuracies})",
+            of_several(list(gains.values())),
+        )
+    ]
+    for other in ("avg", "max"):
+        ahead = gap("msd", other)
+        found.append(
+            Claim("MSD", f"MSD beats {other.upper()} in the union", on, f"{said(ahead)} points", verdict(ahead))
+        )
+    return found
 
 
 def said(interval: Interval, unit: str = "") -> str:

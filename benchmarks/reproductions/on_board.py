@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from claims import FAILS, HOLDS, OPEN, Claim, of_several, said, verdict
+from claims import FAILS, HOLDS, OPEN, Claim, joint_training, of_several, said, verdict
 
 import robustatlas as ra
 from robustatlas.metrics import (
@@ -189,7 +189,7 @@ def uar(tables: Tables, reference: Reference, on: str) -> list[Claim]:
     mean = {name: AccuracyStatistics(tables[name]).uar(reference) for name in tables}
     single = max((f"pgd-{norm}" for norm in NORMS), key=lambda name: mean[name].value)
     gained = {name: _gap(mean[name], mean[single]) for name in ("avg", "max", "msd", "sat")}
-    joint_training = Claim(
+    gains = Claim(
         "UAR",
         "joint training against several attacks raises the mean UAR over the best single one",
         on,
@@ -197,7 +197,7 @@ def uar(tables: Tables, reference: Reference, on: str) -> list[Claim]:
         + ", ".join(f"{name} {said(gain)}" for name, gain in gained.items()),
         of_several(list(gained.values())),
     )
-    return [uneven, agree, joint_training]
+    return [uneven, agree, gains]
 
 
 def joint(tables: Tables, on: str) -> list[Claim]:
@@ -206,17 +206,9 @@ def joint(tables: Tables, on: str) -> list[Claim]:
         name: share_statistic(tables[name].survivors(TRAINED))
         for name in ("standard", "pgd-linf", "pgd-l2", "pgd-l1", "avg", "max", "msd")
     }
-    single = max((f"pgd-{norm}" for norm in NORMS), key=lambda name: alive[name].value)
-    accuracies = ", ".join(f"{name} {statistic.value:.1f}" for name, statistic in alive.items())
-    found = []
-    for text, one, other in (
-        ("joint training (MSD) beats training against one norm in the union", "msd", single),
-        ("MSD beats AVG in the union", "msd", "avg"),
-        ("MSD beats MAX in the union", "msd", "max"),
-    ):
-        gap = _gap(alive[one], alive[other])
-        found.append(Claim("MSD", text, on, f"{one} - {other} {said(gap)} points (union: {accuracies})", verdict(gap)))
-    return found
+    union = {name: statistic.value for name, statistic in alive.items()}
+    singles = [f"pgd-{norm}" for norm in NORMS]
+    return joint_training(union, singles, lambda one, other: _gap(alive[one], alive[other]), on)
 
 
 def _gap(one: SampleStatistic, other: SampleStatistic) -> Interval:

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from claims import Claim, of_several, over_seeds, said, verdict
+from claims import Claim, joint_training, of_several, over_seeds, said, verdict
+from networks import trained
 from torch import nn
 
 import robustatlas as ra
 from robustatlas.attacks.definition import grid
 from robustatlas.metrics import OutcomeTable, adversarial_hypervolume
 from robustatlas.models.defenses import BitDepthReduction, Defended, JPEGCompression, MedianSmoothing, Transformation
-from robustatlas.training import Settings, load_trained, network_for, recipe_named
+from robustatlas.training import Settings, recipe_named
 
 SEEDS = (0, 1, 2)
 LINF, L2 = 0.15, 0.8
@@ -65,17 +66,10 @@ def _union(folder: Path, scale: Scale, seeds: Sequence[int], on: str) -> list[Cl
         name: [100 * float(_curves(folder, scale, name, seed).survivors(_BOTH).mean()) for seed in seeds]
         for name in ("linf", "l2", "avg", "max", "msd")
     }
-    single = max(("linf", "l2"), key=lambda name: float(np.mean(union[name])))
-    accuracies = ", ".join(f"{name} {np.mean(values):.1f}" for name, values in union.items())
-    found = []
-    for text, one, other in (
-        ("joint training (MSD) beats training against one norm in the union", "msd", single),
-        ("MSD beats AVG in the union", "msd", "avg"),
-        ("MSD beats MAX in the union", "msd", "max"),
-    ):
-        gap = over_seeds(np.subtract(union[one], union[other]).tolist())
-        found.append(Claim("MSD", text, on, f"{one} - {other} {said(gap)} points (union: {accuracies})", verdict(gap)))
-    return found
+    means = {name: float(np.mean(values)) for name, values in union.items()}
+    return joint_training(
+        means, ("linf", "l2"), lambda one, other: over_seeds(np.subtract(union[one], union[other]).tolist()), on
+    )
 
 
 def _carried(folder: Path, scale: Scale, seeds: Sequence[int], on: str) -> list[Claim]:
@@ -153,17 +147,10 @@ def _volume(table: OutcomeTable) -> float:
 
 def _trained(folder: Path, scale: Scale, name: str, seed: int) -> nn.Module:
     """The network of a recipe and seed."""
-    place = folder / f"{name}-seed{seed}"
-    data = ra.load_dataset("digits", "train")
-    if not (place / "card.json").is_file():
-        recipe, against, settings = RECIPES[name]
-        plan = recipe_named(recipe, against or None, scale.steps if against else None, **settings)
-        trainer = Settings(epochs=scale.epochs, learning_rate=1e-2, held_out=0, seed=seed)
-        net = network_for("digits-cnn", data, seed)
-        ra.train(net, data, plan, settings=trainer, out=place, architecture="digits-cnn", progress=False)
-    net = load_trained(place).net
-    assert isinstance(net, nn.Module)
-    return net
+    recipe, against, settings = RECIPES[name]
+    plan = recipe_named(recipe, against or None, scale.steps if against else None, **settings)
+    trainer = Settings(epochs=scale.epochs, learning_rate=1e-2, held_out=0, seed=seed)
+    return trained(folder / f"{name}-seed{seed}", "digits-cnn", ra.load_dataset("digits", "train"), plan, trainer)
 
 
 def _curves(folder: Path, scale: Scale, name: str, seed: int) -> OutcomeTable:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from robustatlas.evaluation.verification import verify
     from robustatlas.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.models import load_model
-    from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions
+    from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions, from_tensorflow
     from robustatlas.models.gradients import straight_through, surrogate
     from robustatlas.outcomes import Outcome
     from robustatlas.peers import as_foolbox, external
@@ -52,6 +52,7 @@ __all__ = [
     "from_gradient",
     "from_jax",
     "from_predictions",
+    "from_tensorflow",
     "load_dataset",
     "load_model",
     "load_reference",
@@ -81,6 +82,7 @@ _HOME = {
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",
     "from_predictions": "models.frameworks",
+    "from_tensorflow": "models.frameworks",
     "load_dataset": "datasets",
     "load_model": "models",
     "load_reference": "references",

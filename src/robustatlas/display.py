@@ -81,6 +81,10 @@ def columns_of(table: OutcomeTable) -> dict[str, NDArray[Any]]:
     columns["attack"] = np.repeat(np.array(table.attacks, dtype=object), table.samples)
     for name in ("minimal_strength", "minimal_size", "found_class", "forward", "backward"):
         columns[name] = np.concatenate([getattr(outcome, name) for outcome in outcomes])
+    if any(outcome.drawn is not None for outcome in outcomes):
+        for name in ("mistakes", "drawn"):
+            known = [getattr(outcome, name) for outcome in outcomes]
+            columns[name] = np.concatenate([np.zeros(table.samples, np.int64) if k is None else k for k in known])
     return columns
 
 

@@ -393,10 +393,15 @@ def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, fres
         smaller = good & (size < best)
         ledger.best_size[rows] = torch.where(smaller, size, best)
         put(ledger.best_theta, rows, select(smaller, new.candidate, take(ledger.best_theta, rows)))
-        ledger.found_class[rows] = torch.where(smaller, verdict.prediction, ledger.found_class[rows])
+        for column, judged in (
+            (ledger.found_class, verdict.prediction),
+            (ledger.mistakes, verdict.mistakes),
+            (ledger.drawn, verdict.drawn),
+        ):
+            column[rows] = torch.where(smaller, judged, column[rows])
     if not last:
         fooled = ledger.best_size[over.rows] <= over.problem.epsilon * (1 + STRENGTH_TOLERANCE)
     before = ledger.fooled[over.rows, over.level]
-    judged = torch.maximum(before, fooled.to(torch.int8))
-    ledger.fooled[over.rows, over.level] = torch.where(over.bounding, before, judged)
+    after = torch.maximum(before, fooled.to(torch.int8))
+    ledger.fooled[over.rows, over.level] = torch.where(over.bounding, before, after)
     return fooled

@@ -1,4 +1,6 @@
-"""The one exception for mistakes that a user can put right."""
+"""The one exception for mistakes that a user can put right, and what others say in a line."""
+
+from __future__ import annotations
 
 
 class UserError(ValueError):
@@ -6,3 +8,14 @@ class UserError(ValueError):
 
     The command line prints the message without a traceback and exits with 1.
     """
+
+
+def first_line(error: BaseException) -> str:
+    """The kind of an error, and the first line of what it says; where that ends with a colon, the next as well.
+
+    Example:
+        >>> first_line(RuntimeError("Failed to import because:\\n\\nNo module named 'zoo'.\\nLook up."))
+        "RuntimeError: Failed to import because: No module named 'zoo'"
+    """
+    first, *rest = (line.strip() for line in f"{type(error).__name__}: {error}".splitlines() if line.strip())
+    return (f"{first} {rest[0]}" if rest and first.endswith(":") else first).rstrip(".:")

@@ -26,7 +26,8 @@ class Ledger:
 
     ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter
     (none: the neutral one), ``possible_size`` [N]: smallest that is not certainly none (of randomised models),
-    ``found_class`` its prediction (-1: none); ``ranking`` [N, C]: wrong classes by their logits, largest first, and
+    ``found_class`` its prediction (-1: none), ``mistakes`` of ``drawn`` [N] the forward passes that judged it, or the
+    clean input where that is misclassified; ``ranking`` [N, C]: wrong classes by their logits, largest first, and
     ``nearest`` [N, C] by their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]:
     lowest softmax margin seen with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength
     ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates
@@ -47,6 +48,8 @@ class Ledger:
     best_theta: Tree
     possible_size: Tensor
     found_class: Tensor
+    mistakes: Tensor
+    drawn: Tensor
     margins: Tensor
     lowest_theta: Tree | None
     fooled: Tensor
@@ -64,7 +67,10 @@ def open_ledger(
         rows = torch.split(torch.arange(len(x), device=x.device), lanes)
         judged = [model.judged(x[part], labels[part], noise.take(part).child(CLEAN)) for part in rows]
         logits = torch.cat([verdict.logits for verdict in judged])
-        possible = torch.cat([verdict.possible for verdict in judged])
+        wrong, possible, mistakes, drawn = (
+            torch.cat([getattr(verdict, name) for verdict in judged])
+            for name in ("wrong", "possible", "mistakes", "drawn")
+        )
     n, s = len(x), len(strengths)
     clean_margin = margin_of(logits.softmax(1), labels)
     ranking = logits.scatter(1, labels[:, None], -torch.inf).argsort(dim=1, descending=True, stable=True)
@@ -81,10 +87,12 @@ def open_ledger(
         best_theta=copy(attack.threat.neutral(x)),
         possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
         found_class=torch.full((n,), -1, device=x.device),
+        mistakes=mistakes * wrong,
+        drawn=drawn * wrong,
         margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
         lowest_theta=None,
         fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
-        forward=torch.cat([verdict.drawn for verdict in judged]),
+        forward=drawn.clone(),
         backward=torch.zeros(n, dtype=torch.int64, device=x.device),
         rejected=torch.zeros(n, dtype=torch.int64, device=x.device),
         finite=logits.isfinite().all(),

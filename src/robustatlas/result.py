@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from rich.table import Table as RichTable
 from robustatlas import display
 from robustatlas.errors import UserError
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
+from robustatlas.metrics.intervals import Interval, proportion_interval
+from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.records import AttackRecord, Identity, Plan
 from robustatlas.outcomes.store import AdversarialExamples, Run
@@ -85,7 +87,8 @@ class Result(OutcomeTable):
 
     def to_pandas(self) -> Any:
         """One long table, a row for each attack and sample, as a ``pandas.DataFrame``: index, label, clean_prediction,
-        attack, minimal_strength, minimal_size, found_class, forward, backward."""
+        attack, minimal_strength, minimal_size, found_class, forward, backward; of randomised models mistakes and drawn
+        (see :class:`Outcome`)."""
         return display.framework("pandas", "to_pandas").DataFrame(display.columns_of(self))
 
     def to_polars(self) -> Any:
@@ -131,6 +134,21 @@ class Result(OutcomeTable):
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
         return RobustnessCurve.of(self.outcome(attack))
+
+    def misclassification(self, attack: str) -> tuple[Interval | None, ...]:
+        """Of a randomised model and each of N samples: how often, in percent of fresh draws, the smallest example found
+        (or the clean input, where that is misclassified) is misclassified, with an interval at 95 %.
+
+        Bounds are exact (Clopper-Pearson), each at a third of the error, since draws are added until a verdict is
+        certain, at most twice. None where there is no example, or its draws were not kept.
+        """
+        outcome = self.outcome(attack)
+        if outcome.mistakes is None or outcome.drawn is None:
+            return (None,) * self.samples
+        return tuple(
+            replace(proportion_interval(mistakes, drawn, 1 - 0.05 / len(LOOKS)), confidence=0.95) if drawn else None
+            for mistakes, drawn in zip(outcome.mistakes.tolist(), outcome.drawn.tolist(), strict=True)
+        )
 
     def searched(self, attack: str) -> Outcome:
         """What the run's own searches found under an attack, without the examples that others handed over."""

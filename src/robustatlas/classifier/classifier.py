@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
-from itertools import chain
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from robustatlas.classifier.batches import batch_sizes, in_batches
-from robustatlas.classifier.draws import LOOKS, Drawing, Verdict, decided
+from robustatlas.classifier.draws import Drawing, Verdict, judged_by_draws
 from robustatlas.classifier.identity import ModelIdentity, Origin, tensors_of
 from robustatlas.classifier.modes import in_eval_mode
 from robustatlas.classifier.normalisation import Given, Statistic, normalised, statistic
-from robustatlas.classifier.outputs import Outputs, as_logits, check_outputs
+from robustatlas.classifier.outputs import Outputs, as_logits, check_outputs, logits_in
 from robustatlas.classifier.passes import Passes, counted, counting, listeners
+from robustatlas.classifier.placement import arriving, copy_on, first_float, held_in, usable
 from robustatlas.classifier.precision import true_float32
-from robustatlas.classifier.rejection import Errors, Rejection, folded, with_score
-from robustatlas.errors import UserError
+from robustatlas.classifier.rejection import Errors, Rejection, folded, looks_rejecting, with_score
+from robustatlas.errors import UserError, first_line
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes import sha256_of_tensors
@@ -36,24 +34,6 @@ _HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 
 _ROWS = 1024
 """Rows of a batch up to which several draws go through a network together."""
-
-
-_ARRIVING: ContextVar[torch.device | None] = ContextVar("arriving", default=None)
-
-
-@contextmanager
-def arriving_on(device: str | torch.device) -> Iterator[None]:
-    """Classifiers that are unpickled inside come to ``device``, wherever they were."""
-    token = _ARRIVING.set(_usable(device))
-    try:
-        yield
-    finally:
-        _ARRIVING.reset(token)
-
-
-def arriving() -> torch.device | None:
-    """The device of :func:`arriving_on`, None outside of it."""
-    return _ARRIVING.get()
 
 
 class Classifier:
@@ -167,7 +147,7 @@ class Classifier:
                 f"prepare is a {type(prepare).__name__}; expected a function of inputs [B, ...], such as one that "
                 "resizes images."
             )
-        own = _first_float(net)
+        own = first_float(net)
         self.precision = precision or "float32"
         if self.precision not in ("float32", "bfloat16"):
             raise UserError(f"precision={precision!r} is not known; expected 'float32' or 'bfloat16'.")
@@ -177,7 +157,7 @@ class Classifier:
                 "leave the precision out."
             )
         home = own.device if own is not None else torch.device("cpu")
-        self.device = _usable(device) if device is not None else home
+        self.device = usable(device) if device is not None else home
         self.outputs = outputs or "logits"
         check_outputs(self.outputs)
         self.batch_sizes = batch_sizes(batch_size)
@@ -200,8 +180,8 @@ class Classifier:
         if draws is not None and self.batch_sizes not in ((), (1,)):
             raise UserError(f"draws={draws} goes with batch_size=1 or any; given {self.batch_sizes}.")
         self.prepare = prepare
-        self.net = net if own is None or self.device == home else _copy_on(self.device, net)
-        self.dtype = _held_in(own, dtype)
+        self.net = net if own is None or self.device == home else copy_on(self.device, net)
+        self.dtype = held_in(own, dtype)
         self.network_dtype = own.dtype if own is not None else self.dtype
         self.casts = own is not None
         self.name = name or str(getattr(net, "__name__", type(net).__name__))
@@ -307,38 +287,18 @@ class Classifier:
 
     def judged(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
         """Whether ``x`` [B, ...] is misclassified, by a forward pass of its own, or by as many fresh draws from
-        ``noise`` as it takes to be certain, at most the last of :data:`~robustatlas.classifier.draws.LOOKS`."""
+        ``noise`` as it takes to be certain, at most the last of :data:`~robustatlas.outcomes.draws.LOOKS`."""
         with torch.no_grad():
             if self.draws is None or not len(x):
                 logits = self._one(x, labels, True)
                 prediction = logits.argmax(1)
                 wrong = prediction != labels
                 return Verdict(logits, prediction, wrong, wrong, wrong.long(), torch.ones_like(labels))
-            return self._judged_by_draws(x, labels, noise)
 
-    def _judged_by_draws(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
-        open_, taken = torch.arange(len(x), device=x.device), 0
-        total = votes = torch.zeros(0)
-        drawn, wrong, possible = torch.zeros_like(labels), *(torch.zeros_like(labels, dtype=torch.bool) for _ in "ab")
-        for look in LOOKS:
-            streams, fresh = noise.take(open_).child(taken), look - taken
-            logits = torch.stack(self._several(x[open_], labels[open_], streams, fresh, True))
-            if not len(votes):
-                total = torch.zeros(len(x), logits.shape[2], dtype=logits.dtype, device=x.device)
-                votes = torch.zeros_like(total)
-            total[open_] += logits.sum(0)
-            votes[open_] += torch.nn.functional.one_hot(logits.argmax(2), logits.shape[2]).sum(0).to(votes.dtype)
-            drawn[open_], taken = look, look
-            mistakes = look - votes[open_].gather(1, labels[open_, None]).squeeze(1).long()
-            above, below = decided(mistakes, look, self.threshold)
-            wrong[open_], possible[open_] = above, ~below
-            open_ = open_[~above & ~below]
-            if not len(open_):
-                break
-        others = votes.scatter(1, labels[:, None], -1).argmax(1)
-        mistaken = drawn - votes.gather(1, labels[:, None]).squeeze(1).long()
-        prediction = torch.where(wrong, others, labels)
-        return Verdict(total / drawn[:, None], prediction, wrong, possible, mistaken, drawn)
+            def drawn(rows: Tensor, streams: Noise, count: int) -> Tensor:
+                return torch.stack(self._several(x[rows], labels[rows], streams, count, True))
+
+            return judged_by_draws(drawn, labels, noise, self.threshold)
 
     def _one(self, x: Tensor, labels: Tensor | None, verifying: bool) -> Tensor:
         logits = self._counted_logits(x, verifying) if len(x) else self._logits_of_nothing(x)
@@ -377,18 +337,24 @@ class Classifier:
             self._classes = logits.shape[1]
         return logits.to(x.dtype if x.dtype not in _HALF else torch.float32)
 
-    def raw(self, x: Tensor) -> Tensor:
-        """What ``net`` itself returns for ``x`` [B, ...] in [0, 1], before it is taken for logits; not counted."""
+    def raw(self, x: Tensor) -> tuple[Tensor, bool]:
+        """What ``net`` itself returns for ``x`` [B, ...] in [0, 1], before it is taken for logits, and whether that
+        looks like (logits, rejection score, threshold); not counted."""
+        rejecting = True
+
+        def returned(part: Tensor) -> Tensor:
+            nonlocal rejecting
+            answer = self.answer(part)
+            rejecting &= looks_rejecting(answer)
+            return logits_in(answer)
+
         with true_float32():
-            return in_batches(self._returned, x, self.batch_sizes)
+            return in_batches(returned, x, self.batch_sizes), rejecting
 
     def _forward(self, x: Tensor) -> Tensor:
         if self.rejection == "score":
             return with_score(self.answer(x))
-        return as_logits(self._returned(x), self.outputs)
-
-    def _returned(self, x: Tensor) -> Tensor:
-        return _logits_in(self.answer(x))
+        return as_logits(logits_in(self.answer(x)), self.outputs)
 
     def answer(self, x: Tensor) -> Any:
         """Whatever ``net`` returns for one batch; not counted."""
@@ -421,7 +387,7 @@ class Classifier:
         except Exception as error:
             raise UserError(
                 f"The model{'' if part is self.net else ' (its prepare)'} failed on a batch of shape "
-                f"{tuple(x.shape)}: {type(error).__name__}: {_line(error)}. "
+                f"{tuple(x.shape)}: {first_line(error)}. "
                 "Try it on such a batch by itself; finished shards of the run are kept."
             ) from error
 
@@ -435,79 +401,17 @@ class Classifier:
         """On the CPU, so that it can go to processes that have other devices."""
         state = dict(vars(self))
         if self.casts and self.device.type != "cpu":
-            state["net"] = _copy_on(torch.device("cpu"), self.net)
+            state["net"] = copy_on(torch.device("cpu"), self.net)
         state["_normalisation"] = {what: values.cpu() for what, values in self._normalisation.items()}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """On the device it had, or the one of :func:`arriving_on`."""
         vars(self).update(state)
-        self.device = _ARRIVING.get() or self.device
+        self.device = arriving() or self.device
         if self.casts and isinstance(self.net, nn.Module):
             self.net.to(self.device)
         self._normalisation = {what: values.to(self.device) for what, values in self._normalisation.items()}
 
     def __repr__(self) -> str:
         return f"Classifier({self.name}, device={self.device}, precision={self.precision})"
-
-
-def _first_float(net: object) -> Tensor | None:
-    """The tensor that tells the device and precision of a network."""
-    if not isinstance(net, nn.Module):
-        return None
-    return next((tensor for tensor in chain(net.parameters(), net.buffers()) if tensor.is_floating_point()), None)
-
-
-def _held_in(own: Tensor | None, asked: torch.dtype | None) -> torch.dtype:
-    """What inputs of a network are held in, whose first tensor is ``own``."""
-    held = own.dtype if own is not None else asked or torch.float32
-    if asked not in (None, torch.float32, torch.float64) or (own is not None and asked not in (None, held)):
-        of_network = f"; the parameters of this network are {held}" if own is not None else ""
-        raise UserError(f"dtype={asked} does not fit: expected float32 or float64{of_network}.")
-    return torch.float64 if held == torch.float64 else torch.float32
-
-
-def _usable(device: str | torch.device) -> torch.device:
-    try:
-        found = torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"The device {str(device)!r} cannot be used here ({_line(error)}); give 'cpu'"
-            + (", or 'cuda'." if torch.cuda.is_available() else ".")
-        ) from error
-    if found.type == "meta":
-        raise UserError("The device 'meta' holds no numbers; give 'cpu' or 'cuda'.")
-    return found
-
-
-def _copy_on(device: torch.device, net: Callable[..., Any]) -> Callable[..., Any]:
-    try:
-        return copy.deepcopy(net).to(device)  # type: ignore[attr-defined,no-any-return]
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:
-        raise UserError(
-            f"The model cannot be copied to {device} ({type(error).__name__}: {_line(error)}); move it there yourself "
-            "and leave the device out."
-        ) from error
-
-
-def _logits_in(output: Any) -> Tensor:
-    """The logits in what a network returned: a tensor, ``.logits`` or ``["logits"]`` (Hugging Face), or a first
-    element."""
-    if isinstance(output, Mapping) and "logits" in output:
-        output = output["logits"]
-    elif not isinstance(output, Tensor) and hasattr(output, "logits"):
-        output = output.logits
-    elif isinstance(output, (tuple, list)) and output:
-        output = output[0]
-    if not isinstance(output, Tensor):
-        raise UserError(
-            f"The model returned {type(output).__name__}; expected logits as a tensor [B, C], a dict with 'logits', "
-            "or an object with .logits. Wrap it in a function that returns the logits."
-        )
-    return output
-
-
-def _line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0].rstrip(".")

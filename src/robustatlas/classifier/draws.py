@@ -17,9 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
-
-LOOKS = (50, 200, 800)
-"""Fresh draws after which it is asked whether a misclassification is certain; most are after the first."""
+from robustatlas.outcomes.draws import LOOKS
 
 _ERROR = 1e-3
 """Probability that a sample at the threshold is taken for certain, all looks together."""
@@ -58,6 +56,36 @@ def decided(mistakes: Tensor, drawn: int, threshold: float) -> tuple[Tensor, Ten
     above = torch.from_numpy(binom.sf(counts - 1, drawn, threshold) <= level)
     below = torch.from_numpy(binom.cdf(counts, drawn, threshold) <= level)
     return above.to(mistakes.device), below.to(mistakes.device)
+
+
+def judged_by_draws(
+    drawn: Callable[[Tensor, Noise, int], Tensor], labels: Tensor, noise: Noise, threshold: float
+) -> Verdict:
+    """Whether inputs with these ``labels`` [B] are misclassified, by as many fresh draws as it takes to be certain, at
+    most the last of :data:`~robustatlas.outcomes.draws.LOOKS`.
+
+    ``drawn`` gives the logits [count, b, C] of some rows [b], of whose ``noise`` streams so many draws are made.
+    """
+    open_, taken = torch.arange(len(labels), device=labels.device), 0
+    total = votes = torch.zeros(0)
+    counts, wrong, possible = torch.zeros_like(labels), *(torch.zeros_like(labels, dtype=torch.bool) for _ in "ab")
+    for look in LOOKS:
+        logits = drawn(open_, noise.take(open_).child(taken), look - taken)
+        if not len(votes):
+            total = torch.zeros(len(labels), logits.shape[2], dtype=logits.dtype, device=labels.device)
+            votes = torch.zeros_like(total)
+        total[open_] += logits.sum(0)
+        votes[open_] += torch.nn.functional.one_hot(logits.argmax(2), logits.shape[2]).sum(0).to(votes.dtype)
+        counts[open_], taken = look, look
+        mistakes = look - votes[open_].gather(1, labels[open_, None]).squeeze(1).long()
+        above, below = decided(mistakes, look, threshold)
+        wrong[open_], possible[open_] = above, ~below
+        open_ = open_[~above & ~below]
+        if not len(open_):
+            break
+    others = votes.scatter(1, labels[:, None], -1).argmax(1)
+    mistaken = counts - votes.gather(1, labels[:, None]).squeeze(1).long()
+    return Verdict(total / counts[:, None], torch.where(wrong, others, labels), wrong, possible, mistaken, counts)
 
 
 class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]

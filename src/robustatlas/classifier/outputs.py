@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -63,6 +63,23 @@ def as_logits(values: Tensor, outputs: Outputs) -> Tensor:
                 [0.5000, 0.5000]])
     """
     return _AS_LOGITS[outputs](values)
+
+
+def logits_in(output: Any) -> Tensor:
+    """The logits in what a network returned: a tensor, ``.logits`` or ``["logits"]`` (Hugging Face), or a first
+    element."""
+    if isinstance(output, Mapping) and "logits" in output:
+        output = output["logits"]
+    elif not isinstance(output, Tensor) and hasattr(output, "logits"):
+        output = output.logits
+    elif isinstance(output, (tuple, list)) and output:
+        output = output[0]
+    if not isinstance(output, Tensor):
+        raise UserError(
+            f"The model returned {type(output).__name__}; expected logits as a tensor [B, C], a dict with 'logits', "
+            "or an object with .logits. Wrap it in a function that returns the logits."
+        )
+    return output
 
 
 def looks_like(values: Tensor) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
-from robustatlas.cli import _attacks, _models
+from robustatlas.cli import _attacks, _models, _workers
 from robustatlas.cli._forecast import forecast_table
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
@@ -17,9 +17,6 @@ from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
 from robustatlas.facts.rows import read_card
-
-if TYPE_CHECKING:
-    from robustatlas.evaluation import Cluster
 
 
 def evaluate(
@@ -96,21 +93,13 @@ def evaluate(
         typer.Option(metavar="N", min=1, help="Samples per file, the most that a stop loses; default: 45 s of work."),
     ] = None,
     device: _models.Device = None,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Processes that share the work. The numbers stay the same.")
-    ] = None,
+    workers: _workers.Workers = None,
     devices: Annotated[
         str | None, typer.Option(metavar="NAMES", help="One worker on each of these: `cuda:0,cuda:1`.")
     ] = None,
-    ray: Annotated[
-        bool, typer.Option("--ray", help="Workers are actors of Ray, on a cluster of this machine (with --workers).")
-    ] = False,
-    ray_address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Workers on a running cluster of Ray; `auto` finds it.")
-    ] = None,
-    ray_gpus: Annotated[
-        float | None, typer.Option(metavar="SHARE", min=0, help="GPUs a worker of Ray takes: 1, or 0.5 to share one.")
-    ] = None,
+    ray: _workers.Ray = False,
+    ray_address: _workers.RayAddress = None,
+    ray_gpus: _workers.RayGpus = None,
     part: Annotated[
         str | None,
         typer.Option(
@@ -188,7 +177,7 @@ def evaluate(
             dataset,
             shard_size=shard_size,
             progress=True,
-            ray=_cluster(ray, ray_address, ray_gpus, workers),
+            ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
             **asked,
         )
     except KeyboardInterrupt:
@@ -198,16 +187,6 @@ def evaluate(
     console = Console()
     console.print(accuracy_tables(result))
     console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(folder)}", highlight=False, soft_wrap=True)
-
-
-def _cluster(ray: bool, address: str | None, gpus: float | None, workers: int | None) -> Cluster | bool | None:
-    from robustatlas.evaluation import Cluster
-
-    if gpus is None and address is None:
-        return ray or None
-    if gpus is not None and not ray and address is None:
-        raise UserError("--ray-gpus is for workers of Ray; give --ray or --ray-address as well.")
-    return Cluster(address=address, workers=workers, gpus=gpus or 0.0)
 
 
 def _batch_size(given: str | None) -> int | Literal["auto"] | None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from robustatlas.cli import _workers
 from robustatlas.cli._options import parse_strengths
 from robustatlas.cli._share import share_here
 
@@ -66,6 +67,10 @@ def reference(
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1.")] = None,
+    workers: _workers.Workers = None,
+    ray: _workers.Ray = False,
+    ray_address: _workers.RayAddress = None,
+    ray_gpus: _workers.RayGpus = None,
 ) -> None:
     """Train models against each attack, evaluate them, and write a reference.
 
@@ -76,7 +81,7 @@ def reference(
         robustatlas show RUN --reference ref/reference.json
 
     On a cluster each job takes a share: `--part 3/8` is the fourth of eight, and the tasks of a Slurm array take
-    theirs by themselves.
+    theirs by themselves. `--workers 4` trains four models at once; `--ray-address auto` on all nodes of a cluster.
     """
     import robustatlas as ra
     from robustatlas.cli.train import settings_from
@@ -102,7 +107,15 @@ def reference(
     console, share = Console(), share_here(part)
     try:
         found = make_reference(
-            plan, training, ra.load_dataset(data), out, (share.number, share.of), device, progress=True
+            plan,
+            training,
+            ra.load_dataset(data),
+            out,
+            share,
+            device,
+            progress=True,
+            workers=workers or 1,
+            ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
         )
     except KeyboardInterrupt:
         Console(stderr=True).print(f"\nStopped. What is done is in {out}; the same command goes on from there.")

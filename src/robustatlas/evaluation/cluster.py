@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -52,6 +53,14 @@ class Cluster:
             fitting = min(fitting, int(there.get("GPU", 0.0) // self.gpus))
         return fitting if self.workers is None else min(fitting, self.workers)
 
+    def check_fits(self, ray: Any) -> None:
+        """Raise :class:`UserError` where not even one worker does."""
+        if not self.slots(ray):
+            raise UserError(
+                f"No worker fits on the cluster of Ray: each takes {self.cpus:g} CPUs and {self.gpus:g} GPUs; ask for "
+                "less."
+            )
+
 
 def cluster_of(given: bool | str | Cluster | None, workers: int | None) -> Cluster | None:
     """``ray=True`` is a cluster on this machine, a text the address of one; None and False are none."""
@@ -76,6 +85,28 @@ def _ray() -> Any:
         return importlib.import_module("ray")
     except ImportError as error:
         raise UserError("ray is not installed: pip install 'robustatlas[ray]'.") from error
+
+
+@contextmanager
+def connected(cluster: Cluster) -> Iterator[Any]:
+    """Ray, connected to the cluster; one that was started for this ends with it."""
+    ray = _ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    options: dict[str, Any] = {"address": cluster.address} if cluster.address else {"include_dashboard": False}
+    if not cluster.address and cluster.workers:
+        options["num_cpus"] = max(os.cpu_count() or 1, round(cluster.workers * cluster.cpus))
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        raise UserError(
+            f"The cluster of Ray at {cluster.address or 'this machine'} cannot be reached: {error}"
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
 
 
 class _Actor:
@@ -109,37 +140,22 @@ class Actors:
     """
 
     def __init__(self, cluster: Cluster, content: bytes, desk: Desk) -> None:
-        self.ray, self.cluster, self.desk = _ray(), cluster, desk
-        self.content = content
+        self.cluster, self.content, self.desk = cluster, content, desk
         self.hands: list[_Hand] = []
-        self.own = False
+        self.surroundings = ExitStack()
 
     def __enter__(self) -> Actors:
-        ray = self.ray
-        if not ray.is_initialized():
-            options: dict[str, Any] = {"address": self.cluster.address} if self.cluster.address else {}
-            if not options and self.cluster.workers:
-                options["num_cpus"] = max(os.cpu_count() or 1, round(self.cluster.workers * self.cluster.cpus))
-            if not options.get("address"):
-                options["include_dashboard"] = False
-            try:
-                ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-            except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-                raise UserError(
-                    f"The cluster of Ray at {self.cluster.address or 'this machine'} cannot be reached: {error}"
-                ) from error
-            self.own = True
-        self.shared = ray.put(self.content)
-        self.make = ray.remote(_Actor).options(
-            num_cpus=self.cluster.cpus, num_gpus=self.cluster.gpus, max_restarts=0, max_task_retries=0
-        )
-        self._fill()
-        if not self.hands:
-            self.__exit__(None, None, None)
-            raise UserError(
-                f"No worker fits on the cluster of Ray: each takes {self.cluster.cpus:g} CPUs and "
-                f"{self.cluster.gpus:g} GPUs; ask for less."
+        self.ray = ray = self.surroundings.enter_context(connected(self.cluster))
+        try:
+            self.cluster.check_fits(ray)
+            self.shared = ray.put(self.content)
+            self.make = ray.remote(_Actor).options(
+                num_cpus=self.cluster.cpus, num_gpus=self.cluster.gpus, max_restarts=0, max_task_retries=0
             )
+            self._fill()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
@@ -148,8 +164,7 @@ class Actors:
         for hand in self.hands:
             self.ray.kill(hand.actor)
         self.hands.clear()
-        if self.own:
-            self.ray.shutdown()
+        self.surroundings.close()
 
     def free(self) -> bool:
         return any(hand.ready and hand.job is None for hand in self.hands)

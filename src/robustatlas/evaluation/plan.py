@@ -17,11 +17,11 @@ from robustatlas.attacks.definition import Attack, Procedure, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
-from robustatlas.classifier.draws import LOOKS
 from robustatlas.datasets import Dataset, Fingerprint, Held, Rows, of_torch
 from robustatlas.engine import NUMERICS
 from robustatlas.errors import UserError
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
+from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.outcome import merged_strengths
 from robustatlas.outcomes.strengths import check_strengths, position_of
 from robustatlas.sanity import check_inputs

@@ -167,7 +167,7 @@ class _Bench:
         check_finite(self.task.attack, bool(ledger.finite))
         columns = _columns(self.task.record, self.task.attack, ledger, self.index)
         if model.draws is not None:
-            columns |= _possible(columns, ledger)
+            columns |= _drawn(columns, ledger)
         samples = _stacked([_sample_columns(ledger, self.index)], rows)
         if model.rejection is not None and model.draws is None:
             taken = slice(None) if settled.all() else torch.from_numpy(rows).to(ledger.x.device)
@@ -252,7 +252,11 @@ def _columns(record: AttackRecord, attack: Attack, ledger: Ledger, index: NDArra
     }
 
 
-def _possible(columns: Arrays, ledger: Ledger) -> Arrays:
+def _drawn(columns: Arrays, ledger: Ledger) -> Arrays:
     """What is added of a randomised model."""
     possible = ledger.possible_size.double().cpu().numpy()
-    return {"possible_size": np.minimum(columns["minimal_size"], possible)}
+    return {
+        "possible_size": np.minimum(columns["minimal_size"], possible),
+        "mistakes": ledger.mistakes.cpu().numpy(),
+        "drawn": ledger.drawn.cpu().numpy(),
+    }

@@ -114,20 +114,32 @@ def statistics_of(
         union: see `robustatlas.facts.numbers.union_strengths`; None for no union.
     """
     table = shared.tables[run]
+    found = _accuracies(table, union) | _volumes(shared, run)
+    return found | (numbers.against(table, held) if held else {})
+
+
+def _accuracies(table: OutcomeTable, union: Mapping[str, float] | None) -> dict[str, SampleStatistic]:
     found = numbers.overall(table, union)
     if len(table.attacks) > 1:
         found |= {f"average {attack}": statistic for attack, statistic in numbers.averages(table).items()}
-    for attack, volume in shared.hypervolumes()[run].items():
-        found[f"100 AH {attack}"] = mean_statistic(100 * volume.per_sample, 100.0)
-    return found | (numbers.against(table, held) if held else {})
+    return found
+
+
+def _volumes(shared: Shared, run: int) -> dict[str, SampleStatistic]:
+    return {
+        f"100 AH {attack}": mean_statistic(100 * volume.per_sample, 100.0)
+        for attack, volume in shared.hypervolumes()[run].items()
+    }
 
 
 def intervals_of(
     shared: Shared, run: int, held: Held | None = None, union: Mapping[str, float] | None = None
 ) -> dict[str, Interval]:
     """The numbers of `statistics_of` with their intervals."""
-    found = intervals(statistics_of(shared, run, None, union))
-    return found | (numbers.intervals_against(shared.tables[run], held) if held else {})
+    table = shared.tables[run]
+    found = numbers.with_doubt(table, lambda table: intervals(_accuracies(table, union)))
+    found |= intervals(_volumes(shared, run))
+    return found | (numbers.intervals_against(table, held) if held else {})
 
 
 @dataclass(frozen=True)
@@ -178,7 +190,10 @@ def standings(results: Sequence[Result], names: Sequence[str]) -> Standings | No
     except UserError:
         return None
     statistics = [numbers.overall(table) | numbers.averages(table) for table in shared.tables]
-    values = [intervals(of_run) for of_run in statistics]
+    values = [
+        numbers.with_doubt(table, lambda table: intervals(numbers.overall(table) | numbers.averages(table)))
+        for table in shared.tables
+    ]
     ahead = _ahead(statistics)
 
     def contest(key: str, label: str, attack: str, strengths: int) -> Contest:

@@ -34,13 +34,20 @@ def intervals(statistics: Mapping[str, SampleStatistic]) -> dict[str, Interval]:
 
 
 def with_doubt(table: OutcomeTable, numbers: Callable[[OutcomeTable], dict[str, Interval]]) -> dict[str, Interval]:
-    """Accuracies with intervals that cover, beside the sampling, what a randomised model leaves in doubt: the low end
-    is that of the samples that are certainly right."""
+    """Numbers with intervals that cover, beside the sampling, what a randomised model leaves in doubt: they reach to
+    those of the samples that are certainly right. ``numbers`` rise or fall with every accuracy."""
     found, doubted = numbers(table), table.doubted()
     if doubted is None:
         return found
-    lowest = numbers(doubted)
-    return {name: replace(number, low=min(number.low, lowest[name].low)) for name, number in found.items()}
+    certain = numbers(doubted)
+    return {
+        name: replace(
+            number,
+            low=float(np.fmin(number.low, certain[name].low)),
+            high=float(np.fmax(number.high, certain[name].high)),
+        )
+        for name, number in found.items()
+    }
 
 
 def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> dict[str, SampleStatistic]:
@@ -79,7 +86,7 @@ def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
 
 def intervals_against(table: OutcomeTable, held: Held) -> dict[str, Interval]:
     """The numbers of `against` with their intervals."""
-    return intervals(against(table, held))
+    return with_doubt(table, lambda table: intervals(against(table, held)))
 
 
 def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = None) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -282,7 +283,7 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
         seconds=outcome.seconds,
         frontier=_frontier(result, attack),
         equal_steps=equal_steps(outcome.strengths),
-        against=_single(result, attack, held) if held else {},
+        against=numbers.with_doubt(result, partial(_single, attack=attack, held=held)) if held else {},
         shared=len(held.shared.get(attack, ())) if held else 0,
         origins=outcome.origins,
         best_known=best_known(result, attack),
@@ -312,12 +313,12 @@ def _frontier(result: OutcomeTable, attack: str) -> Frontier | None:
     return Frontier(sizes, mean, interval, volume, result.outcome(attack).frontier)
 
 
-def _single(result: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]:
+def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]:
     """The metrics of one attack, on all strengths that the reference has too."""
     if attack not in held.shared:
         return {}
     points = {attack: held.shared[attack]}
-    ours, reference = AccuracyStatistics(result.restrict(points)), held.table(points)
+    ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
     return intervals(
         {
             metric.name: metric.of_attack(ours, reference, attack)

@@ -75,6 +75,8 @@ class Outcome:
         possible_size: ``[N]``, of a randomised model the size of the smallest example that is not certainly none; None:
             there is no doubt.
         origin_of: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
+        mistakes, drawn: ``[N]``, of a randomised model how many of how many fresh draws of the smallest example (0:
+            there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
         frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
             examples came across.
     """
@@ -94,6 +96,8 @@ class Outcome:
     origins: tuple[str, ...] = ()
     origin_of: Integers | None = None
     possible_size: Floats | None = None
+    mistakes: Integers | None = None
+    drawn: Integers | None = None
     frontier: bool = False
 
     def __post_init__(self) -> None:
@@ -153,7 +157,8 @@ class Outcome:
 
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
-        rows = ("minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of", "possible_size")
+        rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of"]
+        rows += ["possible_size", "mistakes", "drawn"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
 
@@ -161,7 +166,7 @@ class Outcome:
         """The same with every example counted that may be one."""
         if self.possible_size is None:
             return self
-        return replace(self, minimal_size=self.possible_size, possible_size=None)
+        return replace(self, minimal_size=self.possible_size, possible_size=None, mistakes=None, drawn=None)
 
     def found_by(self) -> dict[str, int]:
         """Origin -> number of samples whose smallest example it found; clean errors need none.
@@ -207,6 +212,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
     possible = np.full(first.samples, np.inf)
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
     origin_of = np.zeros(first.samples, np.int64)
+    mistakes, drawn = np.zeros((2, first.samples), np.int64)
     for outcome, rows in zip(outcomes, covered, strict=True):
         columns = positions_of(outcome.strengths.tolist(), strengths)
         seen = np.where(rows[:, None] & ~np.isnan(outcome.margins), outcome.margins, np.inf)
@@ -216,10 +222,13 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         possible = np.where(rows & (doubted < possible), doubted, possible)
         smaller = rows & (outcome.minimal_size < size)
         size, found = np.where(smaller, outcome.minimal_size, size), np.where(smaller, outcome.found_class, found)
+        mistakes = np.where(smaller, 0 if outcome.mistakes is None else outcome.mistakes, mistakes)
+        drawn = np.where(smaller, 0 if outcome.drawn is None else outcome.drawn, drawn)
         if outcome.origins:
             own = np.array([origins.index(origin) for origin in outcome.origins])
             origin_of = np.where(smaller, own[0 if outcome.origin_of is None else outcome.origin_of], origin_of)
         forward, backward = forward + rows * outcome.forward, backward + rows * outcome.backward
+    counted = any(outcome.drawn is not None for outcome in outcomes)
     if first.monotone:
         margins = np.minimum.accumulate(margins, axis=1)
     return replace(
@@ -236,6 +245,8 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         origins=tuple(origins),
         origin_of=origin_of,
         possible_size=possible if any(outcome.possible_size is not None for outcome in outcomes) else None,
+        mistakes=mistakes if counted else None,
+        drawn=drawn if counted else None,
         frontier=any(
             outcome.frontier and len(outcome.strengths) == len(strengths) and bool(rows.all())
             for outcome, rows in zip(outcomes, covered, strict=True)

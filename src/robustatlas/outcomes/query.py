@@ -33,8 +33,9 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path) -> Table:
         ``runs``: run, model, data, created, samples.
         ``attacks``: run, attack, unit, strengths, monotone, origins.
         ``samples``: run, index, label, clean_prediction, clean_margin.
-        ``outcomes``: run, attack, index, minimal_strength, minimal_size, found_class, forward, backward, strengths,
-        broken, margins, fooled (the last four are lists with one entry per strength).
+        ``outcomes``: run, attack, index, minimal_strength, minimal_size, found_class, forward, backward, mistakes,
+        drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled (the last four
+        are lists with one entry per strength).
         ``broken(strength)``: run, attack, index, broken: which samples are broken at one strength of the attacks.
 
     ``run`` is the path as given. Each view holds the very numbers of :func:`robustatlas.load_result`: of attacks that
@@ -95,6 +96,9 @@ def _sample_columns(table: OutcomeTable) -> dict[str, NDArray[Any]]:
 
 
 def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray[Any]]:
+    none = np.zeros(outcome.samples, np.int64)
+    mistakes = none if outcome.mistakes is None else outcome.mistakes
+    drawn = none if outcome.drawn is None else outcome.drawn
     return {
         "index": table.index,
         "minimal_strength": outcome.minimal_strength,
@@ -102,6 +106,8 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
         "found_class": outcome.found_class,
         "forward": outcome.forward,
         "backward": outcome.backward,
+        "mistakes": np.where(drawn > 0, mistakes, np.nan),
+        "drawn": np.where(drawn > 0, drawn, np.nan),
         "broken": outcome.broken(),
         "margins": outcome.margins,
         "fooled": outcome.fooled,

@@ -71,8 +71,12 @@ OUTCOME_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
 }
 """Columns of a part: type, and 1 for a number per sample or 2 for one per sample and strength."""
 
-RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"possible_size": (np.float64, 1)}
-"""Those that it has besides where the model is randomised."""
+RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
+    "possible_size": (np.float64, 1),
+    "mistakes": (np.int64, 1),
+    "drawn": (np.int64, 1),
+}
+"""Those that it has besides where the model is randomised; old parts have fewer."""
 
 SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "index": (np.int64, 1),
@@ -551,7 +555,8 @@ class Run:
     def _columns_of(self, record: AttackRecord) -> Arrays:
         parts = [columns for columns in self._valid_parts(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
-        return {name: np.concatenate([part.get(name, part["minimal_size"]) for part in parts]) for name in names}
+        filled = [_unknown(len(part["index"])) | {"possible_size": part["minimal_size"]} | part for part in parts]
+        return {name: np.concatenate([part[name] for part in filled]) for name in names}
 
     def _sample_columns(self) -> Arrays:
         names = self._shelf.names("samples")
@@ -592,6 +597,11 @@ class Run:
 
 
 _MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, RANDOM_COLUMNS))
+
+
+def _unknown(samples: int) -> Arrays:
+    """What stands for columns of randomised models that a part does not have: no draws."""
+    return {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
 
 
 def _expected(

@@ -12,6 +12,7 @@ from matplotlib.image import imsave
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
+from robustatlas.metrics.intervals import Interval
 from robustatlas.result import Result
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Example:
         label: true class.
         found: class the model gives the adversarial example.
         size: its size.
+        wrong: of a randomised model, in how many percent of its draws it is misclassified; None elsewhere.
         adversarial: picture.
         clean: picture.
         difference: picture of the change, grey for none, stretched to the full range.
@@ -39,6 +41,7 @@ class Example:
     label: str
     found: str
     size: float
+    wrong: Interval | None
     adversarial: str
     clean: str
     difference: str
@@ -68,7 +71,7 @@ def _choose(
     chosen = (
         ordered[np.unique(np.linspace(0, len(ordered) - 1, SHOWN).round().astype(int))] if len(ordered) else ordered
     )
-    found = []
+    found, wrong = [], result.misclassification(attack)
     for place in chosen.tolist():
         row, sample = int(rows[place]), int(index[place])
         clean = _clean_image(data, sample, images[place].shape)
@@ -78,6 +81,7 @@ def _choose(
                 label=_class(data, int(result.labels[row])),
                 found=_class(data, int(outcome.found_class[row])),
                 size=float(outcome.minimal_size[row]),
+                wrong=wrong[row],
                 adversarial=picture(images[place]),
                 clean="" if clean is None else picture(clean),
                 difference="" if clean is None else picture(_stretched(images[place] - clean)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from robustatlas.facts.breaking import BreakingPoint
 from robustatlas.facts.comparison import Standings
 from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
@@ -98,6 +100,21 @@ def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[st
     return about, breaking(point), f"Half of the images are wrong from here on{share}.{left}{unit}"
 
 
+def _best_known(attack: AttackFacts) -> str:
+    """What verified examples of others change under an attack."""
+    assert attack.best_known is not None
+    known, label = attack.best_known, wording(attack.attack).label
+    if known.searched is None or known.known is None or not known.names:
+        return known.sentence(label)
+    most = int(np.argmax(known.searched - known.known))
+    if known.searched[most] == known.known[most]:
+        return f"{known.sentence(label)} No accuracy changes."
+    return (
+        f"{known.sentence(label)} At {size(attack.strengths[most])} they lower the accuracy from "
+        f"{known.searched[most]:.1f} % to {known.known[most]:.1f} %."
+    )
+
+
 def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
     """The rank among the published defenses, or the number that the reference gives."""
     place = reference.place
@@ -127,6 +144,8 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
     if judged := [attack for attack in facts.attacks if attack.average]:
         answers.append(("Against what?", _against_what(judged) + (f" {UNEQUAL}" if alone and len(judged) > 1 else "")))
     answers.append(("Where does it break?", _where(facts.attacks)))
+    if handed := [attack for attack in facts.attacks if attack.best_known]:
+        answers.append(("Best known, and by whom?", " ".join(map(_best_known, handed))))
     if facts.reference:
         answers.append(("Compared with specialists?", _compared(facts.reference)))
     if alone:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.classifier import Classifier, looks_like, looks_rejecting, seeded
+from robustatlas.classifier import Classifier, looks_like, seeded
 from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
 from robustatlas.sanity.accuracy import accuracy_warnings
@@ -46,8 +46,7 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
         raise UserError("There are no samples; expected at least one image.")
     x = images[:_PROBE].to(model.device, model.dtype)
     with torch.no_grad(), seeded(0, model.device):
-        rejecting = model.rejection is None and not model.batch_sizes and looks_rejecting(model.answer(x))
-        returned = model.raw(x)
+        returned, rejecting = model.raw(x)
     kind = looks_like(returned)
     if model.outputs == "logits" and kind in _SINGLE and len(returned) == len(x):
         raise UserError(
@@ -71,7 +70,7 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
             f"Labels go up to {int(labels.max())}, but the model has {classes} classes (0 to {classes - 1})."
         )
     found = [_WARNED[kind]] if kind in _WARNED and model.outputs == "logits" and model.knowledge != "labels" else []
-    if rejecting:
+    if rejecting and model.rejection is None:
         found.append(
             "The model returns (logits, one number a sample, one number): it looks like one that rejects. Only its "
             "logits are used here; give Classifier(net, rejection='score') to count as errors what is accepted and "

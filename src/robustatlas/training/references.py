@@ -8,13 +8,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from rich.console import Console
+from rich.progress import track
 from torch import nn
 
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
-from robustatlas.evaluation import evaluate
+from robustatlas.evaluation import Cluster, evaluate
+from robustatlas.evaluation.cluster import cluster_of
+from robustatlas.evaluation.share import Share, share_of
 from robustatlas.files import write_text
 from robustatlas.models.networks import network_for
 from robustatlas.outcomes import AccuracyTable
@@ -22,6 +26,7 @@ from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.references import Reference
 from robustatlas.references.building import ReferenceModel, Rule, reference_of
 from robustatlas.training.display import TrainingDisplay
+from robustatlas.training.errands import run_errands
 from robustatlas.training.monitor import accuracies
 from robustatlas.training.recipes import recipe_named
 from robustatlas.training.settings import Settings
@@ -120,9 +125,11 @@ def make_reference(
     training: Dataset,
     test: Dataset,
     out: str | Path,
-    part: tuple[int, int] = (0, 1),
+    part: str | tuple[int, int] | Share | None = None,
     device: str | None = None,
     progress: bool | TrainingDisplay | None = None,
+    workers: int = 1,
+    ray: bool | str | Cluster | None = None,
 ) -> Reference | None:
     """Train and evaluate what is missing of a plan, and put the reference together where all is there.
 
@@ -131,10 +138,12 @@ def make_reference(
         training: images to train on.
         test: images to evaluate on.
         out: folder; each training has one of its own in it. What is there is not done again.
-        part: (k, n): do share k, from 0 to n - 1, of the trainings only; several processes or machines that see the
-            same folder can each do one.
+        part: "k/n" or (k, n): do share k, from 0 to n - 1, of the trainings only; several processes or machines that
+            see the same folder can each do one.
         device: where to train and evaluate.
-        progress: as of :func:`robustatlas.training.train`.
+        progress: as of :func:`robustatlas.training.train`; of several trainings at once their number is shown.
+        workers: processes of this machine that train one model each.
+        ray: as of :func:`robustatlas.evaluate`: trainings on a cluster, whose folders come back here.
 
     Returns:
         The reference, also written to ``reference.json``; None where other parts are missing.
@@ -142,17 +151,23 @@ def make_reference(
     Raises:
         UserError: the folder holds another plan; whatever training and evaluation raise.
     """
-    k, n = part
-    if not 0 <= k < n:
-        raise UserError(
-            f"There is no part {k} of {counted(n, 'part')}; parts are counted from 0"
-            + (f" to {n - 1}." if n > 0 else ", and there is one at least.")
-        )
+    share = share_of(part)
     folder = Path(out)
     _claim(folder, plan, training, test)
-    for number, (attack, strength, seed) in enumerate(plan.trainings()):
-        if number % n == k and _accuracies(folder, attack, strength, seed) is None:
-            _one(plan, training, test, folder, attack, strength, seed, device, progress)
+    errands = {
+        folder / name_of(*each): each
+        for number, each in enumerate(plan.trainings())
+        if number % share.of == share.number and _accuracies(folder, *each) is None
+    }
+    cluster = cluster_of(ray, workers if workers > 1 else None)
+    together = workers > 1 or cluster is not None
+    if together and cluster is not None and cluster.gpus and device is None:
+        device = "cuda"
+    shared = (plan, training, test, device, False if together else progress)
+    through = run_errands(_one, shared, errands, workers, cluster)
+    console, hidden = Console(stderr=True), not together or progress is False
+    for _ in track(through, total=len(errands), description="Trainings", console=console, disable=hidden):
+        pass
     return collect(plan, folder, training.name)
 
 
@@ -211,18 +226,13 @@ def _accuracies(folder: Path, attack: str | None, strength: float, seed: int) ->
 
 
 def _one(
-    plan: ReferencePlan,
-    training: Dataset,
-    test: Dataset,
-    folder: Path,
-    attack: str | None,
-    strength: float,
-    seed: int,
-    device: str | None,
-    progress: bool | TrainingDisplay | None,
+    place: Path,
+    shared: tuple[ReferencePlan, Dataset, Dataset, str | None, bool | TrainingDisplay | None],
+    training_of: tuple[str | None, float, int],
 ) -> None:
     """Train one model and evaluate it against its own attack."""
-    place = folder / name_of(attack, strength, seed)
+    plan, training, test, device, progress = shared
+    attack, strength, seed = training_of
     net: nn.Module = network_for(plan.architecture, training, seed)
     recipe = recipe_named(_STANDARD) if attack is None else plan.recipe_against(attack, strength)
     trained = train(
@@ -239,7 +249,7 @@ def _one(
         table = AccuracyTable(_clean(trained.net, test, plan.samples), {})
     else:
         result = evaluate(
-            Classifier(trained.net, name=place.name),
+            Classifier(trained.net, name=name_of(attack, strength, seed)),
             test,
             [attack],
             search=plan.search,

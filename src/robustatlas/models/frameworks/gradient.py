@@ -12,10 +12,14 @@ from torch.utils.dlpack import from_dlpack
 
 from robustatlas.classifier import Classifier, Outputs
 from robustatlas.classifier.normalisation import Given
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, first_line
 
 Pullback = Callable[[Tensor], Any]
 Pullbacks = Callable[[Tensor], tuple[Any, Pullback]]
+
+SIZES = (8, 32, 128, 256)
+"""Sizes of batch that functions of other frameworks are compiled for: enough of them that filling up costs little, few
+enough to compile, and none more as samples leave a batch."""
 
 
 def from_gradient(
@@ -87,7 +91,14 @@ class _Foreign(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, weights: Tensor) -> tuple[Tensor, None]:
-        gradient = as_tensor(ctx.pullback(weights.contiguous()), ctx.like)
+        try:
+            gradient = as_tensor(ctx.pullback(weights.contiguous()), ctx.like)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"The gradient of the model failed on a batch of shape {tuple(ctx.like.shape)}: {first_line(error)}."
+            ) from error
         if gradient.shape != ctx.like.shape:
             raise UserError(
                 f"The gradient of the model has shape {tuple(gradient.shape)}; expected that of its inputs, "

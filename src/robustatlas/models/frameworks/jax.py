@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -11,11 +12,8 @@ from torch import Tensor
 from robustatlas.classifier import Classifier, Outputs
 from robustatlas.classifier.normalisation import Given
 from robustatlas.errors import UserError
-from robustatlas.models.frameworks.gradient import Foreign, Pullback
+from robustatlas.models.frameworks.gradient import SIZES, Foreign, Pullback
 from robustatlas.models.sources.packages import optional
-
-SIZES = (8, 32, 128, 256)
-"""Batches that a function is compiled for: enough of them that filling up costs little, few enough to compile."""
 
 
 def from_jax(
@@ -54,14 +52,42 @@ def from_jax(
             "JAX computes in float32 unless told otherwise; call jax.config.update('jax_enable_x64', True) before any "
             "array is made, or leave dtype out."
         )
-    forward = jax.jit(function)
-    forward_with_pullback = jax.jit(lambda x: jax.vjp(function, x))
-    pull = jax.jit(lambda pullback, weights: pullback(weights)[0])
+    forward, compiled = jax.jit(function), Compiled(jax, function)
 
     def with_pullback(x: Tensor) -> tuple[Any, Pullback]:
-        logits, pullback = forward_with_pullback(jax.dlpack.from_dlpack(x))
-        return logits, lambda weights: pull(pullback, jax.dlpack.from_dlpack(weights.to(x.dtype)).astype(logits.dtype))
+        logits, pull = compiled(jax.dlpack.from_dlpack(x))
+        return logits, lambda weights: pull(jax.dlpack.from_dlpack(weights.to(x.dtype)).astype(logits.dtype))
 
     net = Foreign(lambda x: forward(jax.dlpack.from_dlpack(x)), with_pullback)
     called = name or getattr(function, "__name__", type(function).__name__)
     return Classifier(net, mean, std, outputs=outputs, batch_size=sizes, dtype=dtype, device=device, name=called)
+
+
+class Compiled:
+    """A function of JAX, compiled once for each shape into a way forward and a way back.
+
+    The way back needs intermediate results and the function's own parameters. Only the former are handed on by the
+    compiled way forward: what it returns is copied, and parameters may be large.
+    """
+
+    def __init__(self, jax: ModuleType, function: Callable[[Any], Any]) -> None:
+        self._jax, self._function = jax, function
+        self._known: dict[Any, tuple[Any, list[Any]]] = {}
+        self._forward = jax.jit(self._traced)
+        self._back = jax.jit(lambda pullback, weights: pullback(weights)[0])
+
+    def __call__(self, x: Any) -> tuple[Any, Callable[[Any], Any]]:
+        """The outputs, and what takes weights for them to the gradient."""
+        outputs, fresh = self._forward(x)
+        structure, leaves = self._known[x.shape, x.dtype]
+        rest = iter(fresh)
+        pullback = self._jax.tree.unflatten(structure, [next(rest) if leaf is None else leaf for leaf in leaves])
+        return outputs, lambda weights: self._back(pullback, weights)
+
+    def _traced(self, x: Any) -> tuple[Any, list[Any]]:
+        """The outputs, and those leaves of the pullback that depend on ``x``; the others are remembered."""
+        outputs, pullback = self._jax.vjp(self._function, x)
+        leaves, structure = self._jax.tree.flatten(pullback)
+        varies = [isinstance(leaf, self._jax.core.Tracer) for leaf in leaves]
+        self._known[x.shape, x.dtype] = structure, [None if v else a for a, v in zip(leaves, varies, strict=True)]
+        return outputs, [leaf for leaf, v in zip(leaves, varies, strict=True) if v]

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from robustatlas.classifier import Classifier, Origin
-from robustatlas.errors import UserError
-from robustatlas.models.sources.source import first_line
+from robustatlas.errors import UserError, first_line
 
 
 def exported_model(file: str, *, mean: Any = None, std: Any = None) -> Classifier:

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from robustatlas.errors import UserError
-from robustatlas.models.sources.source import Source, first_line
+from robustatlas.errors import UserError, first_line
+from robustatlas.models.sources.source import Source
 
 
 def function_named(place: str, function: str) -> Source:

@@ -38,6 +38,8 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
         optional("torchvision", source, "transformers")  # what its import fails with where it does not fit torch
         raise UserError(f"{source} needs {_FINDS}, which this transformers cannot import ({error}).") from error
     local: dict[str, Any] = {"local_files_only": True}
+    if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
+        raise UserError(f"The folder {name} holds no model of transformers (no config.json).")
     try:
         config = transformers.AutoConfig.from_pretrained(name, **local, **settings)
     except (OSError, ValueError) as error:

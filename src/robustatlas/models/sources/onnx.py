@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.classifier import Classifier, Origin
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, first_line
 from robustatlas.models.onnx_operators import OPERATORS
 from robustatlas.models.sources.packages import optional, version_of
-from robustatlas.models.sources.source import first_line
 
 
 def onnx_model(file: str, *, mean: Any = None, std: Any = None) -> Classifier:

@@ -6,8 +6,7 @@ import importlib
 import importlib.metadata
 from types import ModuleType
 
-from robustatlas.errors import UserError
-from robustatlas.models.sources.source import first_line
+from robustatlas.errors import UserError, first_line
 
 
 def optional(package: str, what: str, extra: str) -> ModuleType:

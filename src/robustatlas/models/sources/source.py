@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, first_line
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,6 @@ class Source:
         if arguments:
             digest.update(json.dumps(dict(arguments), sort_keys=True, default=_class_name).encode())
         return digest.hexdigest()
-
-
-def first_line(error: BaseException) -> str:
-    """The kind of an error, and the first line of what it says."""
-    return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
 
 
 def _class_name(value: object) -> str:

@@ -1,0 +1,156 @@
+"""What is asked: which model, which samples, which attacks of the run the examples are evidence for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from robustatlas.attacks.definition import Attack
+from robustatlas.attacks.description import plain
+from robustatlas.attacks.suites import attacks_of
+from robustatlas.classifier import Classifier
+from robustatlas.datasets import Dataset, load_dataset
+from robustatlas.errors import UserError
+from robustatlas.evaluation.examples import Examples
+from robustatlas.evaluation.plan import Work, samples_of
+from robustatlas.models import load_model
+from robustatlas.outcomes import AttackRecord, Run
+from robustatlas.outcomes.outcome import merged_strengths
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.lp import L0, L1, L2, Linf
+from robustatlas.wording import counted
+
+NORMS = {"linf": Linf, "l2": L2, "l1": L1, "l0": L0}
+
+
+def seen_from_images(threat: ThreatModel) -> bool:
+    """Whether the size of an example follows from the image alone."""
+    return isinstance(threat, tuple(NORMS.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """M examples held against the N samples that they change.
+
+    Attributes:
+        store: the run.
+        model: its model.
+        work: the samples.
+        rows: ``[M]``, the sample of each example.
+        given: the examples.
+        wanted: attack of the run -> its record, at all strengths that the run searched, and its set.
+        by: who found them.
+        eight_bit: they count only as they are after rounding to 8 bits.
+    """
+
+    store: Run
+    model: Classifier
+    work: Work
+    rows: NDArray[np.int64]
+    given: Examples
+    wanted: Mapping[str, tuple[AttackRecord, ThreatModel]]
+    by: str
+    eight_bit: bool
+
+
+def model_named_by(store: Run) -> str:
+    """What the model of a run was loaded from; :class:`UserError` where it was given as an object."""
+    source = store.identity.model.source
+    if not source:
+        raise UserError(
+            f"The run was made with a model given as an object ({store.identity.model.name}); give that model."
+        )
+    return source
+
+
+def model_of(store: Run, model: Classifier | nn.Module | Callable[[Tensor], Any] | str | None) -> Classifier:
+    """The model given, or the one that the run names."""
+    model = model_named_by(store) if model is None else model
+    if isinstance(model, str):
+        return load_model(model)
+    return model if isinstance(model, Classifier) else Classifier(model)
+
+
+def rows_of(
+    store: Run, given: Examples, data: Dataset | tuple[Any, Any] | str | None
+) -> tuple[Work, NDArray[np.int64]]:
+    """The samples that the examples change, and the row of each example among them."""
+    if data is None or isinstance(data, str):
+        data = load_dataset(data or store.identity.data.name)
+    whole = samples_of(data, None)
+    index = given.index
+    if index is None:
+        index = _positions(store, len(given), whole.index)
+    known = {int(position): row for row, position in enumerate(whole.index)}
+    if strange := [int(position) for position in index if int(position) not in known]:
+        raise UserError(f"The examples change image {strange[0]}, which is not among the {len(known)} of the data.")
+    positions, rows = np.unique(np.array([known[int(position)] for position in index]), return_inverse=True)
+    taken = torch.from_numpy(positions)
+    return Work(whole.rows.chosen(taken), whole.labels[taken], whole.index[positions], whole.record), rows.reshape(-1)
+
+
+def _positions(store: Run, count: int, of_data: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which images so many examples without ``index`` change."""
+    searched = store.table().index
+    for positions in (of_data, searched):
+        if len(positions) == count:
+            return positions
+    raise UserError(
+        f"{counted(count, 'example')} without 'index' do not say which images they change; the data has "
+        f"{len(of_data)} and the run {len(searched)}. Add an array 'index' [M] of positions in the data set."
+    )
+
+
+def wanted_of(
+    store: Run, model: Classifier, given: Examples, attacks: str | Attack | Sequence[str | Attack] | None
+) -> dict[str, tuple[AttackRecord, ThreatModel]]:
+    """Attack of the run -> its record, at all strengths that the run searched, and its set."""
+    searched: dict[str, list[AttackRecord]] = {}
+    for record in store.records().values():
+        if record.finder is None:
+            searched.setdefault(record.name, []).append(record)
+    place = store.path or "The run"
+    if attacks is None and given.attack:
+        attacks = given.attack
+    if attacks is None:
+        attacks = [name for name in NORMS if name in searched]
+        if not attacks:
+            raise UserError(
+                f"{place} has none of linf, l2, l1 and l0, but {', '.join(searched) or 'nothing'}; say by 'attacks' "
+                "which of these the examples are evidence for."
+            )
+    wanted = {}
+    for attack in attacks_of(attacks):
+        records = searched.get(attack.name)
+        if not records:
+            raise UserError(f"{place} has no attack {attack.name!r}; it has {', '.join(searched) or 'none'}.")
+        threat = attack.threat.bound_to(model)
+        if plain(threat) != records[0].threat and _as_recorded(threat) != records[0].threat:
+            raise UserError(
+                f"The run searched {attack.name!r} in other sets than those of that name now; give the very attack as "
+                "an object."
+            )
+        if not records[0].monotone:
+            raise UserError(
+                f"{attack.name!r} was judged at each strength by itself, so the size of an example says nothing of it; "
+                "only attacks on nested sets take examples."
+            )
+        if not seen_from_images(threat) and given.attack != attack.name:
+            raise UserError(
+                f"Whether an image lies in a set of {attack.name!r} cannot be seen from the image; give 'theta' and "
+                f"'attack' ({attack.name!r}) beside it."
+            )
+        merged = merged_strengths([np.array(record.strengths) for record in records])
+        wanted[attack.name] = (records[0].model_copy(update={"strengths": tuple(merged)}), threat)
+    return wanted
+
+
+def _as_recorded(threat: ThreatModel) -> Any:
+    """A set as a run's JSON gives it back."""
+    return AttackRecord(name="set", strengths=(1.0,), threat=plain(threat)).threat

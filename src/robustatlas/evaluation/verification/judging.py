@@ -1,0 +1,198 @@
+"""Which examples count, how large they are, and what the model says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from robustatlas.bundle import Fixed, flat, free, per_sample
+from robustatlas.errors import UserError
+from robustatlas.evaluation.examples import Arrays
+from robustatlas.evaluation.verification.asked import Case, seen_from_images
+from robustatlas.noise import Noise
+from robustatlas.objectives import margin_of
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+from robustatlas.threats.base import ThreatModel
+
+_OUTSIDE = 1e-6
+"""Pixels outside of [0, 1] by less than this are rounding, and are moved to the border before anything is judged."""
+_SAME_THETA = 1e-4
+"""A parameter is a point of a set where drawing it into the set moves it, relative to its largest entry, less."""
+_LEVELS = 255
+
+REFUSALS = (
+    "the label is not that of the data",
+    "the clean image is misclassified already",
+    "not a finite number",
+    "outside of [0, 1]",
+    "not a point of the attack's set",
+    "classified correctly",
+)
+"""Why an example does not count; of several reasons the first is told."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What was found of M examples of N samples.
+
+    Attributes:
+        refusal: ``[M]``, position in :data:`REFUSALS`, -1 where the example counts.
+        sizes: attack -> ``[M]``.
+        found: ``[M]``, predicted class.
+        margin: ``[M]``, softmax margin.
+        images: ``[M, ...]``, as they were judged.
+        mistakes, drawn: ``[M]``, misclassified forward passes of how many.
+        clean_prediction, clean_margin: ``[N]``.
+    """
+
+    refusal: NDArray[np.int64]
+    sizes: dict[str, NDArray[np.float64]]
+    found: NDArray[np.int64]
+    margin: NDArray[np.float64]
+    images: NDArray[np.float32]
+    mistakes: NDArray[np.int64]
+    drawn: NDArray[np.int64]
+    clean_prediction: NDArray[np.int64]
+    clean_margin: NDArray[np.float32]
+
+    def smallest(self, attack: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of the examples of the samples ``rows`` [M], the smallest that counts of each sample; samples without one
+        are left out."""
+        size = np.where(self.refusal < 0, self.sizes[attack], np.inf)
+        order = np.lexsort((size, rows))
+        first = order[np.unique(rows[order], return_index=True)[1]]
+        return first[np.isfinite(size[first])]
+
+
+def judge(case: Case, batch: int) -> Judged:
+    """All examples of a case, ``batch`` at a time."""
+    clean = [_clean(case, part) for part in torch.split(torch.arange(len(case.work.labels)), batch)]
+    prediction, clean_margin = (torch.cat(parts) for parts in zip(*clean, strict=True))
+    pieces = [_judged(case, part, prediction) for part in torch.split(torch.arange(len(case.given)), batch)]
+    return Judged(
+        refusal=np.concatenate([piece["refusal"] for piece in pieces]),
+        sizes={name: np.concatenate([piece[f"size of {name}"] for piece in pieces]) for name in case.wanted},
+        found=np.concatenate([piece["found"] for piece in pieces]),
+        margin=np.concatenate([piece["margin"] for piece in pieces]),
+        images=np.concatenate([piece["images"] for piece in pieces]),
+        mistakes=np.concatenate([piece["mistakes"] for piece in pieces]),
+        drawn=np.concatenate([piece["drawn"] for piece in pieces]),
+        clean_prediction=prediction.numpy(),
+        clean_margin=clean_margin.float().numpy(),
+    )
+
+
+def _clean(case: Case, part: Tensor) -> tuple[Tensor, Tensor]:
+    """Prediction and softmax margin of the samples ``part``."""
+    x, labels = samples_at(case, part)
+    verdict = case.model.judged(x, labels, Noise.of(0, _positions(case, part, x), "verify clean"))
+    return verdict.prediction.cpu(), margin_of(verdict.logits.softmax(1), labels).cpu()
+
+
+def samples_at(case: Case, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Images and labels of the samples ``rows``, where the model computes."""
+    model = case.model
+    return case.work.rows[rows].to(model.device, model.dtype), case.work.labels[rows].to(model.device)
+
+
+def _positions(case: Case, rows: Tensor, x: Tensor) -> Tensor:
+    return torch.from_numpy(case.work.index[rows.numpy()]).to(x.device)
+
+
+def _judged(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
+    """What is to say of the examples ``part``."""
+    given, threats = case.given, {name: threat for name, (_, threat) in case.wanted.items()}
+    rows = torch.from_numpy(case.rows[part.numpy()])
+    x, labels = samples_at(case, rows)
+    refused = dict.fromkeys(REFUSALS, torch.zeros(len(part), dtype=torch.bool, device=x.device))
+    refused["the clean image is misclassified already"] = clean_prediction[rows].to(x.device) != labels
+    if given.labels is not None:
+        said = torch.from_numpy(given.labels[part.numpy()]).to(x.device)
+        refused["the label is not that of the data"] = said != labels
+    of_theta = threats.get(given.attack or "") if given.theta else None
+    sizes: dict[str, Tensor] = {}
+    if of_theta is not None:
+        theta = _theta(of_theta, x, [leaf[part.numpy()] for leaf in given.theta], str(given.attack))
+        sizes[str(given.attack)] = of_theta.size(x, theta)
+        refused["not a point of the attack's set"] = ~_inside(of_theta, x, theta, sizes[str(given.attack)])
+        images = of_theta.apply(x, theta)
+    else:
+        assert given.images is not None  # what has no images has theta
+        images = _shaped(given.images[part.numpy()], x)
+    finite = images.isfinite().flatten(1).all(1)
+    refused["not a finite number"] = ~finite
+    images = torch.where(per_sample(finite, images), images, x)
+    outside = ((images < -_OUTSIDE) | (images > 1 + _OUTSIDE)).flatten(1).any(1)
+    refused["outside of [0, 1]"] = outside
+    images = images.clamp(0, 1)
+    if case.eight_bit:
+        images = (images * _LEVELS).round() / _LEVELS
+    noise = Noise.of(0, _positions(case, rows, x), "verify").child(part.to(x.device))
+    verdict = case.model.judged(images, labels, noise)
+    refused["classified correctly"] = ~verdict.wrong
+    sizes |= {
+        name: threat.size(x.double(), images.double() - x.double())
+        for name, threat in threats.items()
+        if seen_from_images(threat)
+    }
+    reasons = torch.stack([refused[reason] for reason in REFUSALS])
+    judged = {
+        "refusal": torch.where(reasons.any(0), reasons.long().argmax(0), -1),
+        "found": verdict.prediction,
+        "margin": margin_of(verdict.logits.softmax(1), labels).double(),
+        "images": images.float(),
+        "mistakes": verdict.mistakes,
+        "drawn": verdict.drawn,
+    }
+    judged |= {f"size of {name}": size.double() for name, size in sizes.items()}
+    return {name: values.cpu().numpy() for name, values in judged.items()}
+
+
+def _shaped(images: NDArray[Any], x: Tensor) -> Tensor:
+    """``images`` [B, ...] like ``x`` [B, ...]; the channels may stand last, or be left out where there is one."""
+    given = torch.from_numpy(np.ascontiguousarray(images)).to(x)
+    if given.dim() == 4 and given.shape != x.shape and given.permute(0, 3, 1, 2).shape == x.shape:
+        return given.permute(0, 3, 1, 2).contiguous()
+    if given.dim() == 3 and given[:, None].shape == x.shape:
+        return given[:, None]
+    if given.shape != x.shape:
+        raise UserError(
+            f"The examples have shape {tuple(given.shape[1:])}, and the images of the data {tuple(x.shape[1:])}."
+        )
+    return given
+
+
+def _theta(threat: ThreatModel, x: Tensor, leaves: Sequence[NDArray[Any]], attack: str) -> Any:
+    """The parameters as the set has them."""
+    like = threat.neutral(x)
+    nodes, structure = pytree.tree_flatten(like, is_leaf=lambda node: isinstance(node, Fixed))
+    if any(isinstance(node, Fixed) for node in nodes):
+        raise UserError(
+            f"Some of theta of {attack!r} is drawn at random, and whether given numbers could have been drawn cannot "
+            "be checked; examples of this attack are not taken."
+        )
+    shapes = [tuple(leaf.shape[1:]) for leaf in free(like)]
+    if [leaf.shape[1:] for leaf in leaves] != shapes:
+        raise UserError(
+            f"theta of {attack!r} has the shapes {', '.join(map(str, shapes))} a sample; given "
+            f"{', '.join(str(leaf.shape[1:]) for leaf in leaves)}."
+        )
+    filled = iter(torch.from_numpy(np.ascontiguousarray(leaf)).to(x) for leaf in leaves)
+    return pytree.tree_unflatten([next(filled) if isinstance(node, Tensor) else node for node in nodes], structure)
+
+
+def _inside(threat: ThreatModel, x: Tensor, theta: Any, size: Tensor) -> Tensor:
+    """``[B]``: theta is a point of the set of its own size."""
+    drawn = threat.project(x, theta, size * (1 + STRENGTH_TOLERANCE))
+    inside = size.isfinite()
+    for here, there in zip(free(theta), free(drawn), strict=True):
+        moved, scale = flat(here - there).abs().amax(1), flat(here).abs().amax(1)
+        inside &= moved <= _SAME_THETA * scale
+    return inside

@@ -1,0 +1,98 @@
+"""Check examples, enter those that count, say what became of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from robustatlas.attacks.definition import Attack
+from robustatlas.classifier import Classifier, undisturbed
+from robustatlas.datasets import Dataset
+from robustatlas.errors import UserError
+from robustatlas.evaluation.examples import examples_of, read_examples
+from robustatlas.evaluation.identity import identity_of
+from robustatlas.evaluation.verification.asked import Case, model_of, rows_of, wanted_of
+from robustatlas.evaluation.verification.entering import enter
+from robustatlas.evaluation.verification.judging import judge
+from robustatlas.evaluation.verification.told import Verification, accuracies_of, told
+from robustatlas.outcomes import Run
+from robustatlas.result import Result
+
+_BATCH = 256
+
+
+def verify(
+    run: str | Path | Result,
+    examples: str | Path | Mapping[str, Any],
+    by: str | None = None,
+    *,
+    model: Classifier | nn.Module | Callable[[Tensor], Any] | str | None = None,
+    data: Dataset | tuple[Any, Any] | str | None = None,
+    attacks: str | Attack | Sequence[str | Attack] | None = None,
+    eight_bit: bool = False,
+    batch_size: int | None = None,
+) -> Verification:
+    """Check adversarial examples of whatever origin, and enter those that hold into a run as evidence.
+
+    An example counts where its label is that of the data, the clean image is classified correctly, its pixels are
+    finite and in [0, 1], and a forward pass of our own misclassifies it. Its size is measured here, in every lp norm
+    that the run has; in other sets where ``theta`` and ``attack`` are given (the image is then made from theta, and
+    theta must be a point of the set). The table holds the smallest example of each sample, and says who found it.
+
+    Args:
+        run: its folder, or a result; only what the run knows already gets smaller by it, nothing is searched.
+        examples: what :func:`~robustatlas.evaluation.examples.read_examples` reads, or such arrays by name.
+        by: who found them; default: the name of the file or folder.
+        model: default: the one that the run names. Must be the run's.
+        data: default: the data set that the run names. Must be the run's.
+        attacks: which attacks of the run the examples are evidence for; default: linf, l2, l1 and l0 where it has
+            them, or the attack of ``theta``.
+        eight_bit: count only what still fools after rounding to 8 bits a pixel, as saving as PNG does; lp sizes are
+            those of the rounded image.
+        batch_size: samples at work at once (default 256).
+
+    Raises:
+        UserError: no such run or examples, another model or data than the run's, an attack that the run has not, or
+            examples that do not say which images they change.
+
+    Example:
+        >>> from robustatlas.evaluation import evaluate
+        >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+        >>> weight, bias = torch.tensor([[1.0] * 4, [0.0] * 4]), torch.tensor([-2.0, 0.0])
+        >>> _ = net.load_state_dict({"1.weight": weight, "1.bias": bias})
+        >>> data = (torch.full((1, 1, 2, 2), 0.75), torch.tensor([0]))
+        >>> result = evaluate(net, data, strengths={"linf": [0.2, 0.4]})
+        >>> verify(result, {"images": np.full((1, 1, 2, 2), 0.4)}, "a friend", model=net, data=data)
+        1 of 1 example by a friend verified
+          linf: the smallest known of 0 samples
+          l2: the smallest known of 0 samples
+    """
+    store = run._run if isinstance(run, Result) else Run.open(run)
+    if store is None:
+        raise UserError("This result is no run; give the folder of one, or what evaluate returned.")
+    given = (
+        examples_of({name: np.asarray(values) for name, values in examples.items()}, "examples")
+        if isinstance(examples, Mapping)
+        else read_examples(examples)
+    )
+    finder = by or (Path(examples).stem if isinstance(examples, (str, os.PathLike)) else "")
+    if not finder.strip():
+        raise UserError("by is empty; say who found the examples.")
+    batch = batch_size or _BATCH
+    with undisturbed():
+        classifier = model_of(store, model)
+        work, rows = rows_of(store, given, data)
+        with classifier.evaluating():
+            if differences := store.identity.differences(identity_of(classifier, work.rows.shape[1:], work.record)):
+                raise UserError(f"The examples cannot enter {store.path or 'the run'}: {'; '.join(differences)}.")
+            wanted = wanted_of(store, classifier, given, attacks)
+            case = Case(store, classifier, work, rows, given, wanted, finder.strip(), eight_bit)
+            judged = judge(case, batch)
+    before = accuracies_of(case)
+    enter(case, judged, batch)
+    return told(case, judged, before)
