@@ -61,15 +61,16 @@ def assert_same(
 def test_searches_do_not_see_the_batch(search: Any) -> None:
     attacks = ("linf", "l2")
     whole = evaluate(attacks=attacks, search=search, batch_size=256)
-    for size in (1, 7):
-        assert_same(whole, evaluate(attacks=attacks, search=search, batch_size=size), attacks)
+    for size, count in ((1, 4), (7, SAMPLES)):
+        some = evaluate(attacks=attacks, count=count, search=search, batch_size=size)
+        assert_same(whole, some, attacks, slice(count))
 
 
 @pytest.mark.parametrize("name", ["l1", "l0", "square-linf", "cw-l2", "stadv", "elastic"])
 def test_attacks_do_not_see_the_batch(name: str) -> None:
     whole = evaluate(attacks=(name,), batch_size=256)
-    for size in (1, 7):
-        assert_same(whole, evaluate(attacks=(name,), batch_size=size), (name,))
+    for size, count in ((1, 4), (7, SAMPLES)):
+        assert_same(whole, evaluate(attacks=(name,), count=count, batch_size=size), (name,), slice(count))
 
 
 FOUND = tuple(column for column in EXACT if column not in ("forward", "backward"))
@@ -79,25 +80,23 @@ FOUND = tuple(column for column in EXACT if column not in ("forward", "backward"
 def test_searches_do_not_see_how_often_the_host_looks(search: Any) -> None:
     """Bit by bit where batches are of one sample, so that a network rounds alike."""
     attacks = ("linf", "l2")
-    for size in (1, 4, 256):
-        always = evaluate(attacks=attacks, search=search, batch_size=size)
-        for steps in (3, 8):
-            with looking_every(steps):
-                seldom = evaluate(attacks=attacks, search=search, batch_size=size)
-            assert_same(always, seldom, attacks, exact=FOUND)
-            for name in attacks:
-                ours, other = always.outcome(name), seldom.outcome(name)
-                assert (other.forward >= ours.forward).all()
-                for column in CLOSE if size == 1 else ():
-                    np.testing.assert_array_equal(getattr(ours, column), getattr(other, column), f"{name} {column}")
+    for size, steps in ((1, 3), (4, 8)):
+        always = evaluate(attacks=attacks, count=4, search=search, batch_size=size)
+        with looking_every(steps):
+            seldom = evaluate(attacks=attacks, count=4, search=search, batch_size=size)
+        assert_same(always, seldom, attacks, exact=FOUND)
+        for name in attacks:
+            ours, other = always.outcome(name), seldom.outcome(name)
+            assert (other.forward >= ours.forward).all()
+            for column in CLOSE if size == 1 else ():
+                np.testing.assert_array_equal(getattr(ours, column), getattr(other, column), f"{name} {column}")
 
 
 @pytest.mark.parametrize("name", ["l1", "l0", "square-linf", "cw-l2", "stadv", "elastic"])
 def test_attacks_do_not_see_how_often_the_host_looks(name: str) -> None:
-    for size in (1, 4):
-        always = evaluate(attacks=(name,), batch_size=size)
-        with looking_every(5):
-            assert_same(always, evaluate(attacks=(name,), batch_size=size), (name,), exact=FOUND)
+    always = evaluate(attacks=(name,), batch_size=4)
+    with looking_every(5):
+        assert_same(always, evaluate(attacks=(name,), batch_size=4), (name,), exact=FOUND)
 
 
 def test_order_does_not_matter() -> None:

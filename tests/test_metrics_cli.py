@@ -330,7 +330,7 @@ def test_mistakes_end_with_one_sentence(command, arguments, message, runs, tmp_p
 def test_hypervolume_suite_through_the_command_line(command, tmp_path):
     """The preset gives margins at ten levels, and show and compare their hypervolumes."""
     for name in ("linf", "l2"):
-        options = ["--data", "digits", "--attacks", "hypervolume", "--samples", 20, "--run", tmp_path / name]
+        options = ["--data", "digits", "--attacks", "hypervolume", "--samples", 6, "--run", tmp_path / name]
         assert command("evaluate", f"builtin:digits-{name}", *options, width=200)[0] == 0
     result = load_result(tmp_path / "linf")
     assert result.strengths("linf") == pytest.approx(8 / 255 * np.arange(1, 11) / 10)

@@ -26,11 +26,13 @@ _WARM = {"warmup": 0.3}
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done: epochs, steps of crafting, test images."""
+    """How much is done: epochs, steps of crafting, test images, strengths of a curve, levels of a hypervolume."""
 
     epochs: int = 25
     steps: int = 5
     samples: int = 200
+    strengths: int = 8
+    levels: int = 10
 
 
 RECIPES: Mapping[str, tuple[str, Mapping[str, float], Mapping[str, Any]]] = {
@@ -159,7 +161,7 @@ def _curves(folder: Path, scale: Scale, name: str, seed: int) -> OutcomeTable:
         ra.Classifier(_trained(folder, scale, name, seed), name=name),
         ra.load_dataset("digits"),
         ["linf", "l2"],
-        strengths={"linf": grid(0.3, 8), "l2": grid(1.6, 8)},
+        strengths={"linf": grid(0.3, scale.strengths), "l2": grid(1.6, scale.strengths)},
         samples=scale.samples,
         run=folder / f"{name}-seed{seed}" / "curves",
         progress=False,
@@ -169,7 +171,7 @@ def _curves(folder: Path, scale: Scale, name: str, seed: int) -> OutcomeTable:
 def _margins(
     folder: Path, scale: Scale, name: str, seed: int, behind: str | None = None, backward: Any = None
 ) -> OutcomeTable:
-    """Margins at ten levels of linf, as the suite for the hypervolume has them."""
+    """Margins at levels of linf, as the suite for the hypervolume has them."""
     net = _trained(folder, scale, name, seed)
     run = folder / f"{name}-seed{seed}" / "margins"
     if behind is not None:
@@ -181,7 +183,7 @@ def _margins(
         "hypervolume",
         exclude=["l2"],
         search="every",
-        strengths={"linf": grid(LINF, 10)},
+        strengths={"linf": grid(LINF, scale.levels)},
         samples=scale.samples,
         run=run,
         progress=False,
