@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 
@@ -28,21 +28,23 @@ THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 FEW = {"steps": 4, "inner_steps": 2, "search_steps": 2, "restarts": 1}
 
 
-def brief(attack: Attack) -> Attack:
-    """The attack with few steps and targets, at its second strength and its largest."""
+def brief(attack: Attack, strengths: Sequence[float] = (), most: Mapping[str, int] = FEW) -> Attack:
+    """The attack with at most two targets and so many steps, at its second strength and its largest unless told."""
 
     def fewer(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         shorter = []
         for stage in stages:
             known = {field.name: getattr(stage.optimizer, field.name) for field in fields(stage.optimizer)}
-            changes = {name: min(count, known[name]) for name, count in FEW.items() if isinstance(known.get(name), int)}
+            changes = {
+                name: min(count, known[name]) for name, count in most.items() if isinstance(known.get(name), int)
+            }
             targets = stage.targets if isinstance(stage.targets, str) else min(2, stage.targets)
             shorter.append(replace(stage, optimizer=replace(stage.optimizer, **changes), targets=targets))
         return tuple(shorter)
 
     return replace(
         attack,
-        strengths=(attack.strengths[1], attack.strengths[-1]),
+        strengths=tuple(strengths) or (attack.strengths[1], attack.strengths[-1]),
         stages=fewer(attack.stages),
         bound=fewer(attack.bound),
         descent=None if attack.descent is None else fewer(attack.descent),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import robustatlas as ra
-from helpers_core import digits_images, digits_network
+from helpers_core import brief, digits_images, digits_network
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.definition import Attack
 from robustatlas.host import looking_every
 from robustatlas.outcomes import Run
 from robustatlas.search import SEARCHES
@@ -27,36 +27,16 @@ EXACT = ("minimal_strength", "found_class", "forward", "backward", "fooled")
 CLOSE = ("minimal_size", "margins")
 
 
-def brief(name: str) -> Attack:
-    """The attack of the catalogue with at most eight steps and two targets a run."""
-
-    def shorter(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        return tuple(
-            replace(
-                stage,
-                optimizer=replace(stage.optimizer, **{"inner_steps" if name == "cw-l2" else "steps": 8}),
-                targets=min(2, stage.targets),
-            )
-            for stage in stages
-        )
-
-    attack = catalogue()[name]
-    return replace(
-        attack,
-        strengths=tuple(STRENGTHS[name]),
-        stages=shorter(attack.stages),
-        bound=shorter(attack.bound),
-        descent=None if attack.descent is None else shorter(attack.descent),
-        closing=shorter(attack.closing),
-        polish=shorter(attack.polish),
-        frontier=shorter(attack.frontier_stages),
-    )
+def brief_named(name: str) -> Attack:
+    return brief(catalogue()[name], STRENGTHS[name], {"inner_steps" if name == "cw-l2" else "steps": 8})
 
 
 def evaluate(
     dtype: torch.dtype = torch.float64, attacks: tuple[str, ...] = ("linf", "l2"), count: int = SAMPLES, **options: Any
 ) -> ra.Result:
-    return ra.evaluate(digits_network(dtype), digits_images(count, dtype), [brief(name) for name in attacks], **options)
+    return ra.evaluate(
+        digits_network(dtype), digits_images(count, dtype), [brief_named(name) for name in attacks], **options
+    )
 
 
 def assert_same(
@@ -195,7 +175,7 @@ def test_passes_add_up_to_what_the_model_ran(steps: int) -> None:
 
     model = ra.Classifier(network)
     with looking_every(steps):
-        result = ra.evaluate(model, digits_images(SAMPLES, torch.float64), [brief("linf"), brief("l1")])
+        result = ra.evaluate(model, digits_images(SAMPLES, torch.float64), [brief_named("linf"), brief_named("l1")])
     form = 8  # what the network itself returns is looked at once
     assert (model.forward_passes, model.backward_passes) == (counted["forward"] - form, counted["backward"])
     forward = sum(result.outcome(name).forward.sum() for name in ("linf", "l1"))

@@ -155,14 +155,52 @@ def test_a_site_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert "before" in page.read_text()
 
 
-def test_the_board_takes_the_reference_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for data, code in (("cifar10", 0), ("digits", 1)):
+@pytest.mark.parametrize("command", [["build"], []])
+def test_the_board_takes_the_reference_that_fits(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for data in ("cifar10", "digits"):
         monkeypatch.setattr(
             sys.modules["robustatlas.cli.leaderboard"], "load_result", lambda path, data=data: result(data=data)
         )
-        done = CliRunner().invoke(app, ["build", "run", "-o", str(tmp_path / data)])
-        assert done.exit_code == code
-        assert code == 0 or "No shipped reference fits" in str(done.exception)
+        done = CliRunner().invoke(app, [*command, "run", "-o", str(tmp_path / data)])
+        assert done.exit_code == 0
+        assert ("No shipped reference fits the runs. Ranked by mean accuracy" in done.stdout) == (data == "digits")
+        board = board_of(tmp_path / data / "index.html")
+        assert board["compared"] == (data == "cifar10")
+
+
+def board_of(page: Path) -> dict[str, Any]:
+    text = page.read_text(encoding="utf-8").split('id="board-data">')[1].split("</script>")[0]
+    return json.loads(text)
+
+
+def test_options_before_the_runs_build_too(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["-o", str(tmp_path / "site")]).exit_code == 0
+    assert "serve" in CliRunner().invoke(app, ["--help"]).stdout
+
+
+def test_a_board_without_a_reference_ranks_what_all_runs_share(tmp_path: Path) -> None:
+    sizes = {"linf": [0.015, np.inf, 0.0, 0.005], "l2": [0.3, 0.3, 0.0, 0.1]}
+    both = Result.from_arrays([0, 1, 2, 3], [0, 1, 0, 3], sizes, {"linf": [0.01, 0.02], "l2": [0.2]}, model="both")
+    board = board_of(build_leaderboard([result(), both], tmp_path, None))
+    ranked = {attack["name"]: attack["strengths"] for attack in board["attacks"] if attack["ranked"]}
+    assert ranked == {"linf": [0.01, 0.02]}
+    assert {attack["name"] for attack in board["attacks"]} == {"linf", "l2"}
+    one, two = board["defenses"]
+    assert one["union"] is None and two["union"] == 50.0
+    means = [np.mean([row["clean"], *row["accuracies"]["linf"]]) for row in (one, two)]
+    assert means == [50.0, 50.0]
+    assert one["ratios"]["ind-avg"] == two["ratios"]["ind-avg"] and one["ratios"]["ind-avg"][0] < 50
+    assert "robustatlas reference" in (tmp_path / "index.html").read_text()
+
+
+def test_runs_that_share_nothing_cannot_be_ranked(tmp_path: Path) -> None:
+    other = Result.from_arrays([0], [0], {"l2": [0.3]}, {"l2": [0.2]})
+    with pytest.raises(UserError, match="no attack at the same strength in common"):
+        build_leaderboard([result(), other], tmp_path, None)
+    with pytest.raises(UserError, match="no run is given"):
+        build_leaderboard([], tmp_path, None)
 
 
 def test_the_header_counts_what_is_there(tmp_path: Path) -> None:

@@ -183,6 +183,9 @@ def test_optimality_of_an_attack():
     never = RobustnessCurve([0.0, math.inf, math.inf, math.inf])
     assert local_optimality(never, best) == pytest.approx(0)
     assert local_optimality(never, never) == 1.0
+    at_once = RobustnessCurve([0.0, 0.3, 0.3, np.inf])
+    assert local_optimality(at_once, at_once) == 1.0
+    assert local_optimality(RobustnessCurve([0.0, 0.3, 0.5, np.inf]), at_once) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

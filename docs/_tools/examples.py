@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 FILE = re.compile(r"# ([\w-]+\.py)\n")
 COMMAND = re.compile(r"^\s*\$?\s*(robustatlas (?:.|\\\n)*)$", re.MULTILINE)
-EXTRAS = ("jax", "onnx", "ray", "robustbench", "tensorflow", "timm", "torchvision", "transformers")
+EXTRAS = ("foolbox", "jax", "onnx", "ray", "robustbench", "tensorflow", "timm", "torchvision", "transformers")
 SHELLS = ("console", "sh", "shell", "bash", "none", "text", "default", "")
 
 

@@ -14,8 +14,10 @@ images, labels = np.zeros((4, 8, 8, 1), np.uint8), np.arange(4)
 vision = types.ModuleType("torchvision")
 vision.models = types.SimpleNamespace(resnet18=lambda num_classes: network_named("resnet20", (3, 32, 32), num_classes))
 sys.modules["torchvision"] = vision
-net = vision.models.resnet18(10)
-save_file(net.state_dict(), "resnet.safetensors")
+save_file(vision.models.resnet18(10).state_dict(), "resnet.safetensors")
+net = ra.load_model("builtin:digits-linf").net
+abstaining = lambda x: torch.cat([net(x), torch.full((len(x), 1), 2.0)], 1)
+detecting = lambda x: (net(x), -net(x).amax(1), -2.0)
 quantise = lambda x: (31 * x).round() / 31
 threshold = lambda x: (x > 0.5).float()
 """,
@@ -60,5 +62,10 @@ SHORTER = {
         "def resnet():": "def squeezed(bits):\n    return resnet()\n\n\ndef resnet():",
         "epochs=50": "epochs=1",
         'device="cuda"': 'device="cpu"',
+        "model = ra.Classifier(abstaining": "data = data.take(20)\nmodel = ra.Classifier(abstaining",
+        "import foolbox\n": "import foolbox\nmodel, images, labels = ra.Classifier(net), data.images, data.labels\n"
+        "foolbox_model = foolbox.PyTorchModel(net, bounds=(0, 1))\n",
+        'result = ra.evaluate(model, data, "linf")\nfound': "model, adversarial = ra.Classifier(net), 1 - data.images.numpy()\n"
+        'result = ra.evaluate(model, data, "linf")\nfound',
     },
 }

@@ -68,9 +68,10 @@ _GAIN = 1e-6
 class Lanes(Bundle):
     """A batch at work.
 
-    ``rows`` [B] into the ledger; ``level`` [B] of their strength; ``bounding`` [B]: looks for the smallest size, so
-    success does not end the run; ``state``: the optimizer's, none once the run has ended; ``candidate``: the smallest
-    example of this run, smaller than what was known; its ``candidate_size`` [B]; ``ended`` [B]: the run has.
+    ``rows`` [B] into the ledger; ``level`` [B] of their strength (-1: none of the grid); ``bounding`` [B]: looks for
+    the smallest size, so success does not end the run; ``state``: the optimizer's, none once the run has ended;
+    ``candidate``: the smallest example of this run, smaller than what was known; its ``candidate_size`` [B];
+    ``ended`` [B]: the run has.
     """
 
     rows: Tensor
@@ -263,15 +264,16 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
     """Lanes at the beginning of the run that the schedule names for each of ``rows``."""
     x, level, attempt = ledger.x[rows], schedule.level[rows], schedule.attempt[rows]
     numbers, bounding = schedule.number_of[attempt], schedule.bounds[attempt]
-    epsilon = ledger.strengths[level]
+    epsilon = schedule.epsilon(rows, ledger.best_size[rows])
     if attack.unbounded:
         epsilon = torch.where(bounding, torch.inf, epsilon)
-    noise = ledger.noise.take(rows).child(attempt * len(ledger.strengths) + level)
+    noise = ledger.noise.take(rows).child(attempt * schedule.levels + level)
     problem = Problem(attack.threat, x, ledger.labels[rows], _targets(ledger, stage, rows, numbers), epsilon, noise)
     with charged(model, ledger, rows):
         theta = _start(ledger, stage, problem, rows, schedule.warm[rows], schedule.source(rows))
         state = stage.optimizer.init(problem, theta)
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
+    level = level if schedule.on_grid else torch.full_like(level, -1)
     ended = torch.zeros_like(bounding)
     return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known, ended)
 
@@ -393,15 +395,15 @@ def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, fres
         smaller = good & (size < best)
         ledger.best_size[rows] = torch.where(smaller, size, best)
         put(ledger.best_theta, rows, select(smaller, new.candidate, take(ledger.best_theta, rows)))
-        for column, judged in (
+        for column, found in (
             (ledger.found_class, verdict.prediction),
             (ledger.mistakes, verdict.mistakes),
             (ledger.drawn, verdict.drawn),
         ):
-            column[rows] = torch.where(smaller, judged, column[rows])
+            column[rows] = torch.where(smaller, found, column[rows])
     if not last:
         fooled = ledger.best_size[over.rows] <= over.problem.epsilon * (1 + STRENGTH_TOLERANCE)
     before = ledger.fooled[over.rows, over.level]
-    after = torch.maximum(before, fooled.to(torch.int8))
-    ledger.fooled[over.rows, over.level] = torch.where(over.bounding, before, after)
+    judged = torch.maximum(before, fooled.to(torch.int8))
+    ledger.fooled[over.rows, over.level] = torch.where(over.bounding | (over.level < 0), before, judged)
     return fooled

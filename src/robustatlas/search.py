@@ -34,16 +34,18 @@ def attempts_of(stages: tuple[Stage, ...], classes: int, *, bound: bool = False)
 class Schedule(ABC):
     """Which strength and which run comes next for each of N samples.
 
-    ``level`` int64 [N]: index of the strength; ``attempt`` int64 [N]: index into ``attempts``; ``done`` bool [N];
-    ``warm`` bool [N]: the last run found something, from which the next may start.
+    ``level`` int64 [N]: index of the strength, of ``levels``; ``attempt`` int64 [N]: index into ``attempts``; ``done``
+    bool [N]; ``warm`` bool [N]: the last run found something, from which the next may start.
     Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``number_of`` and ``bounds``.
     ``shares``: runs start at the example of the lowest margin within a neighbouring strength, of index ``source``.
+    ``on_grid``: runs are at the strengths themselves; otherwise ``level`` is something else.
     """
 
     shares: ClassVar[bool] = False
+    on_grid: ClassVar[bool] = True
 
     def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
-        self.strengths = strengths
+        self.strengths, self.levels = strengths, len(strengths)
         self.attempts = self.plan(attack, classes)
         self.stages = list(dict.fromkeys(a.stage for a in self.attempts))
         self.stage_of = torch.tensor([self.stages.index(a.stage) for a in self.attempts], device=todo.device)
@@ -57,6 +59,10 @@ class Schedule(ABC):
     def source(self, rows: Tensor) -> Tensor:
         """Index of the strength within which the start of each run lies; the number of strengths: anywhere."""
         return self.level[rows]
+
+    def epsilon(self, rows: Tensor, best_size: Tensor) -> Tensor:
+        """The strength of the run that comes next of each of ``rows``; ``best_size``: their smallest so far."""
+        return self.strengths[self.level[rows]]
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         """The runs that this search makes of an attack."""
@@ -172,6 +178,48 @@ class Descent(Schedule):
         self.level[rows] = level.clamp_min(0)
 
 
+class Minimum(Descent):
+    """The smallest size of each sample, whatever the strengths.
+
+    As the descent, but the strong attack works a little below the smallest example itself: first far below and briefly,
+    then, where that fails, nearer and with more runs, at last by ``STEPS[-1]`` with all of them.
+    """
+
+    on_grid = False
+    STEPS = ((0.9, 1), (0.97, 2), (0.99, None))
+
+    @classmethod
+    def settings(cls) -> dict[str, float | list[list[float]]]:
+        return {"steps": [[ratio, runs or 0] for ratio, runs in cls.STEPS]}
+
+    def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
+        super().__init__(attack, strengths, classes, todo)
+        self.level, self.levels = torch.zeros_like(self.level), len(self.STEPS)
+        self.ratios = torch.tensor([ratio for ratio, _ in self.STEPS], dtype=strengths.dtype, device=todo.device)
+        runs = [self.last if n is None else self.first + min(n, self.strong) for _, n in self.STEPS]
+        self.ends = torch.tensor(runs, device=todo.device)
+
+    def epsilon(self, rows: Tensor, best_size: Tensor) -> Tensor:
+        below = best_size * self.ratios[self.level[rows]]
+        return torch.where(self.bounds[self.attempt[rows]] | best_size.isinf(), self.strengths[-1], below)
+
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+        attempt, level = self.attempt[rows], self.level[rows]
+        bounding, polishing = attempt < self.first, attempt >= self.last
+        attempt = attempt + (bounding | polishing | ~fooled).long()
+        strong = (attempt >= self.first) & ~polishing
+        unknown = best_size.isinf()
+        level = torch.where(strong & unknown, len(self.STEPS) - 1, level)
+        over = strong & (attempt >= self.ends[level])
+        finest = level == len(self.STEPS) - 1
+        finer = over & ~finest
+        self.warm[rows] = fooled | bounding | finer
+        attempt = torch.where(finer, self.first, torch.where(over & finest, self.last, attempt))
+        self.done[rows] = (over & finest & unknown) | (attempt >= len(self.attempts))
+        self.attempt[rows] = attempt.clamp_max(len(self.attempts) - 1)
+        self.level[rows] = level + finer.long()
+
+
 class Frontier(Schedule):
     """The lowest margin at every strength, for the adversarial hypervolume.
 
@@ -227,6 +275,7 @@ SEARCHES: dict[Search, type[Schedule]] = {
     "bisection": Bisection,
     "descent": Descent,
     "frontier": Frontier,
+    "minimum": Minimum,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -146,6 +147,19 @@ def ordinal(place: int) -> str:
 def listed(items: Sequence[str]) -> str:
     """Words in a row: "a, b and c"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def instead(given: str, known: Iterable[str], otherwise: str) -> str:
+    """The end of a sentence about a name that there is not: the nearest one that there is, else something to know.
+
+    Example:
+        >>> instead("croup", ["flip", "crop"], "known are flip and crop")
+        "; did you mean 'crop'?"
+        >>> instead("rotate", ["flip", "crop"], "known are flip and crop")
+        '; known are flip and crop.'
+    """
+    close = difflib.get_close_matches(given, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; {otherwise}."
 
 
 def some(names: Iterable[str], at_most: int = 6) -> str:

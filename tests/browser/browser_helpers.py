@@ -67,10 +67,11 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
     )
 
 
-def serious_problems(page: Any) -> list[str]:
-    """What axe-core calls serious or critical."""
+def serious_problems(page: Any, *rules: str) -> list[str]:
+    """What axe-core calls serious or critical, by all its rules or by these."""
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations'], preload: false})")["violations"]
+    options = {"resultTypes": ["violations"], "preload": False} | ({"runOnly": rules} if rules else {})
+    found = page.evaluate("options => axe.run(document, options)", options)["violations"]
     return [
         f"{violation['id']}: {violation['nodes'][0]['html'][:160]} {violation['nodes'][0].get('failureSummary', '')}"
         for violation in found

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from browser.browser_helpers import HOSTILE, complete_result, synthetic_result
 from robustatlas.references import Reference, load_reference
+from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.report.page import build_report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,49 +34,126 @@ def chromium() -> Iterator[Any]:
             pytest.fail("ROBUSTATLAS_REQUIRE_BROWSER=1, but there is no Chromium, or no playwright to drive it")
         pytest.skip("no Chromium found")
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        arguments = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
         browser = playwright.chromium.launch(executable_path=executable, args=arguments)
         yield browser
         browser.close()
 
 
-@pytest.fixture
-def visit(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """Open a page of a local file; at the end nothing may have been logged, failed, or asked of the network."""
-    contexts: list[Any] = []
-    complaints: list[str] = []
+class Tab:
+    """One tab for all tests: what a new one costs, the plots' library being read again above all, is paid once."""
 
-    def check_request(request: Any) -> None:
-        if not request.url.startswith(("file:", "data:", "blob:")):
-            complaints.append(f"request to {request.url}")
+    def __init__(self, browser: Any) -> None:
+        self.complaints: list[str] = []
+        self.unchanged = ""
+        self.page = browser.new_page()
+        self.page.set_default_timeout(20_000)
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
+        self.page.on("requestfailed", self._miss)
+        self.page.on("request", self._see)
+        self.page.on("dialog", self._answer)
 
-    def check_message(message: Any) -> None:
+    def open(self, path: Path, fragment: str = "", width: int = 1440, height: int = 900, scheme: str = "light") -> Any:
+        """Load a page of a local file as somebody does who was never here."""
+        if self.page.url.startswith("file:"):
+            self.page.evaluate("localStorage.clear()")
+            self.page.goto("about:blank")
+        self.unchanged = ""
+        self._show(width, height, scheme)
+        self.page.goto(path.as_uri() + fragment)
+        return self.page
+
+    def look(self, path: Path, width: int = 1440, height: int = 900, scheme: str = "light") -> Any:
+        """The page as it comes, loaded before where nobody has changed it since."""
+        if self.unchanged != path.as_uri():
+            self.open(path, "", width, height, scheme)
+        else:
+            self._show(width, height, scheme)
+        self.unchanged = path.as_uri()
+        return self.page
+
+    def _show(self, width: int, height: int, scheme: str) -> None:
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.emulate_media(media="screen", color_scheme=scheme)
+        self.page.evaluate("scrollTo(0, 0)")
+
+    def _see(self, request: Any) -> None:
+        if not request.url.startswith(("file:", "data:", "blob:", "about:")):
+            self.complaints.append(f"request to {request.url}")
+
+    def _miss(self, request: Any) -> None:
+        if request.failure != "net::ERR_ABORTED":  # another page was opened before this one had all its files
+            self.complaints.append(f"failed: {request.url}: {request.failure}")
+
+    def _hear(self, message: Any) -> None:
         if message.type in ("error", "warning"):
-            complaints.append(f"console: {message.text}")
+            self.complaints.append(f"console: {message.text}")
 
-    def show_dialog(dialog: Any) -> None:
-        complaints.append(f"dialog: {dialog.message}")
+    def _answer(self, dialog: Any) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    def open_page(path: Path, fragment: str = "", width: int = 1440, scheme: str = "light") -> Any:
-        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("console", check_message)
-        page.on("pageerror", lambda error: complaints.append(f"script: {error}"))
-        page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
-        page.on("request", check_request)
-        page.on("dialog", show_dialog)
-        page.goto(path.as_uri() + fragment)
-        return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
+@pytest.fixture(scope="session")
+def tab(chromium: Any) -> Tab:
+    return Tab(chromium)
+
+
+@pytest.fixture
+def visit(tab: Tab) -> Iterator[Callable[..., Any]]:
+    """Open a page of a local file; at the end nothing may have been logged, failed, or asked of the network."""
+    tab.complaints.clear()
+    yield tab.open
+    assert tab.complaints == []
+
+
+@pytest.fixture
+def look(tab: Tab) -> Iterator[Callable[..., Any]]:
+    """As `visit`, for tests that only read the page: those that come one after another share one load of it."""
+    tab.complaints.clear()
+    yield tab.look
+    assert tab.complaints == []
 
 
 @pytest.fixture(scope="session")
 def reference() -> Reference:
     return load_reference("multirobustbench-cifar10")
+
+
+@pytest.fixture(scope="session")
+def full_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    run = complete_result(reference, reference.ranked, HOSTILE)
+    trained_on = {HOSTILE: {"linf": 8 / 255}}
+    return build_report([run], tmp_path_factory.mktemp("report") / "report.html", reference, trained_on)
+
+
+@pytest.fixture(scope="session")
+def comparison_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    runs = [
+        synthetic_result(reference, attacks, name) for attacks, name in ((("linf", "l2"), "one"), (("linf",), HOSTILE))
+    ]
+    return build_report(runs, tmp_path_factory.mktemp("report") / "report.html")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    own = synthetic_result(reference, reference.ranked, "our-model")
+    hostile = synthetic_result(reference, ("linf", "l2"), HOSTILE)
+    about = {
+        "our-model": {"trained_on": {"linf": 8 / 255}, "architecture": "tiny", "url": "javascript:alert(2)"},
+        HOSTILE: {"title": "<img src=x onerror=alert(3)>", "notes": "</script><script>alert(4)</script>"},
+    }
+    return build_leaderboard([own, hostile], tmp_path_factory.mktemp("site"), reference, about=about)
+
+
+@pytest.fixture(scope="session")
+def published_site(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    return build_leaderboard([], tmp_path_factory.mktemp("published"), reference)
+
+
+@pytest.fixture(scope="session")
+def own_board(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    """A board that no reference fits."""
+    runs = [synthetic_result(reference, ("linf", "l2"), name, samples) for name, samples in (("one", 200), ("two", 90))]
+    return build_leaderboard(runs, tmp_path_factory.mktemp("own"), None)

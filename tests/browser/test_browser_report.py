@@ -9,26 +9,9 @@ from typing import Any
 
 import pytest
 
-from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
-from robustatlas.references import Reference
-from robustatlas.report.page import build_report
+from browser.browser_helpers import HOSTILE, serious_problems
 
 Visit = Callable[..., Any]
-
-
-@pytest.fixture(scope="session")
-def full_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
-    run = complete_result(reference, reference.ranked, HOSTILE)
-    trained_on = {HOSTILE: {"linf": 8 / 255}}
-    return build_report([run], tmp_path_factory.mktemp("report") / "report.html", reference, trained_on)
-
-
-@pytest.fixture(scope="session")
-def comparison_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
-    runs = [
-        synthetic_result(reference, attacks, name) for attacks, name in ((("linf", "l2"), "one"), (("linf",), HOSTILE))
-    ]
-    return build_report(runs, tmp_path_factory.mktemp("report") / "report.html")
 
 
 def ready(page: Any, cards: int) -> Any:
@@ -37,8 +20,8 @@ def ready(page: Any, cards: int) -> Any:
     return page
 
 
-def test_every_section_is_drawn(full_page: Path, visit: Visit) -> None:
-    page = ready(visit(full_page), 9)
+def test_every_section_is_drawn(full_page: Path, look: Visit) -> None:
+    page = ready(look(full_page), 9)
     titles = page.eval_on_selector_all("section > h2", "all => all.map(h => h.textContent)")
     assert titles == [
         "Accuracy over strength",
@@ -77,10 +60,9 @@ def test_figures_of_an_attack_are_tabs_of_one_card(full_page: Path, visit: Visit
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-def test_the_first_screen_is_the_answer(full_page: Path, visit: Visit, width: int, height: int) -> None:
+def test_the_first_screen_is_the_answer(full_page: Path, look: Visit, width: int, height: int) -> None:
     """Headline number with its interval, rank, and where it breaks: in the viewport, without a scroll."""
-    page = visit(full_page, width=width)
-    page.set_viewport_size({"width": width, "height": height})
+    page = look(full_page, width=width, height=height)
     assert re.search(r"[\d.]+% \([\d.]+ to [\d.]+\) of 200 images", page.inner_text(".headline"))
     findings = page.locator(".findings li")
     assert [findings.nth(i).locator("h2").inner_text() for i in range(3)] == [
@@ -103,14 +85,14 @@ def test_a_cell_answers_a_tap(full_page: Path, visit: Visit) -> None:
     assert re.match(r"L∞, strength 0.005: [\d.]+% \(", page.inner_text(".said"))
 
 
-def test_names_and_warnings_are_text(full_page: Path, visit: Visit) -> None:
-    page = visit(full_page)
+def test_names_and_warnings_are_text(full_page: Path, look: Visit) -> None:
+    page = look(full_page)
     assert page.inner_text("h1").replace("\n", "") == f"How robust is {HOSTILE}?"
     assert HOSTILE in page.inner_text(".warnings")
 
 
-def test_a_comparison_of_some_attacks(comparison_page: Path, visit: Visit) -> None:
-    page = ready(visit(comparison_page), 2)
+def test_a_comparison_of_some_attacks(comparison_page: Path, look: Visit) -> None:
+    page = ready(look(comparison_page), 2)
     assert page.locator(".runs b").all_inner_texts()[0] == "one"
     assert page.locator(".heat").first.is_visible() and not page.locator(".heat").nth(1).is_visible()
     assert page.evaluate("[...document.querySelectorAll('.card .plot:not([hidden])')].map(p => p.data.length)") == [
@@ -120,15 +102,15 @@ def test_a_comparison_of_some_attacks(comparison_page: Path, visit: Visit) -> No
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1440, "dark")])
-def test_accessible_and_no_wider_than_the_screen(full_page: Path, visit: Visit, width: int, scheme: str) -> None:
-    page = ready(visit(full_page, width=width, scheme=scheme), 9)
+def test_accessible_and_no_wider_than_the_screen(full_page: Path, look: Visit, width: int, scheme: str) -> None:
+    page = ready(look(full_page, width=width, scheme=scheme), 9)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert serious_problems(page) == []
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1440, "dark")])
-def test_a_comparison_is_accessible_too(comparison_page: Path, visit: Visit, width: int, scheme: str) -> None:
-    page = ready(visit(comparison_page, width=width, scheme=scheme), 2)
+def test_a_comparison_is_accessible_too(comparison_page: Path, look: Visit, width: int, scheme: str) -> None:
+    page = ready(look(comparison_page, width=width, scheme=scheme), 2)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert serious_problems(page) == []
 

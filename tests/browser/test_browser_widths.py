@@ -27,9 +27,14 @@ def odd(reference: Reference) -> list[Result]:
     return [synthetic_result(reference, reference.ranked, "m", samples=1), *long]
 
 
+FITTING = """[...document.querySelectorAll('.plot')].filter(plot => plot.layout && plot.clientWidth).every(plot =>
+    [plot.layout.width, plot.querySelector('.main-svg').clientWidth].every(width => width === plot.clientWidth))"""
+
+
 def check(page: Any) -> None:
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_function(FITTING)
         assert page.evaluate(PROBLEMS) == [], width
 
 

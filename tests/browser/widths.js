@@ -6,9 +6,9 @@
   const scrolls = (node) => ["auto", "scroll"].includes(getComputedStyle(node).overflowX);
   const shown = (node) => node.checkVisibility() && node.getClientRects().length > 0;
   for (const node of document.querySelectorAll("main *:not(svg *, .plot, .plot *, option, .hidden-visually)")) {
-    if (!shown(node) || scrolls(node) || getComputedStyle(node).display === "inline") continue;
-    if (["INPUT", "SELECT", "TEXTAREA", "PRE"].includes(node.tagName)) continue;
-    if (node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 0 && !node.querySelector(".scroller, .plot")) told("wider than its box", node);
+    if (node.clientWidth === 0 || node.scrollWidth <= node.clientWidth + 1 || !shown(node) || scrolls(node)) continue;
+    if (getComputedStyle(node).display === "inline" || ["INPUT", "SELECT", "TEXTAREA", "PRE"].includes(node.tagName)) continue;
+    if (!node.querySelector(".scroller, .plot")) told("wider than its box", node);
   }
   const rows = [...document.querySelectorAll("#board > tbody > tr:not(.detail), .stick tbody tr, .heat tbody tr")].filter(shown);
   for (const row of rows) if (row.offsetHeight > 150) told(`row of ${row.offsetHeight}`, row);

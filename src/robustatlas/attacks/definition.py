@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 Procedure = Literal["default", "paper"]
 """``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
 
-Search = Literal["descent", "bisection", "every", "frontier"]
+Search = Literal["descent", "bisection", "every", "frontier", "minimum"]
 """``"descent"``: whole curves for about the price of one point; ``"bisection"``: MultiRobustBench's procedure;
-``"every"``: each strength by itself; ``"frontier"``: the lowest margin at every strength."""
+``"every"``: each strength by itself; ``"frontier"``: the lowest margin at every strength; ``"minimum"``: the smallest
+size, without a grid of strengths."""
+
+Effort = Literal["low", "default", "high"]
+"""About half of the passes, the usual ones, about five times as many."""
 
 
 def grid(last: float, count: int = 20) -> tuple[float, ...]:
@@ -116,7 +120,8 @@ class Attack:
     are shared out among the strengths, then some from strength to strength, down and up in turn; ``()``: no such
     search. ``note``: how the default differs from the historical attack. ``searches``: those that are valid for the
     attack, its default first; by themselves the ones that its sets and stages allow. ``errors``: of models that reject,
-    what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or wrong.
+    what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or wrong. ``effort``: what the
+    stages were scaled to (see :mod:`robustatlas.attacks.effort`).
 
     Raises:
         UserError: a search that the sets or stages do not allow.
@@ -140,6 +145,7 @@ class Attack:
     unbounded: bool = False
     searches: tuple[Search, ...] = ()
     errors: Errors = "accepted"
+    effort: Effort = "default"
 
     def __post_init__(self) -> None:
         for stage in self.all_stages:
@@ -200,7 +206,7 @@ class Attack:
             return ("bisection", "every")
         if not (self.nested and self.contains_clean):
             return ("every",)
-        return ("descent", "bisection", "every", *(("frontier",) if self.frontier_stages else ()))
+        return ("descent", "bisection", "every", *(("frontier",) if self.frontier_stages else ()), "minimum")
 
     def _why(self) -> str:
         if self.judges_last:

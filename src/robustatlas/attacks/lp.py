@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from robustatlas.attacks.definition import FRONTIER, Attack, Procedure, Stage, frontier, grid
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
@@ -33,12 +35,24 @@ _ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=5
 _FRONTIER_L1 = frontier(
     Stage(FMN(60, rate=4.0, dense=True), "margin", targets=3), APGDL1(steps=8, schedule=((1.0, 1.0),))
 )
-_POLISH = (Stage(FMN(30, rate=0.1, shrink=0.02), "margin", start="best"),)
 _FAB = Stage(FAB(steps=20), "margin", targets=1, order="distance")
 
+_CAREFUL = FMN(30)
+_WANDERING = FMN(30, rate=3.0, shrink=0.2)
+"""Long steps, and a size that swings far: it comes to valleys that a careful one from the clean point does not see."""
 
-def _fmn(norm: str, steps: int) -> Stage:
-    return Stage(FMN(steps, rate=4.0, dense=True) if norm == "l1" else FMN(steps), "margin")
+_BOUNDS = {
+    "linf": (Stage(_WANDERING, "margin", targets=2), Stage(_CAREFUL, "margin", targets=1)),
+    "l2": (Stage(_WANDERING, "margin", targets=3),),
+    "l1": (Stage(FMN(40, rate=4.0, shrink=0.2, dense=True), "margin", targets=3), _FAB),
+}
+_FRONTIERS = {
+    "linf": FRONTIER,
+    "l2": (Stage(_WANDERING, "margin", targets=4), *FRONTIER[1:]),
+    "l1": _FRONTIER_L1,
+}
+_POLISH = Stage(FMN(30, rate=0.1, shrink=0.02), "margin", start="best")
+_POLISH_L1 = Stage(FMN(40, shrink=0.02, dense=True), "margin", start="best")
 
 
 def autoattack(norm: str) -> Attack:
@@ -52,11 +66,11 @@ def autoattack(norm: str) -> Attack:
         threat=THREATS[norm],
         strengths=STRENGTHS[norm],
         stages=(Stage(apgd, "dlr", targets=targets), Stage(FAB(exact=True), "margin", targets=9)),
-        bound=(_fmn(norm, 150), _FAB) if l1 else (Stage(FMN(30), "margin", targets=3),),
-        polish=() if l1 else _POLISH,
+        bound=_BOUNDS[norm],
+        polish=(_POLISH_L1 if l1 else _POLISH,),
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
         closing=(_FAB,),
-        frontier=_FRONTIER_L1 if l1 else FRONTIER,
+        frontier=_FRONTIERS[norm],
         unit=UNITS[norm],
         source="Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)",
         unbounded=True,
@@ -64,17 +78,18 @@ def autoattack(norm: str) -> Attack:
 
 
 def sparse() -> Attack:
-    """l0: sigma-zero and FAB's projection bound the count; projected ascent on the largest changes tries below."""
-    bound = (Stage(SigmaZero(steps=100), "margin"), Stage(FAB(steps=20), "margin", targets=3))
-    ascent = Stage(PGD(steps=40, rate=1.0, schedule="cosine"), "margin", targets=3, start="best")
+    """l0: sigma-zero (with a smoother count than its own) and FAB's projection bound the count; projected ascent on the
+    largest changes, by steps from border to border of the box, tries below."""
+    sigma, fab = Stage(SigmaZero(steps=180, sigma=0.01), "margin"), Stage(FAB(steps=20), "margin", targets=1)
+    ascent = Stage(PGD(steps=25, rate=10.0, schedule="cosine"), "margin", targets=3, start="best")
     return Attack(
         name="l0",
         threat=THREATS["l0"],
         strengths=STRENGTHS["l0"],
-        stages=(ascent, *bound),
-        bound=bound,
+        stages=(ascent, sigma, replace(fab, targets=3)),
+        bound=(sigma, fab),
         descent=(ascent,),
-        frontier=(bound[0], *FRONTIER[1:]),
+        frontier=(Stage(SigmaZero(steps=100), "margin"), *FRONTIER[1:]),
         unit=UNITS["l0"],
         source="Cinà et al. 2025 (sigma-zero)",
         unbounded=True,
@@ -96,6 +111,10 @@ def single(name: str, norm: str, stage: Stage, source: str) -> Attack:
         source=source,
         unbounded=True,
     )
+
+
+def _fmn(norm: str, steps: int) -> Stage:
+    return Stage(FMN(steps, rate=4.0, dense=True) if norm == "l1" else FMN(steps), "margin")
 
 
 def lp_attacks(procedure: Procedure) -> list[Attack]:

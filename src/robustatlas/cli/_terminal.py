@@ -130,7 +130,8 @@ class AccuracyTables:
             )
         forward, backward = self.result.passes(attack)
         cost = f"{forward:.0f} forward + {backward:.0f} backward passes a sample, {outcome.seconds:.1f} s"
-        return [*parts, f"[dim]  {cost}[/dim]"], sum(map(len, groups)) < len(headings)
+        said = "; ".join([cost, *outcome.origins])
+        return [*parts, f"[dim]  {safe(said)}[/dim]"], sum(map(len, groups)) < len(headings)
 
 
 def accuracy_tables(result: Result, every: bool = False) -> RenderableType:

@@ -32,8 +32,15 @@ def evaluate(
     exclude: Annotated[str | None, typer.Option(metavar="NAMES", help="Attacks to leave out of the suites.")] = None,
     search: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="descent (default), bisection (as MultiRobustBench), every or frontier."),
+        typer.Option(
+            metavar="NAME",
+            help="descent (default), bisection (as MultiRobustBench), every, frontier or minimum (sizes, no grid).",
+        ),
     ] = None,
+    effort: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="low (half of the passes), default, or high (five times as many: papers)."),
+    ] = "default",
     procedure: Annotated[
         str, typer.Option(metavar="NAME", help="default, or paper: each attack as its source ran it.")
     ] = "default",
@@ -157,6 +164,7 @@ def evaluate(
     asked: dict[str, Any] = {
         "attacks": chosen,
         "search": search,
+        "effort": effort,
         "procedure": procedure,
         "strengths": wanted,
         "seed": seed,

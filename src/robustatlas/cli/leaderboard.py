@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from robustatlas.cli._terminal import printable
 from robustatlas.errors import UserError
@@ -18,7 +19,20 @@ from robustatlas.result import load_result
 PUBLISHED = "multirobustbench-cifar10"
 """The reference with published defenses, which make a board without any run."""
 
-app = typer.Typer(help="A leaderboard site with the published defenses and your own runs.", no_args_is_help=True)
+
+class _BuildUnlessTold(TyperGroup):
+    """What follows ``leaderboard`` goes to ``build`` where no command is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = not args or args[0] in (*self.commands, *ctx.help_option_names)
+        return super().parse_args(ctx, args if named else ["build", *args])
+
+
+app = typer.Typer(
+    cls=_BuildUnlessTold,
+    help="A leaderboard site with the published defenses and your own runs; `leaderboard RUN ...` builds it.",
+    no_args_is_help=True,
+)
 
 
 @app.command()
@@ -27,7 +41,7 @@ def build(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the site.")] = Path("leaderboard"),
     reference: Annotated[
         str | None,
-        typer.Option(help="Reference by name or file; by default the shipped one that fits the runs."),
+        typer.Option(help="Reference by name or file, or none; by default the shipped one that fits, if any."),
     ] = None,
     about: Annotated[
         Path | None,
@@ -40,9 +54,10 @@ def build(
 
     results = [load_result(run) for run in runs or ()]
     chosen = chosen_reference(reference, results) if results else load_reference(reference or PUBLISHED)
-    if chosen is None:
-        raise UserError("No shipped reference fits the runs; give one with --reference (a name, or a JSON file).")
     page = build_leaderboard(results, output, chosen, about=about, title=title)
+    if chosen is None:
+        why = "" if reference else "No shipped reference fits the runs. "
+        typer.echo(f"{why}Ranked by mean accuracy; CR and SC need a reference ('robustatlas reference' makes one).")
     typer.echo(f"Leaderboard: {printable(str(page.resolve()))}")
 
 

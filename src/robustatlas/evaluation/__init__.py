@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robustatlas.attacks.definition import Attack, Procedure, Search
+from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
 from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.errors import UserError
 from robustatlas.evaluation.checks import check_arguments
@@ -66,6 +66,7 @@ def evaluate(
     run: str | Path | None = None,
     batch_size: int | Literal["auto"] | None = None,
     *,
+    effort: Effort = "default",
     exclude: Sequence[str] = (),
     shard_size: int | None = None,
     keep_adversarial: bool = False,
@@ -83,8 +84,9 @@ def evaluate(
         attacks: names of the catalogue, names of suites, or :class:`Attack` objects. What a suite has and the data
             cannot take (colour attacks on grey images) is left out with a warning.
         search: ``"descent"`` (whole curves for about the price of one point), ``"bisection"`` (MultiRobustBench) or
-            ``"every"`` (each strength by itself) or ``"frontier"`` (lowest margins, for the hypervolume), for all
-            attacks; default: what each attack asks for.
+            ``"every"`` (each strength by itself), ``"frontier"`` (lowest margins, for the hypervolume) or
+            ``"minimum"`` (smallest sizes, for curves without a grid), for all attacks; default: what each attack asks
+            for.
         procedure: ``"default"`` (sound sets, strong search) or ``"paper"`` (each attack exactly as its source ran it).
         strengths: increasing strengths per attack; default: the catalogue's grid.
         samples: the first ``samples`` of the data, their positions, or a mask; default: all.
@@ -93,6 +95,8 @@ def evaluate(
             finished one can be given more attacks, samples and strengths. ``None``: in memory.
         batch_size: samples at work at once. By default 256, and fewer where memory runs out; ``"auto"`` tries what
             the device is fast with.
+        effort: ``"low"`` (about half of the passes), ``"default"``, or ``"high"`` (about five times as many, for the
+            numbers of a paper); of the default procedure.
         exclude: names of attacks to leave out of the suites.
         shard_size: samples per file, the most that a crash can lose (default: about 45 seconds of work).
         keep_adversarial: keep the smallest adversarial example of each sample.
@@ -134,7 +138,7 @@ def evaluate(
     cluster = cluster_of(ray, workers)
     classifier, work = _given(model, data, samples)
     with _surroundings(classifier, seed), progress_shown(progress) as display:
-        ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display)
+        ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display, effort)
         manner = manner_of(ready, batch_size, seed, keep_adversarial)
         store = Run.begin(run, ready.identity)
         with store.claims() as claims:
@@ -175,6 +179,7 @@ def forecast(
     run: str | Path | None = None,
     batch_size: int | Literal["auto"] | None = None,
     *,
+    effort: Effort = "default",
     exclude: Sequence[str] = (),
     keep_adversarial: bool = False,
     progress: bool | Progress | None = None,
@@ -211,7 +216,7 @@ def forecast(
     share = share_of(part)
     classifier, work = _given(model, data, samples)
     with _surroundings(classifier, seed), progress_shown(progress) as display:
-        ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display)
+        ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display, effort)
         manner = manner_of(ready, batch_size, seed, keep_adversarial)
         store = Run.begun(run, ready.identity) or Run(ready.identity)
         mine = share.mask(len(work.index))
@@ -255,10 +260,11 @@ def prepared(
     exclude: Sequence[str],
     seed: int,
     display: Progress,
+    effort: Effort = "default",
 ) -> Prepared:
     """Choose the attacks, and check that they, the model and the data fit each other; warnings go to ``display``."""
     precision = model.precision if model.dtype == torch.float32 else "float64"
-    asked = chosen_attacks(attacks, procedure, strengths, exclude, model)
+    asked = chosen_attacks(attacks, procedure, strengths, exclude, model, effort)
     searches = {attack.name: attack.searched_by(search) for attack in asked}
     warnings = check_attacks(model, asked, work.rows) + check_model(model, work.rows, work.labels)
     asked, left_out = those_that_fit(asked, attacks, _probed(model, work.rows[:1]))

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import nearest
-from robustatlas.attacks.definition import Attack, Procedure, Search
+from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
 from robustatlas.attacks.description import plain
+from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset, Fingerprint, Held, Rows, of_torch
@@ -110,14 +111,22 @@ def _positions(samples: Samples, count: int) -> Integers:
 
 
 def chosen_attacks(
-    given: Attacks, procedure: Procedure, strengths: Strengths | None, exclude: Sequence[str], model: Classifier
+    given: Attacks,
+    procedure: Procedure,
+    strengths: Strengths | None,
+    exclude: Sequence[str],
+    model: Classifier,
+    effort: Effort = "default",
 ) -> list[Attack]:
-    """The attacks asked for, at the strengths asked for, bound to the model.
+    """The attacks asked for, at the strengths and effort asked for, bound to the model.
 
     Raises:
-        UserError: an unknown name, an attack named twice, strengths that do not increase or of no attack.
+        UserError: an unknown name, an attack named twice, strengths that do not increase or of no attack, an effort of
+            published procedures.
     """
-    attacks = attacks_of(given, procedure)
+    if procedure != "default" and effort != "default":
+        raise UserError(f"effort={effort!r} is not for procedure={procedure!r}, whose steps are those of its source.")
+    attacks = [at_effort(attack, effort) for attack in attacks_of(given, procedure)]
     names = [attack.name for attack in attacks]
     if unknown := [str(name) for name in exclude if name not in names]:
         near = nearest(unknown[0], names)
@@ -207,6 +216,8 @@ def record_of(
         procedure["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
     if attack.errors != "accepted":
         procedure["errors"] = attack.errors
+    if attack.effort != "default":
+        procedure["effort"] = attack.effort
     if attack.polish:
         procedure["polish"] = plain(attack.polish)
     if search == "frontier":

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from robustatlas.documents import checked, read_json
+from robustatlas.errors import UserError
 from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.best_known import best_known
 from robustatlas.facts.breaking import BreakingPoint, breaking_point
-from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against
+from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, union_strengths
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.points import shared_points
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
 from robustatlas.wording import UPPER_BOUND
@@ -100,6 +103,8 @@ class Row:
         ratios: kind of competitiveness ratio -> its value and interval over all ranked cells, as on every other page;
             empty where a cell is missing, and for rows of which only the accuracies are known.
         breaking: where the model breaks; None for rows of which only the accuracies are known.
+        union: accuracy in percent under all attacks at once, each up to the middle one of its strengths; None for a
+            single attack, and for rows of which only the accuracies are known.
     """
 
     name: str
@@ -113,6 +118,7 @@ class Row:
     petaflops: float | None = None
     ratios: Mapping[str, Interval] = field(default_factory=dict)
     breaking: BreakingPoint | None = None
+    union: float | None = None
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
         """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
@@ -189,7 +195,27 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         own_run=True,
         ratios=_ratios(result, held),
         breaking=breaking_point(result),
+        union=100 * float(judged.survivors(union_strengths(judged)).mean()) if len(judged.attacks) > 1 else None,
     )
+
+
+def nothing_to_hold_against(results: Sequence[Result]) -> Reference:
+    """A reference that is always right, so that ratios to it are the accuracies: it ranks the points of all runs, and
+    lists those that only some of them have.
+
+    Raises:
+        UserError: the runs share no (attack, strength).
+    """
+    tables = [result.judged() for result in results]
+    grids = [{attack: table.strengths(attack).tolist() for attack in table.attacks} for table in tables]
+    if not grids:
+        raise UserError("There is nothing to show: no run is given, and no reference with published defenses.")
+    shared = reduce(lambda one, other: shared_points(one, other, one), grids)
+    if not shared:
+        raise UserError("The runs have no attack at the same strength in common, so there is nothing to rank them by.")
+    others = {attack: grid for found in grids for attack, grid in found.items() if attack not in shared}
+    cells = {attack: dict.fromkeys(grid, 100.0) for attack, grid in {**shared, **others}.items()}
+    return Reference("none", "", AccuracyTable(100.0, cells), ranked=tuple(shared))
 
 
 def _by_others(result: Result) -> list[str]:

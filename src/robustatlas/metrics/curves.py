@@ -295,7 +295,10 @@ def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
     if up_to == 0:
         return 1.0
     clean_error = float(best.at(0.0))
-    return (curve.area(up_to) - clean_error) / (best.area(up_to) - clean_error)
+    lost = best.area(up_to) - clean_error
+    if lost <= 0:  # the envelope breaks all at one size, where the areas begin
+        return (float(curve.at(up_to)) - clean_error) / (float(best.at(up_to)) - clean_error)
+    return (curve.area(up_to) - clean_error) / lost
 
 
 def _sizes(given: ArrayLike) -> NDArray[np.float64]:

@@ -19,15 +19,21 @@ _TINY = 1e-12
 
 @dataclass(frozen=True)
 class SigmaZeroState(State):
-    """``threshold`` [B]: smaller changes are set to zero."""
+    """``threshold`` [B]: smaller changes are set to zero; ``mean`` and ``square``: running means of the gradient and of
+    its square."""
 
     threshold: Tensor
+    mean: Tensor
+    square: Tensor
 
 
 @dataclass(frozen=True)
 class SigmaZero(Optimizer[SigmaZeroState]):
     """Descends max(margin, 0) + mean(delta^2 / (delta^2 + sigma)) with gradients scaled by their largest entry; the
     threshold rises while theta is adversarial and falls while it is not.
+
+    Steps are Adam's, as in the authors' code (with plain ones the examples have many more values); their length falls
+    with a cosine to ``rate_end`` x ``rate``.
     """
 
     needs_margin: ClassVar[bool] = True
@@ -38,22 +44,31 @@ class SigmaZero(Optimizer[SigmaZeroState]):
     sigma: float = 1e-3
     threshold: float = 0.3
     threshold_rate: float = 0.01
+    rate_end: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.999)
 
     def check(self, threat: ThreatModel) -> None:
         if not threat.additive:
             raise unsearchable(self, threat, "a set of changes of the image itself (such as L0)", "FMN")
 
     def init(self, problem: Problem, theta: Tensor) -> SigmaZeroState:
-        return SigmaZeroState(theta, counter(theta), torch.full_like(problem.epsilon, self.threshold))
+        zero, threshold = torch.zeros_like(theta), torch.full_like(problem.epsilon, self.threshold)
+        return SigmaZeroState(theta, counter(theta), threshold, zero, zero)
 
     def step(self, problem: Problem, state: SigmaZeroState, evaluation: Evaluation) -> SigmaZeroState:
-        rate = self.rate * 0.5 * (1 + torch.cos(math.pi * state.step.to(state.theta.dtype) / self.steps))
         theta = state.theta
+        step = state.step.to(theta.dtype)
+        falling = 0.5 * (1 + torch.cos(math.pi * step / self.steps))
+        rate = self.rate * (self.rate_end + (1 - self.rate_end) * falling)
         count = 2 * theta * self.sigma / (theta.square() + self.sigma).square() / theta[0].numel()
         gradient = count - select(evaluation.fooled, torch.zeros_like(theta), evaluation.gradient)
         gradient = gradient / (per_sample(norm(gradient, torch.inf), gradient) + _TINY)
-        moved = to_box(problem.x, theta - per_sample(rate, theta) * gradient)
+        first, second = self.betas
+        mean, square = state.mean.lerp(gradient, 1 - first), state.square.lerp(gradient.square(), 1 - second)
+        length = rate / (1 - first ** (step + 1))
+        spread = (square / per_sample(1 - second ** (step + 1), square)).sqrt() + 1e-8
+        moved = to_box(problem.x, theta - per_sample(length, theta) * mean / spread)
         change = torch.where(evaluation.fooled, self.threshold_rate, -self.threshold_rate).to(rate.dtype) * rate
         threshold = (state.threshold + change).clamp(0, 1)
         kept = moved.abs() >= per_sample(threshold, moved)
-        return SigmaZeroState(moved * kept, state.step + 1, threshold)
+        return SigmaZeroState(moved * kept, state.step + 1, threshold, mean, square)

@@ -182,7 +182,9 @@ class AttackRecord(Record):
         if self.finder is not None:
             return f"examples of {self.finder}"
         search, seed = self.procedure.get("search", "given"), self.procedure.get("seed")
-        return f"{search}, seed {seed}" if seed is not None else str(search)
+        effort = self.procedure.get("effort")
+        said = [str(search), *([f"{effort} effort"] if effort else []), *([f"seed {seed}"] if seed is not None else [])]
+        return ", ".join(said)
 
     def same_set(self, other: AttackRecord) -> bool:
         """Whether the examples of both lie in the same sets and are judged alike, so that the smaller one counts."""

@@ -13,7 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.facts.rows import STANDARD, Row, about_of, few_images, published_rows, read_about, run_row
+from robustatlas.facts.rows import (
+    STANDARD,
+    Row,
+    about_of,
+    few_images,
+    nothing_to_hold_against,
+    published_rows,
+    read_about,
+    run_row,
+)
 from robustatlas.facts.units import unit_of
 from robustatlas.files import one_sentence
 from robustatlas.outcomes.strengths import position_of
@@ -44,10 +53,11 @@ SCRIPTS = (
 STYLES = ("base.css", "leaderboard.css")
 
 
-def board_data(reference: Reference, rows: Sequence[Row], title: str) -> dict[str, Any]:
+def board_data(reference: Reference, rows: Sequence[Row], title: str, compared: bool = True) -> dict[str, Any]:
     """What the page's script reads: attacks with the reference, and every row's accuracies on the same strengths.
 
-    Strengths that the reference does not have are left out; cells that a row does not have are None.
+    Strengths that the reference does not have are left out; cells that a row does not have are None. ``compared``:
+    whether the reference is one, or `nothing_to_hold_against`.
     """
     attacks = sorted(reference.accuracies.attacks, key=lambda attack: _place(reference, attack))
     if not rows:
@@ -55,6 +65,7 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str) -> dict[st
     unique = _with_unique_names(rows)
     return {
         "title": title,
+        "compared": compared,
         "alpha": ALPHA,
         "reference": {"name": reference.name, "source": reference.source, "clean": _number(reference.clean)},
         "attacks": [
@@ -77,7 +88,7 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str) -> dict[st
 def build_leaderboard(
     results: Iterable[Result],
     output: str | Path,
-    reference: Reference,
+    reference: Reference | None,
     about: str | Path | Mapping[str, Mapping[str, Any]] | None = None,
     title: str | None = None,
 ) -> Path:
@@ -86,7 +97,8 @@ def build_leaderboard(
     Args:
         results: runs to show next to the published defenses of the reference; may be empty.
         output: the folder; created where it does not exist.
-        reference: the accuracies that models reach when they are trained against the very attack.
+        reference: the accuracies that models reach when they are trained against the very attack; None for a board
+            that needs none: it ranks by the mean accuracy at the (attack, strength) that all runs share.
         about: model name -> what is to be said of it (see `robustatlas.facts.rows.About`), or the path of a JSON
             file of that; for models that are not named, what their runs keep.
         title: of the site.
@@ -96,13 +108,15 @@ def build_leaderboard(
     """
     details = read_about(about)
     runs = list(results)
-    own = [run_row(result, reference, about_of(result, details)) for result in runs]
+    against = nothing_to_hold_against(runs) if reference is None else reference
+    own = [run_row(result, against, about_of(result, details)) for result in runs]
     if strangers := [name for name in details if name not in {result.name for result in runs}]:
         names = ", ".join(row.name for row in own) or "none"
         raise UserError(
             f"{', '.join(strangers)} is described, but no run has a model of that name; the runs have {names}"
         )
-    board = board_data(reference, [*published_rows(reference), *own], title or _title(reference))
+    rows = [*published_rows(against), *own]
+    board = board_data(against, rows, title or _title(reference), compared=reference is not None)
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder for the leaderboard")
@@ -123,7 +137,9 @@ def _write_all(folder: Path, texts: Mapping[str, str]) -> None:
                 (Path(new) / name).replace(folder / name)
 
 
-def _title(reference: Reference) -> str:
+def _title(reference: Reference | None) -> str:
+    if reference is None:
+        return "Multiattack robustness"
     names = {"multirobustbench-cifar10": "Multiattack robustness on CIFAR-10"}
     return names.get(reference.name, f"Multiattack robustness: {reference.name}")
 
@@ -137,13 +153,13 @@ def _summary(board: Mapping[str, Any]) -> str:
     strengths = (
         "several strengths" if any(len(attack["strengths"]) > 1 for attack in board["attacks"]) else "one strength"
     )
+    measured = f"{listed(shown)}, measured with {counted(len(board['attacks']), 'attack')} at {strengths}"
+    if not board["compared"]:
+        return f"{measured}. Ranked by the mean of the clean accuracy and those under {counted(ranked, 'attack')}."
     against = (
         "models that were trained for each of them" if published else f"the reference {board['reference']['name']}"
     )
-    return (
-        f"{listed(shown)}, measured with {counted(len(board['attacks']), 'attack')} at {strengths} and held "
-        f"against {against}. The official ranking counts {counted(ranked, 'attack')}."
-    )
+    return f"{measured} and held against {against}. The official ranking counts {counted(ranked, 'attack')}."
 
 
 def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | None:
@@ -179,6 +195,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "few": few,
         "hypervolume": row.hypervolume,
         "hypervolumeIs": row.hypervolume_is,
+        "union": row.union,
         "petaflops": row.petaflops,
         "notes": row.notes,
         "ownRun": row.own_run,

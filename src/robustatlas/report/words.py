@@ -31,12 +31,15 @@ def headline(facts: RunFacts) -> str:
     """How robust, in one sentence with its interval and the number of images."""
     images = f"{counted(facts.samples, 'image')} of {facts.data}"
     if facts.average is None:
-        return f"{percent(facts.clean)} of {images} are classified correctly; no attack was searched at every strength."
+        verb = "is" if facts.samples == 1 else "are"
+        return (
+            f"{percent(facts.clean)} of {images} {verb} classified correctly; no attack was searched at every strength."
+        )
     judged = sum(attack.average is not None for attack in facts.attacks)
     over = "the strengths of one attack" if judged == 1 else f"{judged} attacks and their strengths"
-    return (
-        f"{percent(facts.average)} of {images} stay correct, averaged over {over}; {percent(facts.clean)} without any."
-    )
+    verb = "stays" if facts.samples == 1 else "stay"
+    average, clean = percent(facts.average), percent(facts.clean)
+    return f"{average} of {images} {verb} correct, averaged over {over}; {clean} without any."
 
 
 def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> list[tuple[str, str, str]]:
@@ -51,7 +54,9 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
         found.append(_place(facts.reference))
     if facts.union:
         limits = [f"{wording(attack).label} {size(strength)}" for attack, strength in facts.union_at.items()]
-        several = f"all {len(limits)} attacks" if len(limits) > 1 else limits[0]
+        several = (
+            limits[0] if len(limits) == 1 else "both attacks" if len(limits) == 2 else f"all {len(limits)} attacks"
+        )
         text = f"withstand {several} at once, each up to the middle of its strengths ({', '.join(limits)})."
         found.append(("All attacks at once", percent(facts.union), text))
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp
 from robustatlas.threats.perceptual import Perceptual
 from robustatlas.training.crafting import Opponent
+from robustatlas.wording import instead
 
 Against = Mapping[str, float] | Sequence[Opponent]
 
@@ -98,11 +98,8 @@ def _known(name: str) -> Any:
     try:
         return attack_named(name)
     except UserError as error:
-        close = difflib.get_close_matches(name, catalogue(), n=1)
-        raise UserError(
-            f"There is no threat model {name!r} to train against"
-            + (f"; did you mean {close[0]!r}?" if close else "; 'robustatlas attacks' lists them.")
-        ) from error
+        there = instead(name, catalogue(), "'robustatlas attacks' lists them")
+        raise UserError(f"There is no threat model {name!r} to train against{there}") from error
 
 
 def _check_strength(name: str, strength: object, threat: ThreatModel, largest: float, unit: str) -> None:

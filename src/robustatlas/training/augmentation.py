@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 from robustatlas.bundle import per_sample
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
+from robustatlas.wording import instead
 
 _PADDING = 4
 
@@ -48,9 +48,6 @@ def augmentation_named(name: str) -> Callable[[Tensor, Noise], Tensor]:
         torch.Size([2, 3, 8, 8])
     """
     if name not in AUGMENTATIONS:
-        close = difflib.get_close_matches(name, AUGMENTATIONS, n=1)
-        raise UserError(
-            f"There is no augmentation {name!r}"
-            + (f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(AUGMENTATIONS)}.")
-        )
+        known = f"known are {', '.join(AUGMENTATIONS)}"
+        raise UserError(f"There is no augmentation {name!r}{instead(name, AUGMENTATIONS, known)}")
     return AUGMENTATIONS[name]

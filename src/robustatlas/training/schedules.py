@@ -16,12 +16,12 @@ step:75,90    x .1 from each of these epochs on (Madry et al. 2018, TRADES, UAR)
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable
 from itertools import pairwise
 
 from robustatlas.errors import UserError
+from robustatlas.wording import instead
 
 Schedule = Callable[[float, float], float]
 """From the time ``t`` and the whole, both in epochs, to the factor of the learning rate."""
@@ -84,9 +84,6 @@ def schedule_named(name: str) -> Schedule:
             raise UserError(f"The schedule {name!r} is not understood; expected epochs as in step:75,90.") from None
         return lambda t, epochs: 0.1 ** sum(t >= drop for drop in drops)
     if name not in SCHEDULES:
-        close = difflib.get_close_matches(name, SCHEDULES, n=1)
-        raise UserError(
-            f"There is no schedule {name!r}"
-            + (f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(SCHEDULES)} and step:75,90.")
-        )
+        known = f"known are {', '.join(SCHEDULES)} and step:75,90"
+        raise UserError(f"There is no schedule {name!r}{instead(name, SCHEDULES, known)}")
     return SCHEDULES[name]

@@ -6,6 +6,8 @@
  *
  * @typedef {Summary & {defense: Defense, rank: number | null, range: [number, number] | null, before: number | null,
  *   extra: string, trained: string, haystack: string}} Row
+ * @typedef {{key: string, cells: Cells, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
+ *
  * @typedef {{key: string, title: string, hint: string, kind: "number" | "text", value: (row: Row) => number | string | null,
  *   show: (row: Row) => string, descends: boolean, usual: boolean}} Column
  */
@@ -19,6 +21,15 @@ const Columns = (() => {
   /** @param {Row} row */
   const rangeOf = ({ range }) => (range && range[0] < range[1] ? `${range[0]} to ${range[1]}` : "");
 
+  /**
+   * What the number is called by which the board ranks.
+   * @param {Board} board
+   */
+  function ratioOf(board) {
+    return board.compared ? { short: "CR", name: "competitiveness ratio", hint: "Competitiveness ratio" }
+      : { short: "Robust", name: "mean accuracy", hint: "Mean accuracy over the cells, or the lowest one," };
+  }
+
   /** @param {Board} board @returns {Column[]} */
   function of(board) {
     const { defenses } = board;
@@ -28,23 +39,25 @@ const Columns = (() => {
     });
     /** @type {Column[]} */
     const columns = [
-      number({ key: "rank", title: "Rank", hint: "Place by the competitiveness ratio, ties by the lower stability constant; below, the places that the intervals leave open",
+      number({ key: "rank", title: "Rank", hint: `Place by the ${board.compared ? "competitiveness ratio, ties by the lower stability constant" : "mean accuracy"}; below, the places that the intervals leave open`,
         value: (row) => row.rank, show: (row) => (row.rank === null ? "–" : String(row.rank)), descends: false }),
       number({ key: "defense", title: "Defense", hint: "Name, linked to the paper", kind: "text",
         value: (row) => row.defense.name, show: (row) => row.defense.name, descends: false }),
-      number({ key: "cr", title: "CR, %", hint: "Competitiveness ratio with its 95% interval", value: (row) => row.cr }),
+      number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr }),
       number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
       ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
         value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null })),
-      number({ key: "sc", title: "SC", hint: "Stability constant; lower is steadier; – where the training is not stated",
+      ...(board.compared ? [number({ key: "sc", title: "SC", hint: "Stability constant; lower is steadier; – where the training is not stated",
         value: (row) => row.sc, descends: false }),
       number({ key: "seen", title: "Seen, %", hint: "Share of the cells inside the training attacks", value: (row) => row.seen }),
-      number({ key: "uar", title: "UAR, %", hint: "Unforeseen attack robustness, mean over the attacks", value: (row) => row.uar }),
+      number({ key: "uar", title: "UAR, %", hint: "Unforeseen attack robustness, mean over the attacks", value: (row) => row.uar })] : []),
       number({ key: "samples", title: "Images", hint: "Test images behind every accuracy of the row",
         value: (row) => row.defense.samples, show: (row) => whole(row.defense.samples) }),
     ];
     /** What no defense of the board has said needs no column. @param {(defense: Defense) => boolean} known @param {Column} column */
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
+    where((defense) => defense.union !== null, number({ key: "union", title: "Union, %", hint: "Accuracy under all attacks at once, each up to the middle one of its strengths",
+      usual: !board.compared, value: (row) => row.defense.union }));
     where((defense) => defense.hypervolume !== null, number({ key: "hypervolume", title: "Hypervolume", hint: "Adversarial hypervolume, 0 to 1",
       value: (row) => row.defense.hypervolume, show: ({ defense }) => (defense.hypervolume === null ? "–" : `${defense.hypervolume.toFixed(4)} ${defense.hypervolumeIs}`.trim()) }));
     where((defense) => defense.petaflops !== null, number({ key: "petaflops", title: "PetaFLOPs", hint: "Cost of the training", usual: false,
@@ -54,8 +67,8 @@ const Columns = (() => {
     where((defense) => defense.architecture !== "", number({ key: "architecture", title: "Architecture", hint: "Network", kind: "text", usual: false,
       value: (row) => row.defense.architecture, show: (row) => row.defense.architecture || "–", descends: false }));
     return [...columns, ...board.attacks.map((attack, index) => number({
-      key: `attack-${attack.name}`, title: `${attack.label} CR, %`, usual: false,
-      hint: `Average ratio under ${attack.label} alone, at all its strengths`, value: singleRatio(board, attack, index),
+      key: `attack-${attack.name}`, title: `${attack.label}${board.compared ? " CR" : ""}, %`, usual: false,
+      hint: `${board.compared ? "Average ratio" : "Mean accuracy"} under ${attack.label} alone, at all its strengths`, value: singleRatio(board, attack, index),
     }))];
   }
 
@@ -101,5 +114,5 @@ const Columns = (() => {
     return columns.filter((column) => ["rank", "defense", "cr"].includes(column.key) || chosen.includes(column.key));
   }
 
-  return { of, shown, fixed, whole, between, rangeOf };
+  return { of, ratioOf, shown, fixed, whole, between, rangeOf };
 })();

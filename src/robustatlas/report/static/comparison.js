@@ -38,6 +38,9 @@ const Comparison = (() => {
    * @param {(name: string, wanted: boolean) => void} toggle
    */
   function of(board, toggle) {
+    /** What the plots show now: they are drawn again only where it changes. */
+    let plotted = "";
+
     /**
      * @param {string[]} names
      * @param {Row[]} rows
@@ -77,11 +80,11 @@ const Comparison = (() => {
       const rows = shown.map(({ row, place }) => make("tr", {},
         make("th", { scope: "row" }, Page.swatch(place), " ", Table.nameOf(row.defense)),
         make("td", {}, row.trained),
-        make("td", { class: "number" }, Columns.fixed(row.scFloored)),
-        make("td", {}, row.witness ? `${at(row.witness[0])} and ${at(row.witness[1])}` : "–"),
+        ...(board.compared ? [make("td", { class: "number" }, Columns.fixed(row.scFloored)),
+          make("td", {}, row.witness ? `${at(row.witness[0])} and ${at(row.witness[1])}` : "–")] : []),
         ...(noted ? [make("td", {}, row.defense.notes || "–")] : [])));
-      const titles = ["Defense", "Trained against", "SC, pairs ≥ 1 point apart", "SC decided between", ...(noted ? ["Notes"] : [])];
-      const head = make("tr", {}, ...titles.map((title, i) => make("th", { scope: "col", class: i === 2 ? "number" : "" }, title)));
+      const titles = ["Defense", "Trained against", ...(board.compared ? ["SC, pairs ≥ 1 point apart", "SC decided between"] : []), ...(noted ? ["Notes"] : [])];
+      const head = make("tr", {}, ...titles.map((title, i) => make("th", { scope: "col", class: board.compared && i === 2 ? "number" : "" }, title)));
       const table = make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
       Page.element("facts").replaceChildren(...(rows.length > 0
         ? [make("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Details of the compared defenses" }, table)] : []));
@@ -91,42 +94,34 @@ const Comparison = (() => {
      * @param {string[]} names
      * @param {State["across"]} across
      * @param {Kind} kind
-     * @param {Cells} cells
-     * @param {Row[]} rows
+     * @param {Ranked} ranking
      */
-    function drawPlots(names, across, kind, cells, rows) {
+    function drawPlots(names, across, kind, { key, cells, rows }) {
       if (!(/** @type {any} */ (globalThis).Plotly)) return;
+      const wanted = JSON.stringify([names, across, key]);
+      if (wanted === plotted) return;
+      plotted = wanted;
       const entries = chosen(names, rows).map(({ row: { defense }, place }) => ({
         defense, place, accuracies: Metrics.accuraciesAt(board, defense, cells), seen: Metrics.seenAt(board, defense, cells),
       }));
       const ranked = rows.some((row) => row.cr !== null);
       Page.element("overview").hidden = !ranked;
-      if (ranked) Page.draw(Page.element("plot-overview"), () => Plots.overview(rows, entries, across));
+      if (ranked) void Page.draw(Page.element("plot-overview"), () => Plots.overview(board, rows, entries, across));
       const attacks = new Set(cells.attack.filter((attack) => attack >= 0)).size;
       const anything = entries.length > 0 && attacks > 0;
       Page.element("plots").hidden = !anything;
       if (!anything) return;
-      const heights = Plots.heights(attacks, entries.length, innerWidth);
-      arrange(attacks > Plots.MOST_ABREAST);
+      const heights = () => Plots.heights(attacks, entries.length, innerWidth);
+      Page.element("plots").classList.toggle("many", attacks > Plots.MOST_ABREAST);
       const strength = Page.element("plot-strength");
       Page.draw(strength, () => Plots.strengthPlot(board, cells, entries, Page.widthOf(strength)));
-      Page.draw(Page.element("plot-single"), () => Plots.singlePlot(board, cells, entries, kind, heights.single));
+      Page.draw(Page.element("plot-single"), () => Plots.singlePlot(board, cells, entries, kind, heights().single));
+      if (!board.compared) return;
       const reference = Page.element("plot-reference");
-      Page.draw(reference, () => Plots.referencePlot(board, cells, entries, Page.widthOf(reference), heights.reference));
+      Page.draw(reference, () => Plots.referencePlot(board, cells, entries, Page.widthOf(reference), heights().reference));
       const seen = Page.element("plot-seen");
       const told = entries.filter(({ defense }) => defense.trainedOn !== null);
-      Page.draw(seen, () => Plots.seenPlot(cells, told, kind, Page.widthOf(seen), heights.seen));
-    }
-
-    /**
-     * Plots measure their place when they are drawn for the first time, so another arrangement starts them anew.
-     * @param {boolean} many
-     */
-    function arrange(many) {
-      const plots = Page.element("plots");
-      if (plots.classList.contains("many") === many) return;
-      plots.classList.toggle("many", many);
-      for (const plot of plots.querySelectorAll(".plot")) /** @type {any} */ (globalThis).Plotly.purge(plot);
+      Page.draw(seen, () => Plots.seenPlot(cells, told, kind, Page.widthOf(seen), heights().seen));
     }
 
     /**

@@ -22,7 +22,8 @@ const Exports = (() => {
    */
   function heading(view) {
     const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name} (${strengths.map(Page.number).join(" ")})`);
-    return `Board ${view.kind}; reference ${view.board.reference.name}; 95% intervals; clean and ${attacks.join(", ") || "no attack"}`;
+    const against = view.board.compared ? `Board ${view.kind}; reference ${view.board.reference.name}` : `${view.kind.endsWith("g") || view.kind === "exp" ? "Mean" : "Lowest"} accuracy; no reference`;
+    return `${against}; 95% intervals; clean and ${attacks.join(", ") || "no attack"}`;
   }
 
   /**
@@ -41,12 +42,12 @@ const Exports = (() => {
     const quote = (/** @type {string} */ text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
     const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name}:${strengths.join(" ")}`).join("; ");
     const lines = [["rank", "rank_best", "rank_worst", "defense", "images", "cr", "cr_low", "cr_high", "clean", "clean_low", "clean_high", "sc",
-      "sc_floor_1", "seen", "uar", "hypervolume", "train_petaflops", "hypervolume_is", "extra_data", "architecture", "missing_cells", "paper", "board",
+      "sc_floor_1", "seen", "uar", "union", "hypervolume", "train_petaflops", "hypervolume_is", "extra_data", "architecture", "missing_cells", "paper", "board",
       "reference", "attacks"]];
     for (const row of rows) {
       const { defense } = row;
       const numbers = [row.cr, row.span?.[0], row.span?.[1], defense.clean, defense.cleanBounds?.[0], defense.cleanBounds?.[1], row.sc,
-        row.scFloored, row.seen, row.uar, defense.hypervolume, defense.petaflops];
+        row.scFloored, row.seen, row.uar, defense.union, defense.hypervolume, defense.petaflops];
       lines.push([row.rank, row.range?.[0], row.range?.[1]].map((place) => String(place ?? "")).concat(
         inert(defense.name), String(defense.samples ?? ""), numbers.map((value) => String(value ?? "")), defense.hypervolumeIs, String(defense.extraData ?? ""),
         inert(defense.architecture), String(row.missing), inert(defense.url), view.kind, inert(view.board.reference.name), inert(attacks)));
@@ -63,7 +64,7 @@ const Exports = (() => {
       kind: view.kind, reference: view.board.reference.name, confidence: 0.95, attacks: attacksOf(view),
       rows: rows.map(({ defense, rank, range, cr, span, sc, scFloored, seen, uar, missing }) => ({
         rank, rankRange: range, name: defense.name, images: defense.samples, clean: defense.clean, cleanInterval: defense.cleanBounds,
-        cr, crInterval: span, sc, scFloored, seen, uar, hypervolume: defense.hypervolume, hypervolumeIs: defense.hypervolumeIs, missing, extraData: defense.extraData,
+        cr, crInterval: span, sc, scFloored, seen, uar, union: defense.union, hypervolume: defense.hypervolume, hypervolumeIs: defense.hypervolumeIs, missing, extraData: defense.extraData,
         petaflops: defense.petaflops, architecture: defense.architecture, trainedOn: defense.trainedOn, title: defense.title,
         url: defense.url, notes: defense.notes,
       })),

@@ -18,7 +18,6 @@
     return given.order === "average" ? "ind-avg" : "ind-worst";
   }
 
-  /** @typedef {{key: string, cells: Cells, rows: Row[]}} Ranked */
   /** @type {Map<string, Ranked>} the last view, and the official ones */
   const known = new Map();
 
@@ -105,7 +104,7 @@
       `${complete < rows.length ? `, ${rows.length - complete} incomplete` : ""}${shown.length < rows.length ? `, ${shown.length} shown` : ""}. ` +
       `${Page.counted(attacks, "attack")}, ${Page.counted(cells.attack.length, "cell")} with the clean accuracy.`;
     const isOfficial = writeSelection(state.selection) === official;
-    Page.element("choice-summary").textContent = `${isOfficial ? "official set, " : ""}${attacks} of ${Page.counted(board.attacks.length, "attack")}`;
+    Page.element("choice-summary").textContent = `${isOfficial && board.compared ? "official set, " : ""}${attacks} of ${Page.counted(board.attacks.length, "attack")}`;
     drawOwn(rows, cells, complete);
     Page.element("official").hidden =
       isOfficial && state.order === "average" && state.mode === "individual" && state.sort === "rank" && !state.descending;
@@ -113,7 +112,9 @@
 
   /** What the shown ranking is: the official one is the average or the worst case of individual ratios over its set. */
   function viewName() {
-    const kind = `${state.order === "average" ? "average" : "worst case"} of ${state.mode} ratios`;
+    const order = state.order === "average" ? "average" : "worst case";
+    if (!board.compared) return `Ranking by the ${order} of the accuracies`;
+    const kind = `${order} of ${state.mode} ratios`;
     const isOfficial = writeSelection(state.selection) === official;
     return `${isOfficial && state.mode === "individual" ? "Official ranking" : "Your ranking"}, ${kind}${isOfficial ? "" : ", attacks of your choice"}`;
   }
@@ -134,7 +135,7 @@
     const place = row.rank === null ? `incomplete, ${row.missing} of ${Page.counted(cells.attack.length, "cell")} missing`
       : `${ordinal(row.rank)} of ${complete}`;
     const range = Columns.rangeOf(row);
-    const ratio = row.cr === null ? "" : `CR ${row.cr.toFixed(1)}%${row.span ? ` (${Columns.between(row.span)})` : ""} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
+    const ratio = row.cr === null ? "" : `${Columns.ratioOf(board).short} ${row.cr.toFixed(1)}%${row.span ? ` (${Columns.between(row.span)})` : ""} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
     target.replaceChildren(link, " ", make("b", { class: "place" }, place), range ? ` (intervals allow ${range}). ` : ". ", ratio, row.defense.breaks, " ", weakest(row, cells),
       others.length > 0 ? ` And ${Page.counted(others.length, "more run")} of yours.` : "");
   }
@@ -159,6 +160,7 @@
     });
     if (worst < 0) return "";
     const attack = board.attacks[cells.attack[worst]];
+    if (!board.compared) return `Lowest under ${attack.label} ${Page.number(cells.strength[worst])}: ${accuracies[worst].toFixed(1)}% correct.`;
     return `Furthest behind the reference under ${attack.label} ${Page.number(cells.strength[worst])}: ${accuracies[worst].toFixed(1)}% correct, not ${cells.reference[worst].toFixed(1)}%.`;
   }
 
@@ -259,7 +261,7 @@
   /** The board answers at once; the plots follow when nothing else changes for a moment. */
   function drawPlotsSoon() {
     clearTimeout(pending);
-    pending = setTimeout(() => comparison.drawPlots(compared(), state.across, kindOf(state), now().cells, now().rows), 60);
+    pending = setTimeout(() => comparison.drawPlots(compared(), state.across, kindOf(state), now()), 60);
   }
 
   function listen() {
@@ -283,12 +285,6 @@
     addEventListener("popstate", () => {
       state = Address.read(board, location.hash);
       draw();
-    });
-    let width = innerWidth;
-    addEventListener("resize", () => {
-      if (innerWidth === width) return;
-      width = innerWidth;
-      drawPlotsSoon();
     });
   }
 

@@ -16,8 +16,10 @@
  *   trainedOn: Record<string, number> | null, clean: number | null, accuracies: Record<string, (number | null)[]>,
  *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
  *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null, hypervolumeIs: string,
- *   petaflops: number | null, notes: string, ownRun: boolean, breaks: string}} Defense
- * @typedef {{title: string, reference: {name: string, source: string, clean: number | null}, alpha: number,
+ *   union: number | null, petaflops: number | null, notes: string, ownRun: boolean, breaks: string}} Defense
+ *
+ * `compared` is false where the reference is only 100% everywhere: ratios to it are the accuracies themselves.
+ * @typedef {{title: string, compared: boolean, reference: {name: string, source: string, clean: number | null}, alpha: number,
  *   attacks: Attack[], defenses: Defense[]}} Board
  *
  * The cells that count, as parallel lists; the clean accuracy comes first, as attack -1,

@@ -159,7 +159,6 @@ const Page = (() => {
     let theme;
     const redrawAt = (/** @type {number} */ now) => {
       printed = now;
-      drawn.forEach((_, target) => /** @type {any} */ (globalThis).Plotly?.purge(target));
       redraw();
     };
     /** @type {HTMLDetailsElement[]} those that are opened for paper only */
@@ -179,19 +178,35 @@ const Page = (() => {
     });
   }
 
+  /** @type {Map<HTMLElement, number>} figures and the width that they are drawn for */
+  const widths = new Map();
+  /** @type {number | undefined} */
+  let fitting;
+
+  /** Figures follow the width of their place, once it has stopped changing. */
+  const places = new ResizeObserver(() => {
+    clearTimeout(fitting);
+    fitting = setTimeout(() => drawn.forEach((describe, target) => {
+      if (target.clientWidth > 0 && widths.get(target) !== widthOf(target)) draw(target, describe);
+    }), 60);
+  });
+
   /**
-   * Draw the figure that `describe` gives, and again whenever the theme changes.
+   * Draw the figure that `describe` gives, and again whenever the theme or the width of its place changes.
    * @param {HTMLElement} target
    * @param {() => Figure} describe
    */
   function draw(target, describe) {
-    if (!drawn.has(target)) offer(target);
+    if (!drawn.has(target)) {
+      offer(target);
+      places.observe(target);
+    }
     drawn.set(target, describe);
-    const plotly = /** @type {any} */ (globalThis).Plotly;
-    const figure = describe();
-    if (printed) figure.layout.width = printed;
-    const settings = { responsive: true, displaylogo: false, displayModeBar: false, scrollZoom: false };
-    return plotly.react(target, figure.data, figure.layout, settings);
+    const { data, layout } = describe();
+    layout.width = widthOf(target);
+    widths.set(target, layout.width);
+    const settings = { displaylogo: false, displayModeBar: false, scrollZoom: false };
+    return /** @type {any} */ (globalThis).Plotly.react(target, data, layout, settings);
   }
 
   /**
@@ -218,7 +233,10 @@ const Page = (() => {
   function redraw() {
     drawn.forEach((describe, target) => {
       if (target.isConnected) draw(target, describe);
-      else drawn.delete(target);
+      else {
+        drawn.delete(target);
+        places.unobserve(target);
+      }
     });
   }
 

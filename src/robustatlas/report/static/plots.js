@@ -26,30 +26,34 @@ const Plots = (() => {
 
   /**
    * Every ranked defense at once: competitiveness ratio over clean accuracy or over the cost of the training.
+   * @param {Board} board
    * @param {Row[]} rows
    * @param {Entry[]} entries
    * @param {State["across"]} across
    */
-  function overview(rows, entries, across) {
+  function overview(board, rows, entries, across) {
     const styles = Page.series();
     const places = new Map(entries.map(({ defense, place }) => [defense.name, place]));
     const shown = rows.filter(({ cr, defense }) => cr !== null && defense[across] !== null);
     const place = (/** @type {Row} */ row) => places.get(row.defense.name);
     const value = (/** @type {Row} */ row) => row.cr ?? 0;
+    // Whiskers of rows with few images may leave the picture: they would flatten all the others.
+    const ends = shown.flatMap((row) => (row.span && !row.defense.few ? row.span : [value(row)]));
+    const pad = 0.06 * (Math.max(...ends) - Math.min(...ends)) || 5;
     const colours = shown.map((row) => styles[place(row) ?? -1]?.colour ?? Page.colour("--line-strong"));
     const data = [{
-      type: "scatter", mode: "markers", x: shown.map(({ defense }) => defense[across]), y: shown.map(value),
+      type: "scatter", mode: "markers", x: shown.map(({ defense }) => defense[across]), y: shown.map(value), cliponaxis: false,
       error_y: { type: "data", symmetric: false, array: shown.map((row) => (row.span ? row.span[1] - value(row) : 0)),
         arrayminus: shown.map((row) => (row.span ? value(row) - row.span[0] : 0)), color: Page.colour("--line-strong"), thickness: 1, width: 0 },
       marker: { color: colours, size: shown.map((row) => (place(row) === undefined ? 9 : 13)),
         symbol: shown.map((row) => styles[place(row) ?? -1]?.symbol ?? "circle"), line: { color: Page.colour("--surface"), width: 1 } },
-      text: shown.map((row) => `${Page.plotText(short(row.defense.name, 34))}<br>rank ${row.rank}, CR ${percent(value(row))}${row.span ? ` (${Columns.between(row.span)})` : ""}`),
+      text: shown.map((row) => `${Page.plotText(short(row.defense.name, 34))}<br>rank ${row.rank}, ${Columns.ratioOf(board).short} ${percent(value(row))}${row.span ? ` (${Columns.between(row.span)})` : ""}`),
       hovertemplate: "%{text}<br>%{x}<extra></extra>",
     }];
-    const axis = across === "clean" ? { title: "clean accuracy (%)" } : { title: "cost of the training (PetaFLOPs)", type: "log" };
+    const axis = across === "clean" ? { title: "clean accuracy (%)", maxallowed: 100 } : { title: "cost of the training (PetaFLOPs)", type: "log" };
     return {
       data,
-      layout: Page.layout({ height: 380, xaxis: Page.axis(axis), yaxis: Page.axis({ title: "competitiveness ratio (%)" }) }),
+      layout: Page.layout({ height: 380, xaxis: Page.axis(axis), yaxis: Page.axis({ title: `${Columns.ratioOf(board).name} (%)`, range: [Math.min(...ends) - pad, Math.max(...ends) + pad] }) }),
     };
   }
 
@@ -143,7 +147,7 @@ const Plots = (() => {
       const strengths = [0, ...at.map((i) => cells.strength[i])];
       const reference = [board.reference.clean, ...at.map((i) => cells.reference[i])];
       const anchor = { xaxis: `x${suffix}`, yaxis: `y${suffix}`, type: "scatter" };
-      data.push({
+      if (board.compared) data.push({
         ...anchor, mode: "lines", x: strengths, y: reference, line: { color: Page.colour("--line-strong"), width: 4 },
         hovertemplate: "%{x:.4~r}: %{y:.2f}%<extra>reference</extra>",
       });
@@ -160,12 +164,16 @@ const Plots = (() => {
   }
 
   /**
-   * Break a title after the name where it is wider than its panel.
+   * A title in lines that fit its panel.
    * @param {string} text
-   * @param {number} width characters that fit
+   * @param {number} width characters that fit in a line
    */
   function wrap(text, width) {
-    return Page.plotText(text).replace(text.length > width ? " (" : "\u0000", "<br>(");
+    const lines = text.split(" ").reduce((/** @type {string[]} */ done, word) => {
+      const last = done.at(-1);
+      return last !== undefined && last.length + 1 + word.length <= width ? [...done.slice(0, -1), `${last} ${word}`] : [...done, word];
+    }, []);
+    return lines.map(Page.plotText).join("<br>");
   }
 
   /**
@@ -191,9 +199,9 @@ const Plots = (() => {
       data,
       layout: Page.layout({
         height,
-        xaxis: Page.axis({ title: "competitiveness ratio (%)", rangemode: "tozero" }),
+        xaxis: Page.axis({ title: `${Columns.ratioOf(board).name} (%)`, rangemode: "tozero" }),
         yaxis: Page.axis({ range: [labels.length - 0.5, -0.5], nticks: undefined, tickvals: labels.map((_, row) => row), ticktext: labels }),
-        shapes: [verticalLine(100)],
+        shapes: board.compared ? [verticalLine(100)] : [],
       }),
     };
   }

@@ -170,7 +170,6 @@
       });
       note.textContent = tabs[chosen].note;
       if (!filled.has(chosen)) tabs[chosen].fill(bodies[chosen]);
-      else if (bodies[chosen].classList.contains("plot")) /** @type {any} */ (globalThis).Plotly.Plots.resize(bodies[chosen]);
       filled.add(chosen);
     };
     buttons.forEach((button, i) => {

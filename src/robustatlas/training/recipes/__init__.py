@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import fields
 from typing import Any
 
@@ -23,6 +22,7 @@ from robustatlas.training.recipes.trades import Trades
 from robustatlas.training.recipes.uniform import Uniform
 from robustatlas.training.recipes.variation import Variation
 from robustatlas.training.recipes.worst import Max
+from robustatlas.wording import instead
 
 __all__ = ["RECIPES", "Batch", "Memory", "Recipe", "Update", "recipe_named"]
 
@@ -86,5 +86,4 @@ def recipe_named(
 
 
 def _nearest(given: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(given, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}."
+    return instead(given, known, f"known are {', '.join(known)}")

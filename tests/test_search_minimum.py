@@ -1,0 +1,107 @@
+"""The search for smallest sizes: closed forms of linear networks, and nothing that depends on a grid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.optimizers.sigma_zero import SigmaZero
+from robustatlas.search import Minimum
+
+
+def linear(dimensions: int = 12) -> tuple[nn.Linear, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A network of two classes, inputs far from the border of the box, labels, gaps of the logits, and the weights."""
+    generator = torch.Generator().manual_seed(0)
+    x = 0.5 + 0.02 * torch.randn(6, dimensions, generator=generator, dtype=torch.float64)
+    net = nn.Linear(dimensions, 2).double()
+    with torch.no_grad():
+        net.weight.copy_(torch.randn(2, dimensions, generator=generator, dtype=torch.float64))
+        labels = net(x).argmax(1)
+        gap = net(x).gather(1, labels[:, None])[:, 0] - net(x).gather(1, 1 - labels[:, None])[:, 0]
+    return net, x, labels, gap, (net.weight[0] - net.weight[1]).detach()
+
+
+def rooms(x: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """How far each value can go towards the other class inside the box."""
+    sign = torch.where(labels == 0, -1.0, 1.0).double()[:, None]
+    return torch.where(sign * weights > 0, 1 - x, x)
+
+
+def shortest(norm: str, gap: torch.Tensor, weights: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
+    """[N]: size of the smallest change that closes the gap; in l1 and l0 the largest weights go first, to the box."""
+    if norm in ("linf", "l2"):
+        return gap / torch.linalg.vector_norm(weights, {"linf": 1, "l2": 2}[norm])
+    order = weights.abs().argsort(descending=True) if norm == "l1" else (weights.abs() * room).argsort(1).flip(1)
+    order = order.expand_as(room)
+    gain = weights.abs().expand_as(room).gather(1, order) * room.gather(1, order)
+    before = gain.cumsum(1) - gain
+    full = before + gain < gap[:, None]
+    if norm == "l0":
+        return full.sum(1).double() + 1
+    last = full.sum(1, keepdim=True)
+    part = (gap[:, None] - before.gather(1, last)) / weights.abs().expand_as(room).gather(1, order).gather(1, last)
+    return (room.gather(1, order) * full).sum(1) + part[:, 0]
+
+
+@pytest.mark.parametrize(("norm", "slack"), [("linf", 0.01), ("l2", 0.01), ("l1", 0.01), ("l0", 0)])
+def test_sizes_of_a_linear_network_are_the_closed_form(norm: str, slack: float) -> None:
+    net, x, labels, gap, weights = linear()
+    exact = shortest(norm, gap, weights, rooms(x, labels, weights)).numpy()
+    found = ra.evaluate(net, (x, labels), norm, search="minimum", progress=False).minimal_size(norm)
+    np.testing.assert_allclose(found, exact, rtol=slack)
+    assert (found >= exact * (1 - 1e-9)).all()
+
+
+def test_sizes_do_not_depend_on_the_strengths_and_lie_between_them() -> None:
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(3)
+    grids = (None, {"l2": [0.3, 5.0]})
+    found = [ra.evaluate(model, data, "l2", search="minimum", strengths=g, progress=False) for g in grids]
+    sizes = [result.minimal_size("l2") for result in found]
+    assert np.isfinite(sizes[0]).all()
+    np.testing.assert_array_equal(sizes[1], sizes[0])
+    coarse = ra.evaluate(model, data, "l2", search="descent", strengths=grids[1], progress=False).minimal_size("l2")
+    assert sizes[0].mean() <= coarse.mean() * 1.001
+
+
+def test_it_works_nearer_and_nearer_below_the_best_and_goes_on_from_every_success() -> None:
+    attack, row = attack_named("linf"), torch.tensor([0])
+    schedule = Minimum(attack, torch.tensor([0.1, 0.2]), classes=3, todo=torch.tensor([True]))
+    best, seen = torch.tensor([1.0]), []
+    while not schedule.done[0]:
+        attempt = schedule.attempts[int(schedule.attempt[0])]
+        epsilon = float(schedule.epsilon(row, best))
+        first = not attempt.bound and not seen
+        if not attempt.bound:
+            seen.append(round(epsilon / float(best), 3))
+        best = torch.tensor([epsilon]) if first else best
+        schedule.advance(row, torch.tensor([first]), best)
+    assert seen[:2] == [0.9, 0.9], "a success at .9 is followed by another try at .9 of the new best"
+    assert seen == sorted(seen, reverse=False) and set(seen) == {0.9, 0.97, 0.99}
+    assert seen.count(0.97) == 2
+
+
+def test_what_nothing_bounds_is_tried_at_the_largest_strength() -> None:
+    attack, row, never = attack_named("linf"), torch.tensor([0]), torch.tensor([torch.inf])
+    schedule = Minimum(attack, torch.tensor([0.1, 0.2]), classes=3, todo=torch.tensor([True]))
+    tried = []
+    while not schedule.done[0]:
+        if not schedule.attempts[int(schedule.attempt[0])].bound:
+            tried.append(float(schedule.epsilon(row, never)))
+        schedule.advance(row, torch.tensor([False]), never)
+    assert len(tried) == schedule.last - schedule.first
+    assert tried == pytest.approx([0.2] * len(tried))
+
+
+def test_sigma_zero_alone_comes_within_a_value_of_the_fewest() -> None:
+    net, x, labels, gap, weights = linear(40)
+    stage = ra.Stage(SigmaZero(150), "margin")
+    attack = replace(attack_named("sigma-zero"), stages=(stage,), bound=(stage,))
+    found = ra.evaluate(net, (x, labels), attack, progress=False).minimal_size("sigma-zero")
+    fewest = shortest("l0", gap, weights, rooms(x, labels, weights)).numpy()
+    assert (found >= fewest).all() and (found <= fewest + 1).all(), (found, fewest)
