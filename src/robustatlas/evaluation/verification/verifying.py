@@ -61,6 +61,7 @@ def verify(
             examples that do not say which images they change.
 
     Example:
+        >>> import torch
         >>> from robustatlas.evaluation import evaluate
         >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
         >>> weight, bias = torch.tensor([[1.0] * 4, [0.0] * 4]), torch.tensor([-2.0, 0.0])
