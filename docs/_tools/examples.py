@@ -35,7 +35,18 @@ logger = logging.getLogger(__name__)
 
 FILE = re.compile(r"# ([\w-]+\.py)\n")
 COMMAND = re.compile(r"^\s*\$?\s*(robustatlas (?:.|\\\n)*)$", re.MULTILINE)
-EXTRAS = ("foolbox", "jax", "onnx", "ray", "robustbench", "tensorflow", "timm", "torchvision", "transformers")
+EXTRAS = (
+    "foolbox",
+    "jax",
+    "onnx",
+    "onnxscript",
+    "ray",
+    "robustbench",
+    "tensorflow",
+    "timm",
+    "torchvision",
+    "transformers",
+)
 SHELLS = ("console", "sh", "shell", "bash", "none", "text", "default", "")
 
 

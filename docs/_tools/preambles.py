@@ -20,6 +20,19 @@ abstaining = lambda x: torch.cat([net(x), torch.full((len(x), 1), 2.0)], 1)
 detecting = lambda x: (net(x), -net(x).amax(1), -2.0)
 quantise = lambda x: (31 * x).round() / 31
 threshold = lambda x: (x > 0.5).float()
+first = np.random.default_rng(0).normal(size=(64, 10)).astype(np.float32)
+second = first[:10]
+forward = lambda x: x.flatten(1).numpy() @ first
+vjp = lambda x, weights: (weights.numpy() @ first.T).reshape(x.shape)
+classifier = types.SimpleNamespace(predict_proba=lambda x: np.full((len(x), 10), 0.1))
+ask = lambda x: np.zeros(len(x), np.int64)
+data = ra.load_dataset("digits")
+photographs = torch.rand(1, 3, 64, 64), torch.tensor([0])
+try:
+    import transformers
+    config = transformers.ViTConfig(image_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+except ImportError:
+    pass
 """,
     "runs": """
 import robustatlas as ra
