@@ -9,11 +9,13 @@ constraints=$(cd "$(dirname "$0")/.." && pwd)/constraints.txt
 wheel=$(echo "$dist"/*.whl)
 sdist=$(echo "$dist"/*.tar.gz)
 
-# What a user needs besides Python files must be in both.
+# What a user needs besides Python files must be in both. Listed once: a list that nobody reads to its end is a failure.
+in_wheel=$(unzip -l "$wheel")
+in_sdist=$(tar tf "$sdist")
 for file in py.typed datasets/digits.npz models/shipped/digits-linf.safetensors report/static/base.css \
     report/templates/report.html references/data/multirobustbench-cifar10.json references/data/uar-cifar10.json; do
-    unzip -l "$wheel" | grep -q " robustatlas/$file$" || { echo "$file is not in the wheel" >&2; exit 1; }
-    tar tf "$sdist" | grep -q "/src/robustatlas/$file$" || { echo "$file is not in the sdist" >&2; exit 1; }
+    grep -q " robustatlas/$file$" <<<"$in_wheel" || { echo "$file is not in the wheel" >&2; exit 1; }
+    grep -q "/src/robustatlas/$file$" <<<"$in_sdist" || { echo "$file is not in the sdist" >&2; exit 1; }
 done
 
 place=$(mktemp -d)
