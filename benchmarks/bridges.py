@@ -3,7 +3,8 @@
     python benchmarks/bridges.py [--samples 100] [--batch 256] [--rounds 15] [--output FILE.json]
 
 Agreement: the shipped network ``digits-linf`` on test digits (logits, gradients, smallest linf sizes, robust accuracy)
-and a ResNet-20 with random weights (logits, gradients). Cost: forward and backward pass of the ResNet-20 at ``--batch``
+and a ResNet-20 with random weights (logits, gradients; in float64 as well, where rounding puts next to no ReLU on the
+other side of its kink, and torch in float32 beside torch in float64). Cost: forward and backward pass of the ResNet-20 at ``--batch``
 images, through the bridge and by the framework itself (JAX: both passes compiled as one function; TensorFlow: a tape in
 a function of its own). Bridge and framework alternate, and the fastest of all rounds counts, so that other work on the
 machine disturbs little. What is not installed is left out.
@@ -18,6 +19,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -143,7 +145,8 @@ def functions(net: nn.Module, kind: str) -> dict[str, Traced]:
 def models(net: nn.Module, x: Tensor, others: Mapping[str, Function]) -> dict[str, ra.Classifier]:
     """The network by every way there is."""
     bridges = {"jax": ra.from_jax, "tensorflow": ra.from_tensorflow}
-    ways = {"torch": ra.Classifier(net)} | {name: bridges[name](function) for name, function in others.items()}
+    ways = {"torch": ra.Classifier(net)}
+    ways |= {name: bridges[name](function, dtype=x.dtype) for name, function in others.items()}
     if find_spec("onnx") and find_spec("onnxscript"):
         ways["onnx"] = by_onnx(net, x)
     return ways
@@ -172,6 +175,18 @@ def pointwise(ways: Mapping[str, ra.Classifier], x: Tensor, labels: Tensor) -> d
         for name, model in ways.items()
         if name != "torch"
     }
+
+
+def in_float64(net: nn.Module, x: Tensor, labels: Tensor) -> dict[str, dict[str, float]]:
+    """As `pointwise`, all in float64; and what float32 itself does to the gradients, in torch alone."""
+    if find_spec("jax"):
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+    exact = deepcopy(net).double()
+    ways = models(exact, x.double(), functions(exact, "resnet"))
+    ways["torch in float32"] = ra.Classifier(lambda x: net(x.float()).double(), dtype=torch.float64)
+    return pointwise(ways, x.double(), labels)
 
 
 def attacked(ways: Mapping[str, ra.Classifier], data: ra.Dataset) -> dict[str, dict[str, Any]]:
@@ -279,7 +294,7 @@ def main() -> None:
     resnet, x, labels = fused_resnet(), torch.rand(32, 3, 32, 32), torch.randint(10, (32,))
     small, large = functions(digits, "digits"), functions(resnet, "resnet")
     ways, wide = models(digits, data.images, small), models(resnet, x, large)
-    report = {
+    report: dict[str, Any] = {
         "pointwise": {
             "digits-linf": pointwise(ways, data.images, data.labels),
             "resnet20": pointwise(wide, x, labels),
@@ -296,6 +311,7 @@ def main() -> None:
             "versions": {name: str(import_module(name).__version__) for name in ("torch", *small)},
         },
     }
+    report["pointwise"]["resnet20 in float64"] = in_float64(resnet, x, labels)
     show(report)
     if arguments.output:
         arguments.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -305,7 +321,7 @@ def show(report: Mapping[str, Any]) -> None:
     table = Table("", "logits", "gradients", "equal sizes, %", "accuracy differs by", "traced anew", "overhead, %")
     for name, found in report["attacked"].items():
         if name != "torch":
-            worst = [report["pointwise"][net][name] for net in report["pointwise"]]
+            worst = [report["pointwise"][net][name] for net in ("digits-linf", "resnet20")]
             table.add_row(
                 name,
                 f"{max(one['logits'] for one in worst):.1e}",
@@ -316,6 +332,10 @@ def show(report: Mapping[str, Any]) -> None:
                 f"{report['overhead'][name]['overhead_percent']:.1f}" if name in report["overhead"] else "",
             )
     Console().print(table)
+    exact = Table("ResNet-20 in float64, beside torch", "logits", "gradients, median", "gradients, largest")
+    for name, found in report["pointwise"]["resnet20 in float64"].items():
+        exact.add_row(name, *(f"{found[key]:.1e}" for key in ("logits", "gradients", "gradients_largest")))
+    Console().print(exact)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ extensions = [
     "myst_nb",
     "examples",
     "board",
+    "source_links",
 ]
 exclude_patterns = ["_build", "_tools", "board", "README.md"]
 default_role = "code"

@@ -13,6 +13,9 @@ from rich.console import Console
 import outcomes_examples as examples
 import robustatlas as ra
 from robustatlas import display
+from robustatlas.metrics import AccuracyTable, RobustnessCurve
+from robustatlas.outcomes.query import Table
+from robustatlas.tabular import MOST_ROWS, Tabular
 
 COLUMNS = ["index", "label", "clean_prediction", "attack", "minimal_strength", "minimal_size", "found_class", "forward",
            "backward"]  # fmt: skip
@@ -68,6 +71,67 @@ def test_frames(result: ra.Result, package: str, monkeypatch: pytest.MonkeyPatch
             make()
     pytest.importorskip(package)
     assert make().shape == (8, len(COLUMNS))
+
+
+def test_a_curve_shows_where_shares_of_the_samples_break() -> None:
+    curve = RobustnessCurve(np.concatenate([np.zeros(5), np.arange(1, 86) / 100, np.full(10, np.inf)]), "linf")
+    assert repr(curve).splitlines() == [
+        "linf on 100 samples: half break at 0.45",
+        "  size  robust error, %  95 % interval",
+        "     0              5.0    1.6 to 11.3",
+        "  0.05             10.0    4.9 to 17.6",
+        "   0.2             25.0   16.9 to 34.7",
+        "  0.45             50.0   39.8 to 60.2",
+        "   0.7             75.0   65.3 to 83.1",
+        "  0.85             90.0   82.4 to 95.1",
+    ]
+    assert repr(RobustnessCurve([0.1, np.inf, np.inf])).splitlines() == [
+        "Robustness curve on 3 samples: half never break",
+        "  size  robust error, %  95 % interval",
+        "     0              0.0    0.0 to 70.8",
+        "   0.1             33.3    0.8 to 90.6",
+    ]
+
+
+def test_an_accuracy_table_shows_a_line_for_each_attack() -> None:
+    table = AccuracyTable(90.0, {"linf": {0.01: 80.0, 0.02: 60.0}, "l2": {0.5: 70.0}})
+    assert repr(table).splitlines() == [
+        "90.0 % clean accuracy",
+        "  attack  strengths         accuracy, %   mean",
+        "  linf    0.01 to 0.02 (2)  80.0 to 60.0  70.0",
+        "  l2      0.5               70.0          70.0",
+    ]
+    assert repr(AccuracyTable(float("nan"), {})).startswith("no clean accuracy")
+
+
+MARKUP = "[b]<b>"
+TABULAR = [
+    (RobustnessCurve([0.0, 0.1, np.inf], MARKUP), {"size": [0.0, 0.1], "robust_error": [100 / 3, 200 / 3]}),
+    (AccuracyTable(90.0, {MARKUP: {0.1: 50.0}}), {"attack": ["clean", MARKUP], "accuracy": [90.0, 50.0]}),
+    (Table(("run", "n"), [(MARKUP, 1.5), ("b", None), ("c", [1])]), {"run": [MARKUP, "b", "c"], "n": [1.5, None, [1]]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shown", "columns"), TABULAR, ids=lambda value: type(value).__name__)
+def test_every_table_has_displays_and_frames(shown: Tabular, columns: dict[str, list[object]]) -> None:
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console.print(shown)
+    assert MARKUP in console.export_text() and MARKUP in repr(shown)
+    assert "[b]&lt;b&gt;" in shown._repr_html_() and MARKUP not in shown._repr_html_()
+    for name, values in columns.items():
+        found = shown._columns()[name]
+        assert found.tolist() == (pytest.approx(values) if found.dtype == float else values)
+    pandas = pytest.importorskip("pandas")
+    assert isinstance(shown.to_pandas(), pandas.DataFrame) and len(shown.to_pandas()) == len(
+        next(iter(columns.values()))
+    )
+
+
+def test_long_tables_say_how_much_they_leave_out() -> None:
+    table = Table(("n",), [(n,) for n in range(MOST_ROWS + 7)])
+    assert repr(table).splitlines()[-1].strip() == "and 7 more rows"
+    assert len(repr(table).splitlines()) == 1 + MOST_ROWS + 1
+    assert repr(Table(("n",), [])).strip() == "n"
 
 
 def test_results_are_picklable(tmp_path: Path, result: ra.Result) -> None:

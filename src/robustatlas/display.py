@@ -1,19 +1,14 @@
-"""How a table of outcomes shows itself: in a few lines, in a terminal, in a notebook, and as one long table."""
+"""What a table of outcomes shows of itself: in a few lines, as a table, and as columns."""
 
 from __future__ import annotations
 
-from html import escape
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich import box
-from rich.markup import escape as plain
-from rich.table import Table
 
-from robustatlas.errors import UserError
 from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.tabular import Grid
 from robustatlas.wording import counted, size, strength
 
 _HEADINGS = ("attack", "median size", "strengths", "passes")
@@ -54,23 +49,9 @@ def text_of(table: OutcomeTable) -> str:
     return "\n".join([heading(table), *lines])
 
 
-def rich_of(table: OutcomeTable) -> Table:
-    """For ``rich.print``."""
-    made = Table(title=plain(heading(table)), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for position, column in enumerate(_HEADINGS):
-        made.add_column(column, justify="right" if position in (1, 3) else "left")
-    for row in rows(table):
-        made.add_row(*map(plain, row))
-    return made
-
-
-def html_of(table: OutcomeTable) -> str:
-    """For notebooks; everything that others named is escaped."""
-    head = "".join(f"<th>{column}</th>" for column in _HEADINGS)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows(table))
-    return (
-        f"<table><caption>{escape(heading(table))}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
+def grid_of(table: OutcomeTable) -> Grid:
+    """For terminals and notebooks."""
+    return Grid(heading(table), _HEADINGS, rows(table), numbers=(1, 3))
 
 
 def columns_of(table: OutcomeTable) -> dict[str, NDArray[Any]]:
@@ -86,11 +67,3 @@ def columns_of(table: OutcomeTable) -> dict[str, NDArray[Any]]:
             known = [getattr(outcome, name) for outcome in outcomes]
             columns[name] = np.concatenate([np.zeros(table.samples, np.int64) if k is None else k for k in known])
     return columns
-
-
-def framework(name: str, what: str) -> Any:
-    """A package that robustatlas does not need itself."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise UserError(f"{what} needs the package {name}, which is not installed; pip install {name}.") from error

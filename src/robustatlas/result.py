@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table as RichTable
+from numpy.typing import NDArray
 
 from robustatlas import display
 from robustatlas.errors import UserError
@@ -19,14 +19,19 @@ from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.records import AttackRecord, Identity, Plan
 from robustatlas.outcomes.store import AdversarialExamples, Run
 from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.tabular import Grid, Tabular
 
 
 @dataclass(frozen=True, eq=False)
-class Result(OutcomeTable):
+class Result(OutcomeTable, Tabular):
     """The outcomes of all attacks of one run on the same N samples.
 
     Of a run that is not finished, a result holds the attacks that have begun and the samples that all of these have
     finished; ``missing`` says how many samples each attack of the run still lacks.
+
+    ``to_pandas``, ``to_polars`` and ``to_arrow`` give one long table with a row for each attack and sample: index,
+    label, clean_prediction, attack, minimal_strength, minimal_size, found_class, forward, backward; of randomised
+    models mistakes and drawn (see :class:`Outcome`).
 
     Attributes:
         identity: what the run is about; None for a table of arrays at hand.
@@ -79,30 +84,11 @@ class Result(OutcomeTable):
     def __repr__(self) -> str:
         return display.text_of(self)
 
-    def __rich__(self) -> RichTable:
-        return display.rich_of(self)
+    def _grid(self) -> Grid:
+        return display.grid_of(self)
 
-    def _repr_html_(self) -> str:
-        return display.html_of(self)
-
-    def to_pandas(self) -> Any:
-        """One long table, a row for each attack and sample, as a ``pandas.DataFrame``: index, label, clean_prediction,
-        attack, minimal_strength, minimal_size, found_class, forward, backward; of randomised models mistakes and drawn
-        (see :class:`Outcome`)."""
-        return display.framework("pandas", "to_pandas").DataFrame(display.columns_of(self))
-
-    def to_polars(self) -> Any:
-        """The table of :meth:`to_pandas` as a ``polars.DataFrame``."""
-        return display.framework("polars", "to_polars").DataFrame(self._lists())
-
-    def to_arrow(self) -> Any:
-        """The table of :meth:`to_pandas` as a ``pyarrow.Table``."""
-        return display.framework("pyarrow", "to_arrow").table(self._lists())
-
-    def _lists(self) -> dict[str, Any]:
-        """The columns, text as lists."""
-        columns = display.columns_of(self)
-        return {name: values.tolist() if values.dtype == object else values for name, values in columns.items()}
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        return display.columns_of(self)
 
     @property
     def complete(self) -> bool:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from robustatlas.cli._terminal import printable, safe
 from robustatlas.outcomes import query as run_query
+from robustatlas.outcomes.query import written
 
 
 def query(
@@ -46,17 +47,7 @@ def query(
         return
     view = Table(*map(safe, table.columns))
     for row in table.rows:
-        view.add_row(*(Text(_cell(value)) for value in row))
+        view.add_row(*(Text(printable(written(value))) for value in row))
     console = Console()
     console.print(view)
     console.print(f"{len(table.rows)} row{'' if len(table.rows) == 1 else 's'}")
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, list):
-        return f"[{', '.join(_cell(item) for item in value)}]"
-    return printable(str(value))

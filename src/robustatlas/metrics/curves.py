@@ -13,8 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.errors import UserError
 from robustatlas.metrics.intervals import check_confidence, proportion_bounds
 from robustatlas.outcomes.outcome import Outcome, check_minimal, percent
+from robustatlas.tabular import Grid, Tabular
+from robustatlas.wording import counted
+from robustatlas.wording import size as written
 
 BandKind = Literal["simultaneous", "pointwise"]
+
+_SHOWN = (0.1, 0.25, 0.5, 0.75, 0.9)
+"""Shares of the samples whose sizes a display shows."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class Crossing:
 
 
 @dataclass(frozen=True, eq=False)
-class RobustnessCurve:
+class RobustnessCurve(Tabular):
     """The robust error R(size): percentage of samples with an adversarial example no larger than the size.
 
     R is the right-continuous empirical distribution function of the minimal sizes; R(0) is the clean error. From an
@@ -81,6 +87,10 @@ class RobustnessCurve:
         unit: what the size measures, for labels of axes.
         judged: of an attack that judges each strength by itself: its strengths [S], and the number of samples broken
             on clean inputs and at each of them [S + 1]; None for the distribution of the minimal sizes.
+
+    In a terminal or a notebook it shows where a tenth, a quarter, half, three quarters and nine tenths of the samples
+    break; ``to_pandas``, ``to_polars`` and ``to_arrow`` give every step: size, robust_error, low, high (percent, the
+    latter two of the pointwise band at 95 %).
 
     Source: Göpfert et al. 2020, "Adversarial Robustness Curves", definition 1; Risse et al. 2021, "Robustness curves".
 
@@ -101,6 +111,27 @@ class RobustnessCurve:
         sizes = check_minimal(self.minimal_sizes, self.attack or "the curve").copy()
         sizes.setflags(write=False)
         object.__setattr__(self, "minimal_sizes", sizes)
+
+    def __repr__(self) -> str:
+        return self._grid().text()
+
+    def _grid(self) -> Grid:
+        found = self.quantile(_SHOWN)
+        last = self.jumps[-1:] if np.isinf(found).any() else ()
+        sizes = np.unique([0.0, *found[np.isfinite(found)], *last])
+        low, high = self.band(kind="pointwise").at(sizes)
+        rows = [
+            (written(float(size)), f"{error:.1f}", f"{below:.1f} to {above:.1f}")
+            for size, error, below, above in zip(sizes, self.at(sizes), low, high, strict=True)
+        ]
+        median = float(self.quantile(0.5))
+        half = "half never break" if np.isinf(median) else f"half break at {written(median)}"
+        about = f"{self.attack or 'Robustness curve'} on {counted(self.samples, 'sample')}: {half}"
+        return Grid(about, (self.unit or "size", "robust error, %", "95 % interval"), rows, numbers=(0, 1, 2))
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        band = self.band(kind="pointwise")
+        return {"size": band.sizes, "robust_error": self.at(band.sizes), "low": band.low, "high": band.high}
 
     @classmethod
     def of(cls, outcome: Outcome) -> RobustnessCurve:

@@ -16,15 +16,20 @@ from numpy.typing import NDArray
 from robustatlas.documents import read_json
 from robustatlas.errors import UserError
 from robustatlas.outcomes.strengths import check_strengths, same_strength
+from robustatlas.tabular import Grid, Tabular, objects
+from robustatlas.wording import strength as written
 
 
 @dataclass(frozen=True)
-class AccuracyTable:
+class AccuracyTable(Tabular):
     """Clean accuracy and accuracy under every (attack, strength), in percent.
 
     Attributes:
         clean: accuracy on the unperturbed inputs in [0, 100]; NaN where it was not measured.
         cells: attack -> strength -> accuracy in [0, 100]. Strengths are positive and in increasing order.
+
+    ``to_pandas``, ``to_polars`` and ``to_arrow`` give one row for each cell: attack, strength, accuracy; first the
+    clean accuracy, as that at strength 0 of an attack "clean".
 
     Raises:
         UserError: where a value is no percentage, or strengths are not positive, increasing and distinct.
@@ -56,6 +61,25 @@ class AccuracyTable:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by value: read-only views cannot be pickled."""
         return AccuracyTable, (self.clean, {attack: dict(row) for attack, row in self.cells.items()})
+
+    def __repr__(self) -> str:
+        return self._grid().text()
+
+    def _grid(self) -> Grid:
+        rows = []
+        for attack in self.attacks:
+            strengths, values = self.strengths(attack), self.values(attack)
+            span, found = written(strengths[0]), f"{values[0]:.1f}"
+            if len(strengths) > 1:
+                span, found = f"{span} to {written(strengths[-1])} ({len(strengths)})", f"{found} to {values[-1]:.1f}"
+            rows.append((attack, span, found, f"{values.mean():.1f}"))
+        clean = "no clean accuracy" if math.isnan(self.clean) else f"{self.clean:.1f} % clean accuracy"
+        return Grid(clean, ("attack", "strengths", "accuracy, %", "mean"), rows, numbers=(3,))
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        cells = [("clean", 0.0, self.clean), *((a, s, v) for a, row in self.cells.items() for s, v in row.items())]
+        attacks, strengths, values = zip(*cells, strict=True)
+        return {"attack": objects(attacks), "strength": np.array(strengths), "accuracy": np.array(values)}
 
     @property
     def attacks(self) -> tuple[str, ...]:

@@ -16,14 +16,43 @@ from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import identifier, quoted
+from robustatlas.tabular import Grid, Tabular, objects
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Tabular):
     """What a query returned."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+
+    def __repr__(self) -> str:
+        return self._grid().text()
+
+    def _grid(self) -> Grid:
+        columns = [[row[position] for row in self.rows] for position in range(len(self.columns))]
+        numbers = tuple(c for c, values in enumerate(columns) if any(isinstance(v, int | float) for v in values))
+        return Grid("", self.columns, [tuple(map(written, row)) for row in self.rows], numbers)
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.columns)
+        return {name: column_of(values) for name, values in zip(self.columns, columns, strict=True)}
+
+
+def written(value: object) -> str:
+    """A cell as people read it: no more digits than they need, and a dash where there is nothing."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(written, value))}]"
+    return str(value)
+
+
+def column_of(values: Sequence[Any]) -> NDArray[Any]:
+    """A column as numbers, where it is one."""
+    return np.array(values) if values and {*map(type, values)} <= {int, float, bool} else objects(values)
 
 
 def query(sql: str, runs: Sequence[str | Path] | str | Path) -> Table:
