@@ -5,13 +5,17 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 WORKERS ?= 2
 LOWEST := .venv-lowest
 ZOOS := .venv-zoos
+CORE := .venv-core
 LEANING := $(wildcard tests/test_outcomes_*.py) tests/test_bad_inputs.py tests/test_datasets.py tests/test_defenses.py \
 	tests/test_metrics_accuracies.py tests/test_metrics_cli.py tests/test_models.py tests/test_noise.py \
 	tests/test_report_figures.py tests/test_report_page.py
+INTERPRETED := $(LEANING) $(wildcard tests/test_optimizer*.py) tests/test_board.py tests/test_classifier.py tests/test_cli.py \
+	tests/test_display.py tests/test_draws.py tests/test_evaluation_linear.py tests/test_metrics_curves.py \
+	tests/test_references.py tests/test_search_minimum.py tests/test_threats_lp.py
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lowest zoos lint examples board docs wheel clean
+.PHONY: demo test lowest core zoos lint examples board docs wheel clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +41,15 @@ $(LOWEST)/.tools: pyproject.toml constraints.txt constraints-lowest.txt
 
 lowest: $(LOWEST)/.tools  ## Pass the tests that lean on other packages most, with the lowest declared versions of them.
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) $(LEANING)
+
+$(CORE)/.tools: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python -m pip install --quiet --constraint constraints.txt --editable . pytest pytest-xdist hypothesis \
+		scikit-learn moocore foolbox==3.3.4 pyautoattack==0.2.0
+	touch $@
+
+core: $(CORE)/.tools  ## Pass the tests of everything that is computed, with another Python (PYTHON=python3.13).
+	$(CORE)/bin/python -m pytest -n $(WORKERS) $(INTERPRETED)
 
 $(ZOOS)/.tools: pyproject.toml constraints.txt constraints-zoos.txt
 	$(PYTHON) -m venv $(ZOOS)
@@ -75,4 +88,4 @@ wheel: $(VENV)/.installed  ## Build sdist and wheel into dist/, and use the whee
 	PYTHON=$(PYTHON) scripts/check_wheel.sh dist
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(ZOOS) docs/_build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(CORE) $(ZOOS) docs/_build dist .mypy_cache .pytest_cache .ruff_cache

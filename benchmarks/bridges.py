@@ -4,10 +4,10 @@
 
 Agreement: the shipped network ``digits-linf`` on test digits (logits, gradients, smallest linf sizes, robust accuracy)
 and a ResNet-20 with random weights (logits, gradients; in float64 as well, where rounding puts next to no ReLU on the
-other side of its kink, and torch in float32 beside torch in float64). Cost: forward and backward pass of the ResNet-20 at ``--batch``
-images, through the bridge and by the framework itself (JAX: both passes compiled as one function; TensorFlow: a tape in
-a function of its own). Bridge and framework alternate, and the fastest of all rounds counts, so that other work on the
-machine disturbs little. What is not installed is left out.
+other side of its kink, and torch in float32 beside that). Cost: forward and backward pass of the ResNet-20 at
+``--batch`` images, through the bridge and by the framework itself (JAX: both passes compiled as one function;
+TensorFlow: a tape in a function of its own). Bridge and framework alternate, and the fastest of all rounds counts, so
+that other work on the machine disturbs little. What is not installed is left out.
 """
 
 from __future__ import annotations

@@ -53,6 +53,25 @@ def test_the_program_takes_the_command(page: str, line: str) -> None:
     parsed(line)
 
 
+def test_the_reference_lists_all_that_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen without a build: by its module, or by its name under the module that it is public in."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_tools"))
+    told = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
+    whole, names, module = set[str](), set[str](), ""
+    for kind, name in re.findall(r"\.\. (currentmodule|auto\w+|py:data):: ([\w.]+)", told):
+        module = name if kind == "currentmodule" else module
+        (whole if kind == "automodule" else names).update({name, f"{module}.{name}"})
+    public = import_module("check_site").public()
+    missing = {name for name in public if name not in names and name.rpartition(".")[0] not in whole}
+    assert missing == set()
+
+
+def test_the_version_stands_in_one_place() -> None:
+    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert cited and newest and cited[1] == newest[1] == ra.__version__
+
+
 def test_the_guide_on_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [line for page, line in COMMANDS if page == "runs.md"]

@@ -5,6 +5,7 @@
   const shown = (node) => node.checkVisibility() && node.getClientRects().length > 0;
   const all = (selector) => [...document.querySelectorAll(selector)];
   if (!document.title.trim()) found.push("no title");
+  if (!document.querySelector("meta[name=description]")?.content.trim()) found.push("no description");
   if (!document.documentElement.lang) found.push("no language");
   if (!all("meta[name=viewport]").some((meta) => /width=device-width/.test(meta.content) && !/user-scalable=no|maximum-scale/.test(meta.content))) found.push("no viewport");
   if (document.doctype?.name !== "html" || document.characterSet !== "UTF-8") found.push("no HTML in UTF-8");
