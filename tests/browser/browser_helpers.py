@@ -67,6 +67,12 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
     )
 
 
+def without_plots(page: Path) -> Path:
+    """A board whose plots' library is empty: most of what loading it takes, for tests that ask for no plot."""
+    (page.parent / "plotly.min.js").write_text("", encoding="utf-8")
+    return page
+
+
 def serious_problems(page: Any, *rules: str) -> list[str]:
     """What axe-core calls serious or critical, by all its rules or by these."""
     page.evaluate(AXE.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from browser.browser_helpers import HOSTILE, complete_result, synthetic_result
+from browser.browser_helpers import HOSTILE, complete_result, synthetic_result, without_plots
 from robustatlas.references import Reference, load_reference
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
@@ -150,6 +150,19 @@ def site(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path
 @pytest.fixture(scope="session")
 def published_site(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
     return build_leaderboard([], tmp_path_factory.mktemp("published"), reference)
+
+
+@pytest.fixture(scope="session")
+def table(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Path:
+    """`site` without plots."""
+    return without_plots(shutil.copytree(site.parent, tmp_path_factory.mktemp("table") / "board") / site.name)
+
+
+@pytest.fixture(scope="session")
+def published_table(tmp_path_factory: pytest.TempPathFactory, published_site: Path) -> Path:
+    """`published_site` without plots."""
+    folder = tmp_path_factory.mktemp("table") / "board"
+    return without_plots(shutil.copytree(published_site.parent, folder) / published_site.name)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result
+from browser.browser_helpers import HOSTILE, complete_result, serious_problems, synthetic_result, without_plots
 from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
@@ -57,8 +57,8 @@ def wait_for_overview(page: Any) -> None:
     page.wait_for_function("document.querySelector('#plot-overview .main-svg') !== null")
 
 
-def test_vectors(published_site: Path, look: Visit) -> None:
-    page = look(published_site)
+def test_vectors(published_table: Path, look: Visit) -> None:
+    page = look(published_table)
     for case in VECTORS["cases"]:
         found = page.evaluate(
             (Path(__file__).with_name("vectors.js")).read_text(),
@@ -78,8 +78,8 @@ def test_vectors(published_site: Path, look: Visit) -> None:
             assert found == pytest.approx(ends, abs=1e-6)
 
 
-def test_published_boards(published_site: Path, visit: Visit) -> None:
-    page = visit(published_site)
+def test_published_boards(published_table: Path, visit: Visit) -> None:
+    page = visit(published_table)
     published = VECTORS["published"]
     for board in ("average", "worst"):
         page.check(f"input[value={board}]")
@@ -95,9 +95,9 @@ def test_published_boards(published_site: Path, visit: Visit) -> None:
     assert shown["Croce2022Adversarial_Linf"][:2] == ["–", "incomplete, 80 missing\nRank on its cells"]
 
 
-def test_every_number_equals_python(published_site: Path, visit: Visit, reference: Reference) -> None:
+def test_every_number_equals_python(published_table: Path, visit: Visit, reference: Reference) -> None:
     attacks = ["linf", "fog", "corruption-frost"]
-    page = visit(published_site, f"#ratios=aggregated&attacks={','.join(attacks)}")
+    page = visit(published_table, f"#ratios=aggregated&attacks={','.join(attacks)}")
     for name, board in (("exp", "average"), ("max", "worst")):
         page.check(f"input[value={board}]")
         found = exported(page)
@@ -134,8 +134,8 @@ def test_inside_and_outside_equal_python(published_site: Path, visit: Visit, ref
     assert shown == pytest.approx(expected)
 
 
-def test_toggling_attacks_and_strengths_ranks_again(site: Path, visit: Visit, reference: Reference) -> None:
-    page = visit(site)
+def test_toggling_attacks_and_strengths_ranks_again(table: Path, visit: Visit, reference: Reference) -> None:
+    page = visit(table)
     first = list(rows(page))
     page.click("#choose")
     page.click("text=Norms only")
@@ -143,12 +143,12 @@ def test_toggling_attacks_and_strengths_ranks_again(site: Path, visit: Visit, re
     page.select_option('select[aria-label="L∞: strengths to"]', label="0.03")
     assert "attacks=linf:1-6,l2" in address(page)
     strengths = {"linf": reference.accuracies.strengths("linf")[:6].tolist()}
-    table = reference.accuracies.restrict(["linf", "l2"], strengths)
+    cells = reference.accuracies.restrict(["linf", "l2"], strengths)
     expected = {}
     for defense in reference.defenses:
         if not defense.missing(("linf", "l2")):
             given = defense.accuracies.restrict(["linf", "l2"], strengths)
-            expected[defense.name] = f"{competitiveness_ratio(given, table):.2f}"
+            expected[defense.name] = f"{competitiveness_ratio(given, cells):.2f}"
     shown = {name: cells[1].split()[0] for name, cells in rows(page).items()}
     assert {name: shown[name] for name in expected} == expected
     assert shown[HOSTILE] != "incomplete,"
@@ -157,16 +157,16 @@ def test_toggling_attacks_and_strengths_ranks_again(site: Path, visit: Visit, re
     assert "#" not in address(page)
 
 
-def test_incomplete_defenses_can_be_ranked_on_their_cells(published_site: Path, visit: Visit) -> None:
-    page = visit(published_site)
+def test_incomplete_defenses_can_be_ranked_on_their_cells(published_table: Path, visit: Visit) -> None:
+    page = visit(published_table)
     page.click("text=Rank on its cells")
     shown = rows(page)
     assert shown["Croce2022Adversarial_Linf"][0].split("\n")[0] == "11"
     assert [cells[0].split("\n")[0] for cells in shown.values()] == [str(rank) for rank in range(1, 22)]
 
 
-def test_state_survives_reload_and_is_shared_by_the_address(site: Path, visit: Visit) -> None:
-    page = visit(site)
+def test_state_survives_reload_and_is_shared_by_the_address(table: Path, visit: Visit) -> None:
+    page = visit(table)
     page.check("input[value=worst]")
     page.fill("#search", "resnet-18")
     page.select_option("#extra", "no")
@@ -178,7 +178,7 @@ def test_state_survives_reload_and_is_shared_by_the_address(site: Path, visit: V
     assert page.input_value("#search") == "resnet-18"
     assert page.is_checked("input[value=worst]")
     assert page.get_attribute("th[data-key=clean]", "aria-sort") == "descending"
-    other = visit(site, "#" + shared.split("#")[1])
+    other = visit(table, "#" + shared.split("#")[1])
     assert rows(other) == before
     assert "Jin2020Manifold" in other.inner_text("#chips")
 
@@ -193,8 +193,8 @@ def test_odd_addresses_do_no_harm(site: Path, visit: Visit, fragment: str) -> No
     assert page.locator("#plots").is_visible() == (fragment == "#%%%")
 
 
-def test_sort_filter_search(site: Path, visit: Visit) -> None:
-    page = visit(site)
+def test_sort_filter_search(table: Path, visit: Visit) -> None:
+    page = visit(table)
     page.click("th[data-key=sc] button")
 
     def constants() -> list[float]:
@@ -259,7 +259,7 @@ def test_plots_end_together(published_site: Path, visit: Visit, reference: Refer
 
 def test_headers_fit_their_columns(visit: Visit, tmp_path: Path, reference: Reference) -> None:
     run = complete_result(reference, reference.ranked, "with-margins")
-    page = visit(build_leaderboard([run], tmp_path, reference))
+    page = visit(without_plots(build_leaderboard([run], tmp_path, reference)))
     assert page.locator("th[data-key=hypervolume]").count() == 1
     clipped = "[...document.querySelectorAll('#board thead button')].filter(b => b.scrollWidth > b.clientWidth)"
     assert page.evaluate(f"{clipped}.map(b => b.textContent)") == []
@@ -302,16 +302,16 @@ def test_names_from_runs_are_text(site: Path, look: Visit) -> None:
     assert page.locator('a[href^="javascript"]').count() == 0
 
 
-def test_exports(site: Path, visit: Visit, reference: Reference) -> None:
-    page = visit(site)
-    table = list(csv.DictReader(downloaded(page, "csv").splitlines()))
-    assert len(table) == 23
-    assert [row["rank"] for row in table[:3]] == ["1", "2", "3"]
-    assert float(table[2]["sc"]) == pytest.approx(1901.25)
-    assert all(float(row["cr_low"]) < float(row["cr"]) < float(row["cr_high"]) for row in table if row["cr"])
-    assert {row["images"] for row in table} == {"10000", "200"}
-    assert {(row["board"], row["reference"]) for row in table} == {("ind-avg", reference.name)}
-    assert {row["defense"] for row in table if row["missing_cells"] != "0"} == {"Croce2022Adversarial_Linf", HOSTILE}
+def test_exports(table: Path, visit: Visit, reference: Reference) -> None:
+    page = visit(table)
+    found = list(csv.DictReader(downloaded(page, "csv").splitlines()))
+    assert len(found) == 23
+    assert [row["rank"] for row in found[:3]] == ["1", "2", "3"]
+    assert float(found[2]["sc"]) == pytest.approx(1901.25)
+    assert all(float(row["cr_low"]) < float(row["cr"]) < float(row["cr_high"]) for row in found if row["cr"])
+    assert {row["images"] for row in found} == {"10000", "200"}
+    assert {(row["board"], row["reference"]) for row in found} == {("ind-avg", reference.name)}
+    assert {row["defense"] for row in found if row["missing_cells"] != "0"} == {"Croce2022Adversarial_Linf", HOSTILE}
     page.click("[data-export=latex]")
     text = page.input_value("#export-text")
     assert r"Madaan2021Learning\_MNG-AC-RST & 67.76 (66." in text
@@ -326,7 +326,9 @@ def test_exports(site: Path, visit: Visit, reference: Reference) -> None:
 
 
 def test_text_in_exports_is_no_formula(tmp_path: Path, visit: Visit, reference: Reference) -> None:
-    page = visit(build_leaderboard([synthetic_result(reference, ("linf",), "=1+1")], tmp_path, reference))
+    page = visit(
+        without_plots(build_leaderboard([synthetic_result(reference, ("linf",), "=1+1")], tmp_path, reference))
+    )
     table = list(csv.DictReader(downloaded(page, "csv").splitlines()))
     assert "'=1+1" in {row["defense"] for row in table}
 
@@ -335,7 +337,7 @@ def test_few_images_never_stand_above_many_without_a_mark(tmp_path: Path, visit:
     grid = {attack: reference.accuracies.strengths(attack) for attack in reference.ranked}
     perfect = {attack: np.full(20, np.inf) for attack in grid}
     lucky = Result.from_arrays(np.zeros(20), np.zeros(20), perfect, grid, model="lucky")
-    page = visit(build_leaderboard([lucky], tmp_path, reference))
+    page = visit(without_plots(build_leaderboard([lucky], tmp_path, reference)))
     row = page.locator("#board tr.own")
     assert rows(page)["lucky"][0].startswith("1") and rows(page)["lucky"][6] == "20"
     assert "only 20 images" in row.inner_text()
@@ -344,8 +346,8 @@ def test_few_images_never_stand_above_many_without_a_mark(tmp_path: Path, visit:
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-def test_the_first_screen_says_where_the_own_model_stands(site: Path, visit: Visit, width: int, height: int) -> None:
-    page = visit(site, width=width, height=height)
+def test_the_first_screen_says_where_the_own_model_stands(table: Path, visit: Visit, width: int, height: int) -> None:
+    page = visit(table, width=width, height=height)
     said = page.inner_text("#own")
     assert re.search(r"our-model: \d+(st|nd|rd|th) of 21 \(intervals allow \d+ to \d+\)", said)
     assert re.search(r"CR [\d.]+% \([\d.]+ to [\d.]+\) on 200 images. Half of the images are wrong from", said)
@@ -360,8 +362,8 @@ def test_the_first_screen_says_where_the_own_model_stands(site: Path, visit: Vis
     assert page.locator("#board tr.pinned").count() == 1
 
 
-def test_back_and_colours(published_site: Path, visit: Visit) -> None:
-    page = visit(published_site)
+def test_back_and_colours(published_table: Path, visit: Visit) -> None:
+    page = visit(published_table)
     page.check("input[value=worst]")
     page.click("th[data-key=clean] button")
     page.go_back()
@@ -384,8 +386,8 @@ def test_back_and_colours(published_site: Path, visit: Visit) -> None:
     assert after.items() <= page.evaluate(colours).items()
 
 
-def test_columns_are_chosen(published_site: Path, visit: Visit) -> None:
-    page = visit(published_site)
+def test_columns_are_chosen(published_table: Path, visit: Visit) -> None:
+    page = visit(published_table)
     page.click(".menu summary")
     page.uncheck("#columns input[value=uar]")
     page.check("#columns input[value=attack-elastic]")
@@ -403,8 +405,23 @@ def test_nothing_chosen_draws_nothing(published_site: Path, visit: Visit) -> Non
     assert page.inner_text("#compare-note") == "Tick up to five defenses in the board."
 
 
-def test_keyboard(published_site: Path, visit: Visit) -> None:
-    page = visit(published_site)
+def test_a_figure_in_a_file_stands_alone(site: Path, visit: Visit) -> None:
+    page = visit(site, scheme="dark")
+    wait_for_plots(page)
+    layout = page.evaluate("Page.onPaper(Page.element('plot-single'), 'Ratios').layout")
+    assert layout["paper_bgcolor"] == "rgb(255, 255, 255)"
+    title = layout["title"]["text"]
+    assert title.startswith("<b>Ratios</b><br>") and "our-model" in title and "&lt;script&gt;" in title
+    assert "Board ind-avg; reference multirobustbench-cifar10; 95% intervals; clean and linf (0.005" in re.sub(
+        r"<[^>]+>", " ", title
+    ).replace("  ", " ")
+    assert page.evaluate("document.documentElement.dataset.theme ?? ''") == ""
+    dark = page.evaluate("document.getElementById('plot-single').layout.font.color")
+    assert layout["font"]["color"] != dark
+
+
+def test_keyboard(published_table: Path, visit: Visit) -> None:
+    page = visit(published_table)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.focus("input[value=average]")
@@ -443,8 +460,8 @@ def test_accessible_and_no_wider_than_the_screen(site: Path, visit: Visit) -> No
     assert serious_problems(page, "color-contrast") == []
 
 
-def test_theme_can_be_chosen_and_stays(published_site: Path, visit: Visit) -> None:
-    page = visit(published_site, scheme="dark")
+def test_theme_can_be_chosen_and_stays(published_table: Path, visit: Visit) -> None:
+    page = visit(published_table, scheme="dark")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.click("#theme")
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -466,7 +483,6 @@ def test_the_board_comes_before_the_plots(published_site: Path, visit: Visit) ->
 
 def test_a_reference_without_clean_accuracy(tmp_path: Path, visit: Visit, reference: Reference) -> None:
     bare = replace(reference, accuracies=replace(reference.accuracies, clean=float("nan")))
-    page = visit(build_leaderboard([], tmp_path, bare))
-    wait_for_plots(page)
+    page = visit(without_plots(build_leaderboard([], tmp_path, bare)))
     shown = rows(page)["Madaan2021Learning_MNG-AC-RST"]
     assert shown[1].split()[0] == "67.61"

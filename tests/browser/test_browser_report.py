@@ -59,6 +59,16 @@ def test_figures_of_an_attack_are_tabs_of_one_card(full_page: Path, visit: Visit
     assert waiting.value.suggested_filename.endswith(".svg")
 
 
+def test_a_figure_in_a_file_stands_alone(full_page: Path, look: Visit) -> None:
+    page = ready(look(full_page, scheme="dark"), 9)
+    layout = page.evaluate("Page.onPaper(document.querySelector('.card .plot'), 'L2').layout")
+    assert layout["paper_bgcolor"] == "rgb(255, 255, 255)"
+    title = layout["title"]["text"]
+    assert title.startswith("<b>L2</b><br>") and "&lt;script&gt;" in title
+    said = "200 images of cifar10; 95% intervals; reference multirobustbench-cifar10"
+    assert said in re.sub("<[^>]+>", " ", title).replace("  ", " ")
+
+
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 def test_the_first_screen_is_the_answer(full_page: Path, look: Visit, width: int, height: int) -> None:
     """Headline number with its interval, rank, and where it breaks: in the viewport, without a scroll."""

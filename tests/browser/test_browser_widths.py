@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from browser.browser_helpers import complete_result, synthetic_result
+from browser.browser_helpers import complete_result, synthetic_result, without_plots
 from robustatlas.references import Reference
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
@@ -31,24 +31,34 @@ FITTING = """[...document.querySelectorAll('.plot')].filter(plot => plot.layout 
     [plot.layout.width, plot.querySelector('.main-svg').clientWidth].every(width => width === plot.clientWidth))"""
 
 
-def check(page: Any) -> None:
+def check(page: Any, drawer: bool = False) -> None:
+    """At every width, on a board with its drawer open as well."""
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_function(FITTING)
         assert page.evaluate(PROBLEMS) == [], width
+        if drawer:
+            page.click("#choose")
+            page.wait_for_function(FITTING)
+            assert page.evaluate(PROBLEMS) == [], f"{width}, attacks being chosen"
+            page.click("#drawer-close")
 
 
-@pytest.mark.parametrize("kind", ["usual", "sixty"])
-def test_boards_at_every_width(kind: str, visit: Visit, tmp_path: Path, reference: Reference) -> None:
-    names = [f"run-{n:02d}-WideResNet" for n in range(60)]
-    sixty = [synthetic_result(reference, reference.ranked, name, samples=50) for name in names]
-    usual = [complete_result(reference, reference.ranked, "our-model"), *odd(reference)]
-    page = visit(build_leaderboard(sixty if kind == "sixty" else usual, tmp_path, reference))
+def test_a_board_at_every_width(visit: Visit, tmp_path: Path, reference: Reference) -> None:
+    runs = [complete_result(reference, reference.ranked, "our-model"), *odd(reference)]
+    page = visit(build_leaderboard(runs, tmp_path, reference))
     page.wait_for_function("document.querySelector('#plot-overview .main-svg') !== null")
     page.locator("#board .more").first.click()
-    check(page)
-    page.click("#choose")
-    check(page)
+    check(page, drawer=True)
+
+
+def test_a_board_of_sixty_at_every_width(visit: Visit, tmp_path: Path, reference: Reference) -> None:
+    """Its table: the plots show no more than five of them."""
+    runs = [synthetic_result(reference, reference.ranked, f"run-{n:02d}-WideResNet", samples=50) for n in range(60)]
+    page = visit(without_plots(build_leaderboard(runs, tmp_path, reference)))
+    page.locator("#board .more").first.click()
+    assert page.locator("#board > tbody > tr:not(.detail)").count() == 81
+    check(page, drawer=True)
 
 
 @pytest.mark.parametrize("kind", ["one", "several"])

@@ -201,6 +201,7 @@ def _panels(runs: Sequence[RunPage]) -> dict[str, Any]:
     return {
         "runs": [run.name for run in facts],
         "short": [shortened(run.name, 34) for run in facts],
+        "about": _about(facts),
         "cards": [
             _head(attack, found)
             | {
@@ -215,6 +216,13 @@ def _panels(runs: Sequence[RunPage]) -> dict[str, Any]:
             _ratio_panel(attack, found) for attack, found in by_attack.items() if any(i and i.against for i in found)
         ],
     }
+
+
+def _about(facts: Sequence[RunFacts]) -> str:
+    """What a figure that is taken away says of its numbers."""
+    images = dict.fromkeys(f"{wording.counted(run.samples, 'image')} of {run.data}" for run in facts)
+    reference = next((f"; reference {run.reference.name}" for run in facts if run.reference), "")
+    return f"{wording.listed(list(images))}; {round(100 * CONFIDENCE)}% intervals{reference}"
 
 
 def _head(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:

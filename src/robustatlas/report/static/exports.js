@@ -115,5 +115,5 @@ const Exports = (() => {
     ].join("\n");
   }
 
-  return { csv, json, latex, markdown };
+  return { heading, csv, json, latex, markdown };
 })();

@@ -298,6 +298,10 @@
 
   Page.startTheme();
   Page.startPrinting(620);
+  Page.tellInFiles(() => ({
+    models: compared().flatMap((name, place) => (name ? [{ name: Plots.short(name, 34), place }] : [])),
+    about: Exports.heading({ board, kind: kindOf(state), selection: state.selection }),
+  }));
   buildColumns();
   buildFilters();
   listen();

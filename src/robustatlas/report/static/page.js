@@ -209,6 +209,66 @@ const Page = (() => {
     return /** @type {any} */ (globalThis).Plotly.react(target, data, layout, settings);
   }
 
+  /** @type {() => {models: {name: string, place: number}[], about: string}} */
+  let told = () => ({ models: [], about: "" });
+
+  /**
+   * What figures in files say besides their titles: the models of the page with their places in `series`, and one line.
+   * @param {typeof told} tell
+   */
+  function tellInFiles(tell) {
+    told = tell;
+  }
+
+  /**
+   * Parts of a line in lines of so many letters; markup of the parts does not count.
+   * @param {{letters: number, markup: string}[]} parts
+   * @param {number} most
+   */
+  function wrapped(parts, most) {
+    const lines = [{ letters: 0, markup: /** @type {string[]} */ ([]) }];
+    for (const { letters, markup } of parts) {
+      if (lines[0].letters > 0 && lines[0].letters + letters > most) lines.unshift({ letters: 0, markup: [] });
+      lines[0].letters += letters + 1;
+      lines[0].markup.push(markup);
+    }
+    return lines.reverse().map(({ markup }) => markup.join(" "));
+  }
+
+  /**
+   * A figure as it stands alone: light whatever the theme, with its title, a legend, and what it is of.
+   * @param {HTMLElement} target
+   * @param {string} title
+   * @returns {Figure}
+   */
+  function onPaper(target, title) {
+    const root = document.documentElement;
+    const theme = root.dataset.theme;
+    root.dataset.theme = "light";
+    const { data, layout } = drawn.get(target)?.() ?? { data: [], layout: {} };
+    const { models, about } = told();
+    const styles = series();
+    const [width, background] = [target.clientWidth, colour("--surface")];
+    const legend = models.map(({ name, place }) => ({
+      letters: name.length + 4, markup: `<span style="color:${styles[place].colour}">\u25ac</span> ${plotText(name)} `,
+    }));
+    const words = about.split(" ").map((word) => ({ letters: word.length, markup: plotText(word) }));
+    const lines = [...wrapped(legend, width / 6.5), ...wrapped(words, width / 6)].filter(Boolean);
+    if (theme) root.dataset.theme = theme;
+    else delete root.dataset.theme;
+    const room = 34 + 15 * lines.length;
+    return {
+      data,
+      layout: {
+        ...layout, width, height: layout.height + room, paper_bgcolor: background, margin: { ...layout.margin, t: layout.margin.t + room },
+        title: {
+          text: [`<b>${plotText(title)}</b>`, ...lines.map((line) => `<span style="font-size:11px">${line}</span>`)].join("<br>"),
+          font: { size: 14 }, x: 0, xanchor: "left", xref: "container", y: 1, yanchor: "top", yref: "container", pad: { t: 12, l: 12 },
+        },
+      },
+    };
+  }
+
   /**
    * Buttons that take a figure away as a file, in its caption.
    * @param {HTMLElement} target
@@ -220,10 +280,10 @@ const Page = (() => {
     const buttons = ["svg", "png"].map((format) => {
       const button = make("button", { type: "button", "aria-label": `Save ${title} as ${format.toUpperCase()}` }, format.toUpperCase());
       button.addEventListener("click", () => {
-        const shown = caption.parentElement?.querySelector(".plot:not([hidden])") ?? target;
-        void /** @type {any} */ (globalThis).Plotly.downloadImage(shown, {
-          format, filename: title, scale: 2, width: shown.clientWidth, height: shown.clientHeight,
-        });
+        const shown = /** @type {HTMLElement} */ (caption.parentElement?.querySelector(".plot:not([hidden])") ?? target);
+        const figure = onPaper(shown, title);
+        const { width, height } = figure.layout;
+        void /** @type {any} */ (globalThis).Plotly.downloadImage(figure, { format, filename: title, scale: 2, width, height });
       });
       return button;
     });
@@ -287,6 +347,6 @@ const Page = (() => {
   }
 
   return {
-    element, make, swatch, download, unpack, colour, series, plotText, number, counted, axis, layout, draw, widthOf, startTheme, startPrinting,
+    element, make, swatch, download, unpack, colour, series, plotText, number, counted, axis, layout, draw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
   };
 })();

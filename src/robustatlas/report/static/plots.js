@@ -313,5 +313,5 @@ const Plots = (() => {
     };
   }
 
-  return { MOST_ABREAST, heights, strengthPlot, singlePlot, referencePlot, seenPlot, overview };
+  return { MOST_ABREAST, short, heights, strengthPlot, singlePlot, referencePlot, seenPlot, overview };
 })();

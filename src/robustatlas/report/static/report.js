@@ -9,7 +9,7 @@
    * @typedef {{lines: ({sizes: number[], mean: number[]} | null)[]}} FrontierPanel
    * @typedef {{attack: string, label: string, axis: string, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
    * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null} | null)[]}} RatioPanel
-   * @typedef {{runs: string[], short: string[], cards: Card[], ratios: RatioPanel[]}} Panels
+   * @typedef {{runs: string[], short: string[], about: string, cards: Card[], ratios: RatioPanel[]}} Panels
    */
 
   /** @type {Panels} */
@@ -203,6 +203,7 @@
 
   Page.startTheme();
   Page.startPrinting(300);
+  Page.tellInFiles(() => ({ models: panels.short.map((name, place) => ({ name, place })), about: panels.about }));
   answerTaps();
   void Page.unpack("plotly").then(() => {
     panels.cards.forEach(cardOf);
