@@ -72,6 +72,7 @@ SENTENCES = [  # what is typed, and a word of the sentence that answers
     (EVALUATE + "--precision int4", "int4"),
     # The data
     (OTHER_DATA + "nonsense", "nonsense"),
+    (OTHER_DATA + "CIFAR-10", "did you mean 'cifar10'"),
     (OTHER_DATA + "''", "data set"),
     (OTHER_DATA + "nowhere.npz", "nowhere.npz"),
     (OTHER_DATA + "text.npz", "text.npz"),

@@ -105,7 +105,15 @@ def test_function_in_a_package(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("digits-standard", "must be path/file.py:function, package.module:function or builtin:NAME"),
+        ("resnet18", "must be path/file.py:function, package.module:function or builtin:NAME"),
+        ("digits_standard", "did you mean 'builtin:digits-standard'"),
+        ("builtin:digits_linf", "did you mean 'digits-linf'"),
+        ("net.onnx", "is 'onnx:net.onnx'"),
+        ("folder/net.pt2", "is 'export:folder/net.pt2'"),
+        ("best.safetensors", "--weights"),
+        ("https://huggingface.co/google/vit-base-patch16-224", "hf:OWNER/NAME"),
+        ("jax:net", "by robustatlas.from_jax"),
+        ("keras:net", "by robustatlas.from_tensorflow"),
         (":make", "must be path/file.py:function"),
         ("builtin:digits", "no built-in model 'digits'; there are digits-standard, digits-linf, digits-l2"),
         ("nowhere/file.py:make", r"no file nowhere/file\.py"),

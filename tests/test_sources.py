@@ -253,6 +253,9 @@ def test_exported_programs_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.pt2").write_text("hello")
     with pytest.raises(UserError, match=r"no file of torch.export.save"):
         ra.load_model(f"export:{tmp_path / 'text.pt2'}")
+    torch.save(small_net(), tmp_path / "whole.pt")
+    with pytest.raises(UserError, match=r"is of torch.save, not of torch.export.save"):
+        ra.load_model(f"export:{tmp_path / 'whole.pt'}")
     two = nn.Bilinear(2, 2, 3)
     torch.export.save(torch.export.export(two, (torch.rand(4, 2), torch.rand(4, 2))), tmp_path / "two.pt2")
     with pytest.raises(UserError, match="has 2 inputs; expected one"):

@@ -388,7 +388,8 @@ class Classifier:
             raise UserError(
                 f"The model{'' if part is self.net else ' (its prepare)'} failed on a batch of shape "
                 f"{tuple(x.shape)}: {first_line(error)}. "
-                "Try it on such a batch by itself; finished shards of the run are kept."
+                "Try it on such a batch by itself; one that takes batches of a single size is given as "
+                "Classifier(net, batch_size=that size). Finished shards of the run are kept."
             ) from error
 
     @contextmanager

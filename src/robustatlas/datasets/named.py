@@ -18,6 +18,7 @@ from robustatlas.datasets.formats import read_cifar_binary, read_idx, read_npz
 from robustatlas.datasets.loaders import AS_THEY_ARE, Sizing
 from robustatlas.datasets.on_disk import load_on_disk
 from robustatlas.errors import UserError
+from robustatlas.wording import instead
 
 Split = Literal["test", "train"]
 
@@ -196,10 +197,8 @@ def load_dataset(
         return _load_digits(split)
     source = _SOURCES.get(str(name))
     if source is None:
-        raise UserError(
-            f"Unknown data set {str(name)!r}; give {', '.join(names())}, a file FILE.npz or FILE.npy, "
-            "imagefolder:FOLDER or hf:FOLDER."
-        )
+        known = f"give {', '.join(names())}, a file FILE.npz or FILE.npy, imagefolder:FOLDER or hf:FOLDER"
+        raise UserError(f"Unknown data set {str(name)!r}{instead(str(name).lower(), names(), known)}")
     return _find_or_fetch(str(name), source, split)
 
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, first_line
 
 Tensors = Mapping[str, Tensor]
 
@@ -60,8 +60,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             "loaded; save model.state_dict() alone, best with safetensors.torch.save_file."
         ) from error
     except Exception as error:  # torch.load answers bytes that are no pickle with whatever they happen to provoke
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UserError(f"{path} cannot be read as weights: {reason}") from error
+        raise UserError(
+            f"{path} cannot be read as weights ({first_line(error)}); expected a file of safetensors, or of torch.save."
+        ) from error
     while isinstance(content, dict) and any(isinstance(content.get(key), dict) for key in _WRAPPERS):
         content = next(content[key] for key in _WRAPPERS if isinstance(content.get(key), dict))
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):

@@ -12,6 +12,7 @@ from robustatlas.models.builtin import load_builtin
 from robustatlas.models.sources.exported import exported_model
 from robustatlas.models.sources.functions import function_named
 from robustatlas.models.sources.huggingface import huggingface_model
+from robustatlas.models.sources.meant import meant_by
 from robustatlas.models.sources.onnx import onnx_model
 from robustatlas.models.sources.robustbench import robustbench_model
 from robustatlas.models.sources.source import Source
@@ -51,10 +52,7 @@ def source_named(name: str) -> Source:
     scheme, _, rest = name.partition(":")
     if scheme in SCHEMES and rest:
         return Source(name, partial(SCHEMES[scheme], rest), Path(rest) if scheme in FILES else None)
+    if sentence := meant_by(name, SCHEMES):
+        raise UserError(sentence)
     place, _, function = name.rpartition(":")
-    if not place or not function:
-        raise UserError(
-            f"The model {name!r} must be path/file.py:function, package.module:function or builtin:NAME, "
-            f"for example builtin:digits-standard; other sources are {', '.join(f'{s}:' for s in SCHEMES)}."
-        )
     return function_named(place, function)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import logging
 import pickle
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,8 @@ def exported_model(file: str, *, mean: Any = None, std: Any = None) -> Classifie
         raise UserError(f"There is no file {file} to load a program from.")
     _refuse_pickles(path)
     try:
-        program = torch.export.load(path)
+        with _quiet():
+            program = torch.export.load(path)
     except Exception as error:
         raise UserError(f"{file} cannot be read as a program of torch.export: {first_line(error)}.") from error
     inputs = [node.meta["val"] for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
@@ -44,11 +48,28 @@ def exported_model(file: str, *, mean: Any = None, std: Any = None) -> Classifie
     )
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """torch logs the traceback of what it then raises."""
+    logger = logging.getLogger("torch.export")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 def _refuse_pickles(path: Path) -> None:
     """Raise unless all that torch would unpickle of an archive is tensors."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
+            if any(name.endswith("/data.pkl") for name in names):
+                raise UserError(
+                    f"{path} is of torch.save, not of torch.export.save; give the function that builds the network, and "
+                    "its state dict with --weights (in Python as the second argument)."
+                )
             tensors = [name for name in names if name.endswith(".pt")]
             if objects := [name for name in names if "custom_obj" in name.rpartition("/")[2]]:
                 raise UserError(

@@ -15,6 +15,7 @@ from typing import Any
 
 from robustatlas.errors import UserError, first_line
 from robustatlas.models.sources.source import Source
+from robustatlas.wording import instead, some
 
 
 def function_named(place: str, function: str) -> Source:
@@ -53,11 +54,8 @@ def _function_in(module: ModuleType, function: str, source: str) -> Callable[...
     if callable(make):
         return make  # type: ignore[no-any-return]
     known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-    close = difflib.get_close_matches(function, known, n=1)
-    raise UserError(
-        f"{source!r} has no function {function!r}"
-        + (f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known) or 'none'}.")
-    )
+    there = f"it has {some(known) or 'none'}"
+    raise UserError(f"{source!r} has no function {function!r}{instead(function, known, there)}")
 
 
 def _file_of(make: Callable[..., Any], module: str) -> Path | None:

@@ -9,7 +9,7 @@
  * @typedef {{key: string, cells: Cells, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
  *
  * @typedef {{key: string, title: string, hint: string, kind: "number" | "text", value: (row: Row) => number | string | null,
- *   show: (row: Row) => string, descends: boolean, usual: boolean}} Column
+ *   show: (row: Row) => string, below?: (row: Row) => string, descends: boolean, usual: boolean}} Column
  */
 const Columns = (() => {
   /** @param {number | null | undefined} value */
@@ -59,7 +59,7 @@ const Columns = (() => {
     where((defense) => defense.union !== null, number({ key: "union", title: "Union, %", hint: "Accuracy under all attacks at once, each up to the middle one of its strengths",
       usual: !board.compared, value: (row) => row.defense.union }));
     where((defense) => defense.hypervolume !== null, number({ key: "hypervolume", title: "Hypervolume", hint: "Adversarial hypervolume, 0 to 1",
-      value: (row) => row.defense.hypervolume, show: ({ defense }) => (defense.hypervolume === null ? "–" : `${defense.hypervolume.toFixed(4)} ${defense.hypervolumeIs}`.trim()) }));
+      value: (row) => row.defense.hypervolume, show: ({ defense }) => defense.hypervolume?.toFixed(4) ?? "–", below: ({ defense }) => defense.hypervolumeIs }));
     where((defense) => defense.petaflops !== null, number({ key: "petaflops", title: "PetaFLOPs", hint: "Cost of the training", usual: false,
       value: (row) => row.defense.petaflops, show: (row) => whole(row.defense.petaflops), descends: false }));
     where((defense) => defense.extraData !== null, number({ key: "extra", title: "Extra data", hint: "Trained with more than the data set's own images",

@@ -82,7 +82,7 @@ const Comparison = (() => {
         make("td", {}, row.trained),
         ...(board.compared ? [make("td", { class: "number" }, Columns.fixed(row.scFloored)),
           make("td", {}, row.witness ? `${at(row.witness[0])} and ${at(row.witness[1])}` : "–")] : []),
-        ...(noted ? [make("td", {}, row.defense.notes || "–")] : [])));
+        ...(noted ? [make("td", { class: "notes" }, row.defense.notes || "–")] : [])));
       const titles = ["Defense", "Trained against", ...(board.compared ? ["SC, pairs ≥ 1 point apart", "SC decided between"] : []), ...(noted ? ["Notes"] : [])];
       const head = make("tr", {}, ...titles.map((title, i) => make("th", { scope: "col", class: board.compared && i === 2 ? "number" : "" }, title)));
       const table = make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));

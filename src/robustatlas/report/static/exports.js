@@ -19,9 +19,10 @@ const Exports = (() => {
   /**
    * What the table is of, in one line.
    * @param {View} view
+   * @param {(strengths: string[]) => string} [range] what is said of the strengths of an attack
    */
-  function heading(view) {
-    const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name} (${strengths.map(Page.number).join(" ")})`);
+  function heading(view, range = (strengths) => strengths.join(" ")) {
+    const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name} (${range(strengths.map(Page.number))})`);
     const against = view.board.compared ? `Board ${view.kind}; reference ${view.board.reference.name}` : `${view.kind.endsWith("g") || view.kind === "exp" ? "Mean" : "Lowest"} accuracy; no reference`;
     return `${against}; 95% intervals; clean and ${attacks.join(", ") || "no attack"}`;
   }
@@ -79,7 +80,8 @@ const Exports = (() => {
   function written(column, row) {
     if (column.key === "cr" && row.span) return `${column.show(row)} (${Columns.between(row.span, 2)})`;
     const range = column.key === "rank" ? Columns.rangeOf(row) : "";
-    return range ? `${column.show(row)} (${range})` : column.show(row);
+    const said = range || (column.below?.(row) ?? "");
+    return said ? `${column.show(row)} (${said})` : column.show(row);
   }
 
   /**

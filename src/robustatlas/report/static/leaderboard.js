@@ -300,7 +300,8 @@
   Page.startPrinting(620);
   Page.tellInFiles(() => ({
     models: compared().flatMap((name, place) => (name ? [{ name: Plots.short(name, 34), place }] : [])),
-    about: Exports.heading({ board, kind: kindOf(state), selection: state.selection }),
+    about: Exports.heading({ board, kind: kindOf(state), selection: state.selection },
+      (strengths) => (strengths.length > 2 ? `${strengths[0]} to ${strengths.at(-1)}` : strengths.join(" "))),
   }));
   buildColumns();
   buildFilters();

@@ -48,6 +48,30 @@ const Page = (() => {
   }
 
   /**
+   * Parts of a line in lines of so many letters; what a part's markup takes does not count.
+   * @param {{letters: number, markup: string}[]} parts
+   * @param {number} most
+   */
+  function inLines(parts, most) {
+    const lines = [{ letters: 0, markup: /** @type {string[]} */ ([]) }];
+    for (const { letters, markup } of parts) {
+      if (lines[0].letters > 0 && lines[0].letters + letters > most) lines.unshift({ letters: 0, markup: [] });
+      lines[0].letters += letters + 1;
+      lines[0].markup.push(markup);
+    }
+    return lines.reverse().map(({ markup }) => markup.join(" ")).filter(Boolean);
+  }
+
+  /**
+   * Words in lines that fit their place in a plot.
+   * @param {string} text
+   * @param {number} most letters of a line
+   */
+  function wrap(text, most) {
+    return inLines(text.split(" ").map((word) => ({ letters: word.length, markup: plotText(word) })), most).join("<br>");
+  }
+
+  /**
    * A number with four significant digits, such as a strength: 0.16799999999999998 is "0.168".
    * @param {number} value
    */
@@ -221,21 +245,6 @@ const Page = (() => {
   }
 
   /**
-   * Parts of a line in lines of so many letters; markup of the parts does not count.
-   * @param {{letters: number, markup: string}[]} parts
-   * @param {number} most
-   */
-  function wrapped(parts, most) {
-    const lines = [{ letters: 0, markup: /** @type {string[]} */ ([]) }];
-    for (const { letters, markup } of parts) {
-      if (lines[0].letters > 0 && lines[0].letters + letters > most) lines.unshift({ letters: 0, markup: [] });
-      lines[0].letters += letters + 1;
-      lines[0].markup.push(markup);
-    }
-    return lines.reverse().map(({ markup }) => markup.join(" "));
-  }
-
-  /**
    * A figure as it stands alone: light whatever the theme, with its title, a legend, and what it is of.
    * @param {HTMLElement} target
    * @param {string} title
@@ -252,8 +261,7 @@ const Page = (() => {
     const legend = models.map(({ name, place }) => ({
       letters: name.length + 4, markup: `<span style="color:${styles[place].colour}">\u25ac</span> ${plotText(name)} `,
     }));
-    const words = about.split(" ").map((word) => ({ letters: word.length, markup: plotText(word) }));
-    const lines = [...wrapped(legend, width / 6.5), ...wrapped(words, width / 6)].filter(Boolean);
+    const lines = [...inLines(legend, width / 6.5), ...wrap(about, width / 6).split("<br>")].filter(Boolean);
     if (theme) root.dataset.theme = theme;
     else delete root.dataset.theme;
     const room = 34 + 15 * lines.length;
@@ -347,6 +355,6 @@ const Page = (() => {
   }
 
   return {
-    element, make, swatch, download, unpack, colour, series, plotText, number, counted, axis, layout, draw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
+    element, make, swatch, download, unpack, colour, series, plotText, wrap, number, counted, axis, layout, draw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
   };
 })();

@@ -135,7 +135,7 @@ const Plots = (() => {
         domain: [left, left + cellWidth], anchor: `y${suffix}`, nticks: 4, rangemode: "tozero", tickfont: { size: 10 },
         title: attack.axis, automargin: false,
       });
-      axes[`xaxis${suffix}`].title = { text: wrap(attack.axis, (width * cellWidth) / 5.4), font: { size: 10 }, standoff: 3 };
+      axes[`xaxis${suffix}`].title = { text: Page.wrap(attack.axis, (width * cellWidth) / 5.4), font: { size: 10 }, standoff: 3 };
       axes[`yaxis${suffix}`] = Page.axis({
         domain: [top - cellHeight, top], anchor: `x${suffix}`, range: [0, 102], tickvals: [0, 50, 100],
         ticktext: ["0%", "50%", "100%"], tickfont: { size: 10 }, showticklabels: column === 0, automargin: false,
@@ -161,19 +161,6 @@ const Plots = (() => {
       });
     });
     return { data, layout: Page.layout({ ...axes, annotations, height: height + 40, margin: { l: 40, r: 8, t: 22, b: 44 } }) };
-  }
-
-  /**
-   * A title in lines that fit its panel.
-   * @param {string} text
-   * @param {number} width characters that fit in a line
-   */
-  function wrap(text, width) {
-    const lines = text.split(" ").reduce((/** @type {string[]} */ done, word) => {
-      const last = done.at(-1);
-      return last !== undefined && last.length + 1 + word.length <= width ? [...done.slice(0, -1), `${last} ${word}`] : [...done, word];
-    }, []);
-    return lines.map(Page.plotText).join("<br>");
   }
 
   /**

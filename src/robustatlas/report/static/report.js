@@ -25,7 +25,7 @@
 
   /**
    * @param {CurvePanel} panel
-   * @param {string} axis
+   * @param {string} axis in lines that fit
    */
   function curveFigure(panel, axis) {
     const style = Page.series();
@@ -45,7 +45,7 @@
       data,
       layout: Page.layout({
         height: HEIGHT,
-        xaxis: Page.axis({ title: Page.plotText(axis), range: [0, panel.end * 1.02] }),
+        xaxis: Page.axis({ title: axis, range: [0, panel.end * 1.02] }),
         yaxis: Page.axis({ title: "misclassified (%)", range: [0, 102], tickvals: [0, 25, 50, 75, 100] }),
       }),
     };
@@ -53,7 +53,7 @@
 
   /**
    * @param {SizePanel} panel
-   * @param {string} axis
+   * @param {string} axis in lines that fit
    */
   function sizeFigure(panel, axis) {
     const style = Page.series();
@@ -68,7 +68,7 @@
       data,
       layout: Page.layout({
         height: HEIGHT, bargap: 0,
-        xaxis: Page.axis({ title: Page.plotText(axis), range: [0, panel.edges[panel.edges.length - 1]] }),
+        xaxis: Page.axis({ title: axis, range: [0, panel.edges[panel.edges.length - 1]] }),
         yaxis: Page.axis({ title: "images", rangemode: "tozero" }),
       }),
     };
@@ -76,7 +76,7 @@
 
   /**
    * @param {FrontierPanel} panel
-   * @param {string} axis
+   * @param {string} axis in lines that fit
    */
   function frontierFigure(panel, axis) {
     const style = Page.series();
@@ -90,7 +90,7 @@
       data,
       layout: Page.layout({
         height: HEIGHT,
-        xaxis: Page.axis({ title: Page.plotText(axis), rangemode: "tozero" }),
+        xaxis: Page.axis({ title: axis, rangemode: "tozero" }),
         yaxis: Page.axis({ title: "margin left (0 to 1)", range: [0, 1.02] }),
       }),
     };
@@ -142,10 +142,13 @@
    */
   function cardOf(card) {
     const { curve, sizes, frontier } = card;
+    const axis = (/** @type {HTMLElement} */ target) => Page.wrap(card.axis, (Page.widthOf(target) - 70) / 6.2);
+    /** @type {(figure: (axis: string) => {data: object[], layout: object}) => (target: HTMLElement) => void} */
+    const drawing = (figure) => (target) => void Page.draw(target, () => figure(axis(target)));
     /** @type {{name: string, note: string, fill: (target: HTMLElement) => void}[]} */
-    const tabs = [{ name: "Curve", note: "", fill: (target) => { void Page.draw(target, () => curveFigure(curve, card.axis)); } },
-      { name: "Sizes", note: aside(sizes), fill: (target) => { void Page.draw(target, () => sizeFigure(sizes, card.axis)); } }];
-    if (frontier) tabs.push({ name: "Margin", note: "", fill: (target) => { void Page.draw(target, () => frontierFigure(frontier, card.axis)); } });
+    const tabs = [{ name: "Curve", note: "", fill: drawing((title) => curveFigure(curve, title)) },
+      { name: "Sizes", note: aside(sizes), fill: drawing((title) => sizeFigure(sizes, title)) }];
+    if (frontier) tabs.push({ name: "Margin", note: "", fill: drawing((title) => frontierFigure(frontier, title)) });
     const kept = [...document.querySelectorAll("template[data-examples]")].filter((found) => found.getAttribute("data-examples") === card.attack);
     if (kept.length > 0) {
       tabs.push({ name: "Examples", note: "From the smallest found to the largest", fill: (target) => {

@@ -97,7 +97,7 @@ const Table = (() => {
         if (!cell || column.key === "defense") continue;
         if (column.key === "cr") cell.replaceChildren(...ratioCell(row));
         else if (column.key === "rank") cell.replaceChildren(...rankCell(row));
-        else cell.textContent = column.show(row);
+        else cell.replaceChildren(column.show(row), ...(column.below?.(row) ? [make("small", {}, column.below(row))] : []));
       }
       return target;
     }

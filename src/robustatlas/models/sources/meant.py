@@ -1,0 +1,59 @@
+"""What somebody may have meant by a name that is no model."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from robustatlas.models.builtin import BUILTIN_MODELS
+
+_WEIGHTS = (".pt", ".pth", ".safetensors", ".bin", ".ckpt", ".tar")
+_PROGRAMS = {".onnx": "onnx", ".pt2": "export"}
+_BRIDGES = {
+    "jax": "from_jax",
+    "flax": "from_jax",
+    "tensorflow": "from_tensorflow",
+    "tf": "from_tensorflow",
+    "keras": "from_tensorflow",
+    "sklearn": "from_predictions",
+}
+
+
+def meant_by(name: str, schemes: Iterable[str]) -> str:
+    """A sentence about a name that no source takes; empty where nothing is known of it but that it is one of
+    ``package.module:function``.
+
+    Example:
+        >>> meant_by("net.onnx", ["onnx"])
+        "A network in a file of ONNX is 'onnx:net.onnx'."
+        >>> meant_by("digits-linf", ["builtin"])
+        "There is no model 'digits-linf'; did you mean 'builtin:digits-linf'?"
+        >>> meant_by("package.module:function", ["builtin"])
+        ''
+    """
+    place, _, function = name.rpartition(":")
+    suffix = PurePath(name).suffix.lower()
+    if "://" in name:
+        return f"{name!r} is an address; a model of Hugging Face is hf:OWNER/NAME, others are files on this machine."
+    if suffix in _PROGRAMS and not place:
+        kind = {"onnx": "ONNX", "export": "torch.export"}[_PROGRAMS[suffix]]
+        return f"A network in a file of {kind} is {f'{_PROGRAMS[suffix]}:{name}'!r}."
+    if suffix in _WEIGHTS:
+        return (
+            f"{name!r} is a file of weights, which alone are no model; give the function that builds the network, such "
+            "as path/file.py:function, and the file with --weights (in Python as the second argument)."
+        )
+    if place in _BRIDGES:
+        return (
+            f"There is no source '{place}:'; a function of it is a model by robustatlas.{_BRIDGES[place]}. On the "
+            "command line name the function of a file that returns it, as path/file.py:function."
+        )
+    if place and function:
+        return ""
+    if close := difflib.get_close_matches(name.replace("_", "-"), BUILTIN_MODELS, n=1):
+        return f"There is no model {name!r}; did you mean 'builtin:{close[0]}'?"
+    return (
+        f"The model {name!r} must be path/file.py:function, package.module:function or builtin:NAME, "
+        f"for example builtin:digits-standard; other sources are {', '.join(f'{scheme}:' for scheme in schemes)}."
+    )
