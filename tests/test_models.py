@@ -107,7 +107,6 @@ def test_function_in_a_package(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     [
         ("resnet18", "must be path/file.py:function, package.module:function or builtin:NAME"),
         ("digits_standard", "did you mean 'builtin:digits-standard'"),
-        ("builtin:digits_linf", "did you mean 'digits-linf'"),
         ("net.onnx", "is 'onnx:net.onnx'"),
         ("folder/net.pt2", "is 'export:folder/net.pt2'"),
         ("best.safetensors", "--weights"),

@@ -10,7 +10,6 @@ from torch import nn
 from robustatlas.errors import UserError
 from robustatlas.models.architectures import digits_cnn
 from robustatlas.models.weights import load_weights
-from robustatlas.wording import instead
 
 BUILTIN_MODELS: dict[str, Callable[[], nn.Module]] = {
     "digits-standard": digits_cnn,
@@ -28,8 +27,7 @@ def builtin_names() -> tuple[str, ...]:
 def load_builtin(name: str) -> nn.Module:
     """A shipped model with its weights."""
     if name not in BUILTIN_MODELS:
-        known = f"there are {', '.join(BUILTIN_MODELS)}"
-        raise UserError(f"There is no built-in model {name!r}{instead(name, BUILTIN_MODELS, known)}")
+        raise UserError(f"There is no built-in model {name!r}; there are {', '.join(BUILTIN_MODELS)}.")
     net = BUILTIN_MODELS[name]()
     with resources.as_file(resources.files(__package__) / "shipped" / f"{name}.safetensors") as path:
         load_weights(net, path)

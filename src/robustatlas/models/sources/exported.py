@@ -67,8 +67,8 @@ def _refuse_pickles(path: Path) -> None:
             names = archive.namelist()
             if any(name.endswith("/data.pkl") for name in names):
                 raise UserError(
-                    f"{path} is of torch.save, not of torch.export.save; give the function that builds the network, and "
-                    "its state dict with --weights (in Python as the second argument)."
+                    f"{path} is of torch.save, not of torch.export.save; give the function that builds the network, "
+                    "and its state dict with --weights (in Python as the second argument)."
                 )
             tensors = [name for name in names if name.endswith(".pt")]
             if objects := [name for name in names if "custom_obj" in name.rpartition("/")[2]]:

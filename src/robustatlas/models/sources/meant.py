@@ -51,7 +51,7 @@ def meant_by(name: str, schemes: Iterable[str]) -> str:
         )
     if place and function:
         return ""
-    if close := difflib.get_close_matches(name.replace("_", "-"), BUILTIN_MODELS, n=1):
+    if close := difflib.get_close_matches(name.replace("_", "-"), BUILTIN_MODELS, n=1, cutoff=0.8):
         return f"There is no model {name!r}; did you mean 'builtin:{close[0]}'?"
     return (
         f"The model {name!r} must be path/file.py:function, package.module:function or builtin:NAME, "
