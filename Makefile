@@ -65,6 +65,7 @@ lint: $(VENV)/.tools  ## Style, types, and which room may import which.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy examples
 	$(BIN)/lint-imports
 
 examples: $(VENV)/.tools  ## Run every example.

@@ -142,7 +142,7 @@
    */
   function cardOf(card) {
     const { curve, sizes, frontier } = card;
-    const axis = (/** @type {HTMLElement} */ target) => Page.wrap(card.axis, (Page.widthOf(target) - 70) / 6.2);
+    const axis = (/** @type {HTMLElement} */ target) => Page.wrap(card.axis, (Page.widthOf(target) - 70) / 5.7);
     /** @type {(figure: (axis: string) => {data: object[], layout: object}) => (target: HTMLElement) => void} */
     const drawing = (figure) => (target) => void Page.draw(target, () => figure(axis(target)));
     /** @type {{name: string, note: string, fill: (target: HTMLElement) => void}[]} */
