@@ -264,14 +264,14 @@ const Page = (() => {
     const lines = [...inLines(legend, width / 6.5), ...wrap(about, width / 6).split("<br>")].filter(Boolean);
     if (theme) root.dataset.theme = theme;
     else delete root.dataset.theme;
-    const room = 34 + 15 * lines.length;
+    const room = 34 + 18 * lines.length;
     return {
       data,
       layout: {
         ...layout, width, height: layout.height + room, paper_bgcolor: background, margin: { ...layout.margin, t: layout.margin.t + room },
         title: {
           text: [`<b>${plotText(title)}</b>`, ...lines.map((line) => `<span style="font-size:11px">${line}</span>`)].join("<br>"),
-          font: { size: 14 }, x: 0, xanchor: "left", xref: "container", y: 1, yanchor: "top", yref: "container", pad: { t: 12, l: 12 },
+          font: { size: 14 }, x: 12 / width, xanchor: "left", xref: "container", y: 1 - 14 / (layout.height + room), yanchor: "top", yref: "container",
         },
       },
     };
