@@ -442,10 +442,9 @@ def test_examples_are_inside_by_a_distance_of_our_own(tmp_path):
     with torch.no_grad():
         labels = model.logits(x).argmax(1)
     result = ra.evaluate(model, (x, labels), "lpips", run=tmp_path / "run", keep_adversarial=True, progress=False)
-    kept = result.adversarial("lpips")
-    size = result.minimal_size("lpips")[kept.index]
-    assert len(size) >= 4
-    x, labels, other = x[kept.index], labels[kept.index], torch.from_numpy(kept.images).double()
+    rows, kept = result.adversarial("lpips")
+    assert len(rows) >= 4
+    size, x, labels, other = result.minimal_size("lpips")[rows], x[rows], labels[rows], torch.from_numpy(kept).double()
     total = torch.zeros(len(x), dtype=torch.float64)
     with torch.no_grad():
         assert (model.logits(other).argmax(1) != labels).all()

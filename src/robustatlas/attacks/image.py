@@ -297,7 +297,7 @@ def lpips(procedure: Procedure) -> Attack:
     paper = procedure == "paper"
     judge: Literal["best", "last"] = "last" if paper else "best"
     steps = 40 if paper else 20
-    bound = Stage(PerceptualDescent(steps=30), "margin", start="neutral")
+    bound = Stage(PerceptualDescent(steps=80), "margin", start="neutral")
     return Attack(
         name="lpips",
         threat=HistoricalPerceptual() if paper else Perceptual(),
@@ -306,7 +306,7 @@ def lpips(procedure: Procedure) -> Attack:
             Stage(PPGD(steps=steps, rate=2 / steps), "margin", judge=judge),
             Stage(LPA(steps=steps), "margin", judge=judge),
         ),
-        descent=None if paper else (Stage(PerceptualDescent(steps=25), "margin", targets=3, start="neutral"),),
+        descent=None if paper else (),
         bound=() if paper else (bound,),
         frontier=() if paper else frontier(bound, _PERCEPTUAL_ASCENT),
         unit="distance of normalised activations",

@@ -23,7 +23,7 @@ _WITHOUT_CURVATURE = 3
 
 @dataclass(frozen=True)
 class PerceptualDescentState(State):
-    """``previous``: the point before ``theta``; ``downhill``: the gradient of half of the squared distance there."""
+    """``previous``: the point before ``theta``; ``slope``: the gradient of half of the squared distance there."""
 
     previous: Tensor
     slope: Tensor
@@ -47,7 +47,7 @@ class PerceptualDescent(PerceptualOptimizer[PerceptualDescentState]):
     needs_size_gradient: ClassVar[bool] = True
     minimum_size: ClassVar[bool] = True
 
-    steps: int = 30
+    steps: int = 80
     longest: float = 0.1
     beyond: float = 0.02
 
