@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -55,8 +55,10 @@ class PerceptualDistance:
     def of_passes(self, model: Classifier) -> Iterator[Callable[[Tensor], Tensor]]:
         """Yields what embeds like :meth:`embed` the images of which ``model`` has just made a pass inside, without one
         of its own where the features are those of that very pass."""
-        passes = self.features.of_passes(model) if isinstance(self.features, ActivationFeatures) else nullcontext()
-        with passes as activations:
+        if not isinstance(self.features, ActivationFeatures) or type(self).embed is not PerceptualDistance.embed:
+            yield self.embed
+            return
+        with self.features.of_passes(model) as activations:
             yield self.embed if activations is None else lambda x: _embedded(activations())
 
     def reference(self, x: Tensor) -> Tensor:
@@ -167,9 +169,10 @@ class Perceptual(ThreatModel):
         with self.phi.of_passes(model) as embedded:
 
             def measured(x: Tensor, theta: Tensor) -> Tensor:
-                origin = reference if isinstance(reference, Tensor) else self.phi.reference(x)
                 result = self.apply(x, theta)
-                return _unless_same(x, result, torch.linalg.vector_norm(embedded(result) - origin, dim=1))
+                here = embedded(result)  # first: a pass of the reference's own would be heard as well
+                origin = reference if isinstance(reference, Tensor) else self.phi.reference(x)
+                return _unless_same(x, result, torch.linalg.vector_norm(here - origin, dim=1))
 
             yield measured
 
