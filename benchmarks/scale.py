@@ -23,8 +23,8 @@ import torch
 
 import robustatlas as ra
 from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Plan, Run
+from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import spans_of
-from robustatlas.outcomes.store import OUTCOME_COLUMNS
 from robustatlas.outcomes.tables import write_parquet
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"

@@ -375,19 +375,16 @@ class Classifier:
 
     def _forward(self, net: Net, x: Tensor) -> Tensor:
         if self.rejection == "score":
-            return with_score(self._answer(net, x))
-        return as_logits(logits_in(self._answer(net, x)), self.outputs)
+            return with_score(self.answer(x, net))
+        return as_logits(logits_in(self.answer(x, net)), self.outputs)
 
-    def answer(self, x: Tensor) -> Any:
-        """Whatever ``net`` returns for one batch; not counted."""
-        return self._answer(self.net, x)
-
-    def _answer(self, net: Net, x: Tensor) -> Any:
+    def answer(self, x: Tensor, net: Net | None = None) -> Any:
+        """Whatever ``net`` (None: its own) returns for one batch; not counted."""
         prepared = x if self.prepare is None else self._run(self.prepare, x)
         network_input = normalised(prepared, self._normalisation)
         if self.casts:
             network_input = network_input.to(self.network_dtype)
-        return self._run(net, network_input)
+        return self._run(net or self.net, network_input)
 
     def _surroundings(self, verifying: bool) -> AbstractContextManager[Any]:
         if verifying:
