@@ -56,7 +56,7 @@ class Evaluation(Bundle):
     gradient: Tree
     fooled: Tensor
     size: Tensor
-    size_gradient: Tree | None = None
+    size_gradient: Tree = None
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,10 @@ class PerceptualDescent(PerceptualOptimizer[PerceptualDescentState]):
         return PerceptualDescentState(theta, counter(theta), theta, torch.zeros_like(theta))
 
     def step(self, problem: Problem, state: PerceptualDescentState, evaluation: Evaluation) -> PerceptualDescentState:
-        x, theta, uphill = problem.x, state.theta, evaluation.gradient
+        x, theta = problem.x, state.theta
+        uphill: Tensor = evaluation.gradient
         steepness, length = norm(uphill).clamp_min(_TINY), norm(theta)
-        normal = uphill / per_sample(steepness, uphill)
+        normal: Tensor = uphill / per_sample(steepness, uphill)
 
         def along(vector: Tensor) -> Tensor:
             return vector - per_sample(dot(vector, normal), vector) * normal
