@@ -6,12 +6,13 @@ everybody's examples are verified, by this library. Beside it: optimality agains
 attack itself.
 
     python benchmarks/optimality.py [--subjects mnist,digits-linf] [--norms linf,l2,l1,l0] [--samples 50] [--first 0]
-        [--only ours,adv-lib] [--limit SECONDS] [--output FILE.json] [--sizes FILE.npz]
+        [--only ours,adv-lib] [--limit SECONDS] [--output FILE.json] [--kept FOLDER]
 
 Takes the small MNIST network where ROBUSTATLAS_MODELS and ROBUSTATLAS_DATA have it, the built-in networks for digits,
 and any model that `robustatlas evaluate` takes, as NAME=MODEL@DATA. Libraries that are not installed are left out;
 adv-lib, foolbox, torchattacks and pyautoattack are known. A contender that raises, or takes longer than the limit,
-stays in the results with the reason.
+stays in the results with the reason. With --kept, what a contender found stays in the folder, and a benchmark that was
+stopped goes on there.
 """
 
 from __future__ import annotations
@@ -209,6 +210,23 @@ def measured(
     return row | {"passes": round(passes, 1), "seconds": round(seconds, 2)}, np.asarray(result.minimal_size(name))
 
 
+def remembered(
+    folder: Path | None, who: Subject, norm: str, contender: Contender, first: int, limit: int
+) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
+    """:func:`measured`, or what it gave before on the same samples."""
+    if folder is None:
+        return measured(who, norm, contender, first, limit)
+    key = f"{who.name} {norm} {first} {len(who.data.labels)} {contender.library} {contender.name}"
+    path = folder / f"{key.replace(' ', '_')}.npz"
+    if not path.exists():
+        row, sizes = measured(who, norm, contender, first, limit)
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez(path, row=json.dumps(row), sizes=np.array([]) if sizes is None else sizes)
+    kept = np.load(path)
+    row = json.loads(str(kept["row"]))
+    return row, None if "unfinished" in row else kept["sizes"]
+
+
 def judged(rows: list[dict[str, Any]], sizes: Mapping[str, NDArray[np.float64]], norm: str) -> None:
     """Add the optimality of each row, against all and against the peers, and its share of samples near the best: 1 %,
     in l0 one value."""
@@ -250,15 +268,15 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(LIBRARIES))
     parser.add_argument("--limit", type=int, default=0, help="seconds for each contender (0: none)")
     parser.add_argument("--output", type=Path, help="rows of other subjects and norms that are in it stay")
-    parser.add_argument("--sizes", type=Path, help="also the sizes of every attack and sample")
+    parser.add_argument("--kept", type=Path, help="folder of what each contender found; what is in it is not run again")
     asked = parser.parse_args()
-    console, rows, kept = Console(), [], {}
+    console, rows = Console(), []
     wanted = [name for name in asked.only.split(",") if name == "ours" or find_spec(PACKAGES[name])]
     for who in (subject(name, asked.first, asked.samples) for name in asked.subjects.split(",")):
         for norm in asked.norms.split(","):
             found, unfinished, sizes = [], [], {}
             for contender in (each for library in wanted for each in LIBRARIES[library](norm)):
-                row, size = measured(who, norm, contender, asked.first, asked.limit)
+                row, size = remembered(asked.kept, who, norm, contender, asked.first, asked.limit)
                 if size is None:
                     console.print(f"{contender.library}, {contender.name}: {row['unfinished']}", style="red")
                     unfinished.append(row)
@@ -269,9 +287,6 @@ def main() -> None:
             for table in tables(found):
                 console.print(table)
             rows += [*found, *unfinished]
-            kept |= sizes
-    if asked.sizes:
-        np.savez(asked.sizes, **kept)
     if asked.output:
         done = {(row["subject"], row["norm"]) for row in rows}
         before = json.loads(asked.output.read_text()) if asked.output.exists() else {"versions": {}, "rows": []}

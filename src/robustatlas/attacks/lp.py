@@ -96,9 +96,10 @@ def autoattack(norm: str) -> Attack:
 
 
 def sparse() -> Attack:
-    """l0: sigma-zero (with a smoother count than its own) and FAB's projection bound the count; projected ascent on the
-    largest changes, by steps from border to border of the box, tries below."""
-    sigma, fab = Stage(SigmaZero(steps=180, sigma=0.01), "margin"), Stage(FAB(steps=20), "margin", targets=1)
+    """l0: sigma-zero (with a smoother count and a higher first threshold than its own) and FAB's projection bound the
+    count; projected ascent on the largest changes, by steps from border to border of the box, tries below."""
+    sigma = Stage(SigmaZero(steps=180, sigma=0.1, threshold=0.6), "margin")
+    fab = Stage(FAB(steps=20), "margin", targets=1)
     ascent = Stage(PGD(steps=25, rate=10.0, schedule="cosine"), "margin", targets=3, start="best")
     return Attack(
         name="l0",
