@@ -31,18 +31,17 @@ THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 _ASCENT = Stage(
     PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=1, start="best", order="distance"
 )
-_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=1, start="best", order="distance")
+_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=5, start="best", order="distance")
 _FRONTIER_L1 = frontier(
     Stage(FMN(60, rate=4.0, dense=True), "margin", targets=3), APGDL1(steps=8, schedule=((1.0, 1.0),))
 )
+_FAB = Stage(FAB(steps=20), "margin", targets=1, order="distance")
 
 _CAREFUL = FMN(30)
 _WANDERING = FMN(30, rate=3.0, shrink=0.2)
 """Long steps, and a size that swings far: it comes to valleys that a careful one from the clean point does not see."""
 
 _FAR = FMN(30, rate=6.0, shrink=0.2)
-_WANDERING_L1 = FMN(30, rate=4.0, shrink=0.2, dense=True)
-_FAR_L1 = FMN(30, rate=8.0, shrink=0.2, dense=True)
 
 _BOUNDS = {
     "linf": (
@@ -55,15 +54,11 @@ _BOUNDS = {
         Stage(_WANDERING, "log-margin"),
         Stage(_FAR, "margin", targets=1),
     ),
-    "l1": (
-        Stage(_WANDERING_L1, "margin", targets=3),
-        Stage(_WANDERING_L1, "log-margin", targets=1),
-        Stage(_FAR_L1, "margin", targets=1),
-        Stage(FAB(steps=20), "margin", targets=1, order="distance"),
-    ),
+    "l1": (Stage(FMN(40, rate=4.0, shrink=0.2, dense=True), "margin", targets=3), _FAB),
 }
 """Minimum-size runs that end in different valleys: for the same passes, another class, another objective or another
-length of step finds more than longer runs of one kind, and more than strong attacks below the bound."""
+length of step finds more than longer runs of one kind, and more than strong attacks below the bound. In l1 the strong
+attacks below it find more."""
 
 _FRONTIERS = {
     "linf": FRONTIER,
@@ -88,6 +83,7 @@ def autoattack(norm: str) -> Attack:
         bound=_BOUNDS[norm],
         polish=(_POLISH_L1 if l1 else _POLISH,),
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
+        closing=(_FAB,) if l1 else (),
         frontier=_FRONTIERS[norm],
         unit=UNITS[norm],
         source="Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)",
