@@ -23,18 +23,19 @@ import torch
 
 import robustatlas as ra
 from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Plan, Run
+from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import spans_of
-from robustatlas.outcomes.store import OUTCOME_COLUMNS
 from robustatlas.outcomes.tables import write_parquet
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
+MEASURED = ("linf", "l2", "l1", "l0", "stadv", "elastic")
 ATTACKS = ("linf", "l2", "l1", "stadv", "recolor", "elastic", "jpeg-linf", "jpeg-l1", "lpips")
 
 
 def seconds_of(samples: int, **options: Any) -> float:
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
     begun = time.perf_counter()
-    ra.evaluate(model, data, ["linf", "l2", "l1"], samples=samples, shard_size=max(16, samples // 12), **options)
+    ra.evaluate(model, data, MEASURED, samples=samples, shard_size=max(16, samples // 12), **options)
     return time.perf_counter() - begun
 
 
@@ -55,20 +56,22 @@ def workers(short: bool) -> dict[str, Any]:
 
 
 def ray(short: bool) -> dict[str, Any]:
-    """Two actors of Ray against two processes; the cluster runs already."""
+    """Two actors of Ray against two processes, in turn; the cluster runs already, the shortest of each counts."""
     import ray as library
 
     torch.set_num_threads(1)
     samples = 240 if short else 600
-    library.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    by_ray = seconds_of(samples, ray=True, workers=2)
-    library.shutdown()
-    by_processes = seconds_of(samples, devices=["cpu", "cpu"])
+    by_ray, by_processes = [], []
+    for _ in range(1 if short else 2):
+        library.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        by_ray.append(seconds_of(samples, ray=True, workers=2))
+        library.shutdown()
+        by_processes.append(seconds_of(samples, devices=["cpu", "cpu"]))
     return {
         "samples": samples,
         "ray_s": by_ray,
         "processes_s": by_processes,
-        "overhead_percent": 100 * (by_ray / by_processes - 1),
+        "overhead_percent": 100 * (min(by_ray) / min(by_processes) - 1),
     }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Plan, Run
+from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import spans_of
-from robustatlas.outcomes.store import OUTCOME_COLUMNS
 
 
 def write(

@@ -371,3 +371,48 @@ def test_seeds_are_for_a_while() -> None:
         assert torch.equal(torch.rand(3), first)
     with seeded(2):
         assert not torch.equal(torch.rand(3), first)
+
+
+def test_a_compiled_search_is_verified_by_the_network_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the compiler makes is asked for gradients only: an answer of its own can fool nobody."""
+    net = nn.Linear(4, 3).double()
+    calls: list[int] = []
+
+    def compiled(module: nn.Module, dynamic: bool) -> Callable[[Tensor], Tensor]:
+        def fast(x: Tensor) -> Tensor:
+            calls.append(len(x))
+            return module(x) + torch.tensor([0.0, 0.0, 100.0], dtype=x.dtype)  # type: ignore[no-any-return]
+
+        return fast
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    x = torch.rand(6, 4, dtype=torch.float64)
+    labels = net(x).argmax(1)
+    model = Classifier(net, compiled=True)
+    tiny = {"linf": [1e-9]}
+    found = ra.evaluate(model, (x, labels), "linf", strengths=tiny, progress=False)
+    assert calls
+    assert found.accuracies().at("linf", 1e-9) == 100
+    assert pickle.loads(pickle.dumps(model)).compiled
+    assert Classifier(model).compiled
+    assert not Classifier(model, compiled=False).compiled
+
+
+def test_what_cannot_be_compiled_is_searched_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(module: nn.Module, dynamic: bool) -> Callable[[Tensor], Tensor]:
+        def fast(x: Tensor) -> Tensor:
+            raise RuntimeError("no compiler")
+
+        return fast
+
+    monkeypatch.setattr(torch, "compile", broken)
+    net, x = nn.Linear(4, 3), torch.rand(6, 4)
+    labels = net(x).argmax(1)
+    with pytest.warns(UserWarning, match=r"not be compiled \(RuntimeError: no compiler\); the search goes on without"):
+        found = ra.evaluate(Classifier(net, compiled=True), (x, labels), "linf", progress=False)
+    expected = ra.evaluate(Classifier(net), (x, labels), "linf", progress=False)
+    assert (found.minimal_size("linf") == expected.minimal_size("linf")).all()
+    with pytest.raises(ra.UserError, match=r"compiled=True goes with an nn\.Module that draws no random numbers"):
+        Classifier(net, compiled=True, draws=3)
+    with pytest.raises(ra.UserError, match="not with a function"):
+        Classifier(lambda x: x, compiled=True)

@@ -20,7 +20,7 @@ from robustatlas.evaluation.plan import Task, Work
 from robustatlas.evaluation.work import Found, Job, Manner
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Run
-from robustatlas.outcomes.store import OUTCOME_COLUMNS, SAMPLE_COLUMNS
+from robustatlas.outcomes.columns import OUTCOME_COLUMNS, SAMPLE_COLUMNS
 from robustatlas.progress import Progress
 from robustatlas.threats.lp import Linf
 from test_evaluation_memory import Live

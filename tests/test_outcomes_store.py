@@ -19,8 +19,8 @@ from hypothesis.extra import numpy as arrays
 import outcomes_examples as examples
 from robustatlas.errors import UserError
 from robustatlas.outcomes import AttackRecord, OutcomeTable, Run, merge
+from robustatlas.outcomes.columns import OUTCOME_COLUMNS, SAMPLE_COLUMNS
 from robustatlas.outcomes.records import parse
-from robustatlas.outcomes.store import OUTCOME_COLUMNS, SAMPLE_COLUMNS
 from robustatlas.outcomes.tables import read_about, read_parquet, write_parquet
 from robustatlas.result import load_result
 
@@ -274,7 +274,7 @@ def test_what_is_done_is_seen_without_reading_it_all(tmp_path: Path, monkeypatch
     whole = examples.fill(examples.begin(tmp_path))
     run, other = examples.begin(tmp_path), examples.begin(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("robustatlas.outcomes.store.read_parquet", lambda path: pytest.fail(f"{path} is read whole"))
+        patch.setattr("robustatlas.outcomes.shelf.read_parquet", lambda path: pytest.fail(f"{path} is read whole"))
         done = run.done(record)
         np.testing.assert_array_equal(done, whole.done(record))
         some = run.columns(record, done[::-1], ("minimal_size", "fooled"))

@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from helpers_core import THREATS, distance_to_halfspace
+from robustatlas.host import looking_every
 from robustatlas.noise import Noise
 from robustatlas.threats.base import per_sample
 from robustatlas.threats.lp import L1, L2, Linf, norm, project_l1_ball, to_box
@@ -179,6 +180,29 @@ def test_l1_projection_is_the_nearest_point(seed: int, dimensions: int) -> None:
         )
         ours = float(((found[i].numpy() - goal) ** 2).sum())
         assert ours <= solved.fun * (1 + 1e-6) + 1e-8
+
+
+@settings(max_examples=30)
+@given(
+    seed=st.integers(0, 10**6),
+    dimensions=st.integers(2, 800),
+    share=st.floats(1e-5, 1),
+    spread=st.sampled_from([0.0, 1.0, 3.0]),
+    room=st.sampled_from([0.0, 0.01, 1.0]),
+)
+def test_l1_projection_by_newton_and_by_sorting(
+    seed: int, dimensions: int, share: float, spread: float, room: float
+) -> None:
+    """Processors look at Newton's steps and sort where those fail; accelerators sort at once."""
+    torch.manual_seed(seed)
+    values = torch.randn(SAMPLES, dimensions) * (spread * torch.randn(SAMPLES, dimensions)).exp()
+    cap = room * torch.rand(SAMPLES, dimensions) * (torch.rand(SAMPLES, dimensions) < 0.7)
+    radius = share * torch.minimum(values.abs(), cap).sum(1)
+    found = project_l1_ball(values, radius, cap)
+    with looking_every(8):
+        sorted_out = project_l1_ball(values, radius, cap)
+    largest = values.abs().amax(1, keepdim=True)
+    assert bool(((found - sorted_out).abs() <= 16 * torch.finfo(values.dtype).eps * largest).all())
 
 
 def test_l1_ball_without_caps() -> None:

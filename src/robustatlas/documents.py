@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 
 T = TypeVar("T")
 
@@ -45,12 +45,7 @@ string as a number; given: 'weak'
         if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             raise UserError(f"{owner} is not known; a misspelt entry?") from error
         message = first["msg"][:1].lower() + first["msg"][1:]
-        raise UserError(f"{owner}: {message}; given: {_brief(first['input'])}") from error
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+        raise UserError(f"{owner}: {message}; given: {brief(repr(first['input']))}") from error
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

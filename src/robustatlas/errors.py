@@ -10,6 +10,17 @@ class UserError(ValueError):
     """
 
 
+def brief(value: object) -> str:
+    """What was given, in at most 60 characters of a message.
+
+    Example:
+        >>> brief("ten characters " * 10)
+        'ten characters ten characters ten characters ten characte...'
+    """
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def first_line(error: BaseException) -> str:
     """The kind of an error, and the first line of what it says; where that ends with a colon, the next as well.
 

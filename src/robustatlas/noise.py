@@ -24,13 +24,13 @@ _HALF = 1 << 63
 
 def _shift_right(bits: Tensor, count: int) -> Tensor:
     """Logical (not arithmetic) right shift of int64."""
-    return (bits >> count) & ((1 << (64 - count)) - 1)
+    return (bits >> count).bitwise_and_((1 << (64 - count)) - 1)
 
 
 def _mix(bits: Tensor) -> Tensor:
-    bits = (bits ^ _shift_right(bits, 30)) * _MIX_1
-    bits = (bits ^ _shift_right(bits, 27)) * _MIX_2
-    return bits ^ _shift_right(bits, 31)
+    bits = _shift_right(bits, 30).bitwise_xor_(bits).mul_(_MIX_1)
+    bits = _shift_right(bits, 27).bitwise_xor_(bits).mul_(_MIX_2)
+    return _shift_right(bits, 31).bitwise_xor_(bits)
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class Noise(Bundle):
 
     def uniform(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Uniform on [0, 1), ``[B, *shape]``."""
-        return (_shift_right(self._bits(shape), 40).to(torch.float64) * 2.0**-24).to(dtype)
+        return _shift_right(self._bits(shape), 40).to(dtype).mul_(2.0**-24)  # exact: 24 bits
 
     def symmetric(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Uniform on [-1, 1), ``[B, *shape]``."""
-        return 2 * self.uniform(*shape, dtype=dtype) - 1
+        return self.uniform(*shape, dtype=dtype).mul_(2).sub_(1)
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Standard normal, ``[B, *shape]`` (inverse of the distribution function, so one number costs one hash)."""

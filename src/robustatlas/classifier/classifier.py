@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from robustatlas.classifier.backward import backward_here
 from robustatlas.classifier.batches import batch_sizes, in_batches
+from robustatlas.classifier.compiled import Compiled
 from robustatlas.classifier.draws import Drawing, Verdict, judged_by_draws
 from robustatlas.classifier.identity import ModelIdentity, Origin, tensors_of
 from robustatlas.classifier.modes import in_eval_mode
@@ -25,6 +28,7 @@ from robustatlas.objectives import margin_of
 from robustatlas.outcomes import sha256_of_tensors
 
 Precision = Literal["float32", "bfloat16"]
+Net = Callable[[Tensor], Any]
 Knowledge = Literal["gradients", "scores", "labels"]
 """What an attacker can learn of a model."""
 
@@ -52,6 +56,8 @@ class Classifier:
         precision: ``"float32"`` (default); ``"bfloat16"`` runs the search under autocast, and what counts is always
             verified in float32 or the network's own float64. A network whose parameters are float16 or bfloat16
             computes in that and gets its inputs in it, in search and verification alike.
+        compiled: search through ``torch.compile`` (default False): worth its minute on long runs. What counts is
+            verified by the network itself. Where compiling fails the search goes on without, and says so.
         outputs: what ``net`` returns: ``"logits"`` (default; log-probabilities are such), ``"probabilities"``, or,
             where it has one number a sample, the ``"logit"`` or ``"probability"`` of class 1 of two.
         batch_size: the only size of batch that ``net`` takes, or several: batches are cut into such, and the last one
@@ -72,8 +78,8 @@ class Classifier:
     ``net`` is never changed: it runs in eval mode inside :meth:`evaluating`, which restores every module's mode.
 
     Attributes:
-        net, prepare, mean, std, device, precision, outputs, batch_sizes, knowledge, rejection, draws, threshold, name,
-            origin: as above.
+        net, prepare, mean, std, device, precision, compiled, outputs, batch_sizes, knowledge, rejection, draws,
+            threshold, name, origin: as above.
         dtype: of the inputs that a search should hold, float32 or float64. Logits come in the dtype of the inputs.
         network_dtype: of the network's parameters, in which it computes.
         casts: whether there are such, so that inputs are cast to that.
@@ -96,6 +102,7 @@ class Classifier:
     std: Statistic | None
     device: torch.device
     precision: Precision
+    compiled: bool
     dtype: torch.dtype
     network_dtype: torch.dtype
     casts: bool
@@ -118,6 +125,7 @@ class Classifier:
         prepare: Callable[[Tensor], Tensor] | None = None,
         device: str | torch.device | None = None,
         precision: Precision | None = None,
+        compiled: bool | None = None,
         outputs: Outputs | None = None,
         batch_size: int | Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
@@ -136,6 +144,7 @@ class Classifier:
             threshold = net.threshold if threshold is None else threshold
             batch_size = (net.batch_sizes or None) if batch_size is None else batch_size
             device, precision = device or net.device, precision or net.precision
+            compiled = net.compiled if compiled is None else compiled
             dtype, knowledge = dtype or (None if net.casts else net.dtype), knowledge or net.knowledge
             name, origin, net = name or net.name, origin or net.origin, net.net
         if not callable(net):
@@ -179,8 +188,13 @@ class Classifier:
             raise UserError(f"threshold={threshold!r} does not fit; expected a probability between 0 and 1.")
         if draws is not None and self.batch_sizes not in ((), (1,)):
             raise UserError(f"draws={draws} goes with batch_size=1 or any; given {self.batch_sizes}.")
+        if compiled and (draws is not None or not isinstance(net, nn.Module)):
+            what = f"draws={draws}" if draws is not None else f"a {type(net).__name__}"
+            raise UserError(f"compiled=True goes with an nn.Module that draws no random numbers, not with {what}.")
         self.prepare = prepare
         self.net = net if own is None or self.device == home else copy_on(self.device, net)
+        self.compiled = bool(compiled)
+        self._compiled = self._compile()
         self.dtype = held_in(own, dtype)
         self.network_dtype = own.dtype if own is not None else self.dtype
         self.casts = own is not None
@@ -277,7 +291,7 @@ class Classifier:
         """:meth:`logits` for a search, and how far below zero their margin must be to believe it, [B] (None: no more
         than that): twice the standard error of its mean over the draws."""
         if self.draws is None or not len(x):
-            return self._one(x, labels, False), None
+            return self._one(x, labels, False, self._searching), None
         drawn = self._several(x, labels, noise, self.draws, False)
         logits = torch.stack(drawn).mean(0)
         if self.draws == 1:
@@ -300,8 +314,16 @@ class Classifier:
 
             return judged_by_draws(drawn, labels, noise, self.threshold)
 
-    def _one(self, x: Tensor, labels: Tensor | None, verifying: bool) -> Tensor:
-        logits = self._counted_logits(x, verifying) if len(x) else self._logits_of_nothing(x)
+    def _compile(self) -> Compiled | None:
+        return Compiled(self.net) if self.compiled and isinstance(self.net, nn.Module) else None
+
+    @property
+    def _searching(self) -> Net:
+        """What a search goes through; where an attack chooses the way back, its choice is not compiled in."""
+        return self.net if self._compiled is None or backward_here(None) else self._compiled
+
+    def _one(self, x: Tensor, labels: Tensor | None, verifying: bool, net: Net | None = None) -> Tensor:
+        logits = self._counted_logits(x, verifying, net or self.net) if len(x) else self._logits_of_nothing(x)
         return logits if self.rejection is None or labels is None else folded(logits, labels, self.errors)
 
     def _several(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
@@ -329,10 +351,10 @@ class Classifier:
     def _streams(self, x: Tensor, noise: Noise | None) -> Noise:
         return noise if noise is not None else Noise.of(0, torch.arange(len(x), device=x.device), "draws")
 
-    def _counted_logits(self, x: Tensor, verifying: bool) -> Tensor:
+    def _counted_logits(self, x: Tensor, verifying: bool, net: Net) -> Tensor:
         x = counted(x, [self._total, *listeners(self._total)])
         with self._surroundings(verifying):
-            logits = in_batches(self._forward, x, self.batch_sizes)
+            logits = in_batches(partial(self._forward, net), x, self.batch_sizes)
         if logits.dim() == 2:
             self._classes = logits.shape[1]
         return logits.to(x.dtype if x.dtype not in _HALF else torch.float32)
@@ -351,18 +373,18 @@ class Classifier:
         with true_float32():
             return in_batches(returned, x, self.batch_sizes), rejecting
 
-    def _forward(self, x: Tensor) -> Tensor:
+    def _forward(self, net: Net, x: Tensor) -> Tensor:
         if self.rejection == "score":
-            return with_score(self.answer(x))
-        return as_logits(logits_in(self.answer(x)), self.outputs)
+            return with_score(self.answer(x, net))
+        return as_logits(logits_in(self.answer(x, net)), self.outputs)
 
-    def answer(self, x: Tensor) -> Any:
-        """Whatever ``net`` returns for one batch; not counted."""
+    def answer(self, x: Tensor, net: Net | None = None) -> Any:
+        """Whatever ``net`` (None: its own) returns for one batch; not counted."""
         prepared = x if self.prepare is None else self._run(self.prepare, x)
         network_input = normalised(prepared, self._normalisation)
         if self.casts:
             network_input = network_input.to(self.network_dtype)
-        return self._run(self.net, network_input)
+        return self._run(net or self.net, network_input)
 
     def _surroundings(self, verifying: bool) -> AbstractContextManager[Any]:
         if verifying:
@@ -386,7 +408,7 @@ class Classifier:
             raise
         except Exception as error:
             raise UserError(
-                f"The model{'' if part is self.net else ' (its prepare)'} failed on a batch of shape "
+                f"The model{' (its prepare)' if part is self.prepare else ''} failed on a batch of shape "
                 f"{tuple(x.shape)}: {first_line(error)}. "
                 "Try it on such a batch by itself; finished shards of the run are kept."
             ) from error
@@ -399,7 +421,7 @@ class Classifier:
 
     def __getstate__(self) -> dict[str, Any]:
         """On the CPU, so that it can go to processes that have other devices."""
-        state = dict(vars(self))
+        state = {name: value for name, value in vars(self).items() if name != "_compiled"}
         if self.casts and self.device.type != "cpu":
             state["net"] = copy_on(torch.device("cpu"), self.net)
         state["_normalisation"] = {what: values.cpu() for what, values in self._normalisation.items()}
@@ -411,6 +433,7 @@ class Classifier:
         self.device = arriving() or self.device
         if self.casts and isinstance(self.net, nn.Module):
             self.net.to(self.device)
+        self._compiled = self._compile()
         self._normalisation = {what: values.to(self.device) for what, values in self._normalisation.items()}
 
     def __repr__(self) -> str:

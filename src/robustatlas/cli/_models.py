@@ -67,6 +67,7 @@ def loaded(
     device: str | None,
     precision: Precision | None = None,
     name: str | None = None,
+    compiled: bool = False,
 ) -> Classifier:
     """The model that the options name; what was done to make it fit is said on standard error."""
     import torch
@@ -87,4 +88,4 @@ def loaded(
     )
     for note in classifier.notes:
         Console(stderr=True).print(safe(note), highlight=False, soft_wrap=True)
-    return classifier
+    return type(classifier)(classifier, compiled=True) if compiled else classifier

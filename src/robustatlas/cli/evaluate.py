@@ -122,6 +122,9 @@ def evaluate(
     precision: Annotated[
         str, typer.Option(metavar="NAME", help="bfloat16 searches faster on GPUs; successes count in float32.")
     ] = "float32",
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Search through torch.compile: a minute to begin, then faster.")
+    ] = False,
     keep_adversarial: Annotated[
         bool, typer.Option("--keep-adversarial", help="Keep the smallest adversarial example of each sample.")
     ] = False,
@@ -153,7 +156,7 @@ def evaluate(
 
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
-    classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name)
+    classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name, compiled)
     chosen = _attacks.chosen(names_in(attacks), procedure, features, classifier)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
     folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"

@@ -7,12 +7,12 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from robustatlas.errors import UserError
-from robustatlas.evaluation.crew import Lost, News
+from robustatlas.evaluation.crew import Hand, Hands, Lost, News
 from robustatlas.evaluation.desk import Desk
 from robustatlas.evaluation.work import Job
 from robustatlas.evaluation.worker import Worker
@@ -123,14 +123,14 @@ class _Actor:
 
 
 @dataclass
-class _Hand:
+class _Hand(Hand):
+    """``pending``: what its actor was asked last."""
+
     actor: Any
     pending: Any
-    job: Job | None = None
-    ready: bool = field(default=False)
 
 
-class Actors:
+class Actors(Hands[_Hand]):
     """A crew of actors; leaving it ends them, and a cluster that was started for it.
 
     Args:
@@ -140,8 +140,8 @@ class Actors:
     """
 
     def __init__(self, cluster: Cluster, content: bytes, desk: Desk) -> None:
+        super().__init__()
         self.cluster, self.content, self.desk = cluster, content, desk
-        self.hands: list[_Hand] = []
         self.surroundings = ExitStack()
 
     def __enter__(self) -> Actors:
@@ -166,15 +166,8 @@ class Actors:
         self.hands.clear()
         self.surroundings.close()
 
-    def free(self) -> bool:
-        return any(hand.ready and hand.job is None for hand in self.hands)
-
-    def busy(self) -> bool:
-        return any(hand.job is not None for hand in self.hands) or not any(hand.ready for hand in self.hands)
-
-    def give(self, job: Job) -> None:
-        hand = next(hand for hand in self.hands if hand.ready and hand.job is None)
-        hand.job, hand.pending = job, hand.actor.do.remote(job)
+    def _order(self, hand: _Hand, job: Job) -> None:
+        hand.pending = hand.actor.do.remote(job)
 
     def news(self) -> Iterator[News]:
         self._fill()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from robustatlas.errors import UserError
 from robustatlas.evaluation.desk import Desk
@@ -40,6 +42,40 @@ class Crew(Protocol):
     def news(self) -> Iterator[News]:
         """Wait until some job has ended; what came of each that has: an error, :class:`Lost` where its worker died."""
         ...
+
+
+@dataclass
+class Hand:
+    """A worker elsewhere: what it is at, and whether it has its model."""
+
+    job: Job | None = field(default=None, kw_only=True)
+    ready: bool = field(default=False, kw_only=True)
+
+
+H = TypeVar("H", bound=Hand)
+
+
+class Hands(ABC, Generic[H]):
+    """A crew of several workers elsewhere."""
+
+    def __init__(self) -> None:
+        self.hands: list[H] = []
+
+    def free(self) -> bool:
+        return any(hand.ready and hand.job is None for hand in self.hands)
+
+    def busy(self) -> bool:
+        """Whether somebody is at a job, or on the way to take one."""
+        return any(hand.job is not None for hand in self.hands) or not any(hand.ready for hand in self.hands)
+
+    def give(self, job: Job) -> None:
+        hand = next(hand for hand in self.hands if hand.ready and hand.job is None)
+        hand.job = job
+        self._order(hand, job)
+
+    @abstractmethod
+    def _order(self, hand: H, job: Job) -> None:
+        """Send a worker its job."""
 
 
 class Alone:

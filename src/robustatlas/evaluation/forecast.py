@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +19,8 @@ from robustatlas.evaluation.costs import weight_of
 from robustatlas.evaluation.desk import SECONDS, SMALLEST
 from robustatlas.evaluation.plan import Task, Work
 from robustatlas.evaluation.work import Job, Manner, done
+from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import AttackRecord
-from robustatlas.outcomes.store import OUTCOME_COLUMNS
 
 _FEW = 8
 """Samples that are attacked to the end, if time allows."""
@@ -84,8 +84,8 @@ def _stopped_after(model: Classifier, seconds: float) -> Iterator[None]:
     :class:`_Enough`."""
     until, answer = time.perf_counter() + seconds, model.answer
 
-    def timed(x: Tensor) -> Any:
-        answered = answer(x)
+    def timed(x: Tensor, net: Callable[[Tensor], Any] | None = None) -> Any:
+        answered = answer(x, net)
         if time.perf_counter() > until:
             raise _Enough
         return answered

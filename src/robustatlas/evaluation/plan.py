@@ -20,7 +20,7 @@ from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset, Fingerprint, Held, Rows, of_torch
 from robustatlas.engine import NUMERICS
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.outcome import merged_strengths
@@ -82,7 +82,7 @@ def _tensor(values: Any) -> Tensor:
         return torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(
-            f"data holds {_brief(values)}, which is no array of numbers; give images and labels."
+            f"data holds {brief(repr(values))}, which is no array of numbers; give images and labels."
         ) from error
 
 
@@ -97,7 +97,7 @@ def _positions(samples: Samples, count: int) -> Integers:
         return np.arange(int(given))
     if given.ndim != 1 or given.dtype.kind not in "iub":
         raise UserError(
-            f"samples is {_brief(samples)}; expected how many, their positions, or a mask with True for those to take."
+            f"samples is {brief(repr(samples))}; expected how many, their positions, or a mask of those to take."
         )
     if given.dtype.kind == "b":
         if len(given) != count:
@@ -148,7 +148,7 @@ def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
         return {}
     if not isinstance(given, Mapping):
         raise UserError(
-            f"strengths is {_brief(given)}; expected strengths for each attack by name, such as "
+            f"strengths is {brief(repr(given))}; expected strengths for each attack by name, such as "
             '{"linf": [0.01, 0.02]}.'
         )
     if unknown := [str(name) for name in given if name not in names]:
@@ -164,7 +164,9 @@ def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
         except (TypeError, ValueError):
             grid = ()
         if not grid or not all(0 < value < np.inf for value in grid) or any(a >= b for a, b in pairwise(grid)):
-            raise UserError(f"The strengths of {name!r} are {_brief(values)}; expected positive, increasing numbers.")
+            raise UserError(
+                f"The strengths of {name!r} are {brief(repr(values))}; expected positive, increasing numbers."
+            )
         check_strengths(grid, name)
         wanted[name] = grid
     return wanted
@@ -262,8 +264,3 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
             )
         )
     return found
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from robustatlas.errors import UserError
-from robustatlas.evaluation.crew import Lost, News
+from robustatlas.evaluation.crew import Hand, Hands, Lost, News
 from robustatlas.evaluation.desk import Desk
 from robustatlas.evaluation.work import Job
 from robustatlas.evaluation.worker import Kit
@@ -28,17 +28,15 @@ _COMMAND = "import sys; from robustatlas.evaluation.worker import serve; serve(i
 
 
 @dataclass
-class _Hand:
-    """A worker: its process, the line to it, whether it has its model, and what it is at."""
+class _Hand(Hand):
+    """``line``: to its process."""
 
     device: str
     process: subprocess.Popen[bytes]
     line: Connection
-    ready: bool = False
-    job: Job | None = None
 
 
-class Processes:
+class Processes(Hands[_Hand]):
     """A crew of one process a device; leaving it (Ctrl-C too) ends them all.
 
     Args:
@@ -50,7 +48,7 @@ class Processes:
 
     def __init__(self, content: bytes, devices: Sequence[str], threads: int, desk: Desk) -> None:
         self.content, self.threads, self.desk = content, threads, desk
-        self.hands: list[_Hand] = []
+        super().__init__()
         self.vacant = list(devices)
 
     def __enter__(self) -> Processes:
@@ -66,15 +64,7 @@ class Processes:
     ) -> None:
         self._end()
 
-    def free(self) -> bool:
-        return any(hand.ready and hand.job is None for hand in self.hands)
-
-    def busy(self) -> bool:
-        return any(hand.job is not None for hand in self.hands) or not any(hand.ready for hand in self.hands)
-
-    def give(self, job: Job) -> None:
-        hand = next(hand for hand in self.hands if hand.ready and hand.job is None)
-        hand.job = job
+    def _order(self, hand: _Hand, job: Job) -> None:
         _send(hand, job)
 
     def news(self) -> Iterator[News]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from robustatlas.errors import UserError
 from robustatlas.files import write_text
+from robustatlas.outcomes.differences import differences
 
 CARD = "card.json"
 WEIGHTS = "weights.safetensors"
@@ -46,7 +47,7 @@ class Identity(_Record):
 
     def differences(self, given: Identity) -> list[str]:
         """A phrase for each thing in which ``given`` differs: 'seed: 0 there, 1 given'."""
-        return [*_differences(self.model_dump(mode="json"), given.model_dump(mode="json"))]
+        return list(differences(self.model_dump(mode="json"), given.model_dump(mode="json"), "there"))
 
 
 class Card(_Record):
@@ -107,27 +108,3 @@ def here() -> dict[str, Any]:
         "versions": versions | {"python": platform.python_version()},
         "machine": {"system": platform.platform(), "processor": platform.machine()},
     }
-
-
-def _differences(there: Any, given: Any, place: str = "") -> list[str]:
-    if isinstance(there, dict) and isinstance(given, dict):
-        keys = [*there, *(key for key in given if key not in there)]
-        return [
-            phrase
-            for key in keys
-            for phrase in _differences(there.get(key), given.get(key), f"{place}.{key}" if place else str(key))
-        ]
-    if isinstance(there, list) and isinstance(given, list) and len(there) == len(given):
-        return [
-            phrase
-            for k, (a, b) in enumerate(zip(there, given, strict=True))
-            for phrase in _differences(a, b, f"{place}.{k}")
-        ]
-    return [] if there == given else [f"{place}: {_brief(there)} there, {_brief(given)} given"]
-
-
-def _brief(value: object) -> str:
-    if isinstance(value, list):
-        return f"{len(value)} of them"
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -12,8 +12,9 @@ import numpy as np
 from pydantic import BaseModel, Field, JsonValue
 
 from robustatlas.errors import UserError
+from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays
 from robustatlas.outcomes.records import AttackRecord, DataRecord, Identity, ModelRecord, Plan, spans_of
-from robustatlas.outcomes.store import OUTCOME_COLUMNS, Arrays, Run
+from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.tables import CorruptFileError, read_parquet
 
 

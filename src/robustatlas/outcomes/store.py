@@ -18,20 +18,30 @@ merging runs is adding files.
 
 from __future__ import annotations
 
-import io
 import uuid
 import warnings
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.files import is_temporary, one_sentence, publish_once, remove_stale_temporaries, write_atomically
+from robustatlas.files import is_temporary, one_sentence, publish_once, remove_stale_temporaries
 from robustatlas.outcomes.claims import Claims
+from robustatlas.outcomes.columns import (
+    OUTCOME_COLUMNS,
+    REJECTING_COLUMNS,
+    SAMPLE_COLUMNS,
+    Arrays,
+    check_columns,
+    columns_of,
+    no_draws,
+    rows_at,
+    stacked,
+)
+from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.outcome import Integers, Outcome, merged_strengths, smallest_of
 from robustatlas.outcomes.records import (
     FORMAT_VERSION,
@@ -39,169 +49,17 @@ from robustatlas.outcomes.records import (
     Card,
     Identity,
     Plan,
-    Record,
     distinct,
     format_of,
     now,
     parse,
 )
+from robustatlas.outcomes.shelf import Directory, Memory, Shelf, text_of
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.outcomes.tables import (
-    Columns,
-    CorruptFileError,
-    read_about,
-    read_columns,
-    read_parquet,
-    write_parquet,
-)
+from robustatlas.outcomes.tables import Columns, CorruptFileError
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
-
-OUTCOME_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
-    "index": (np.int64, 1),
-    "minimal_size": (np.float64, 1),
-    "found_class": (np.int64, 1),
-    "forward": (np.int64, 1),
-    "backward": (np.int64, 1),
-    "rejected": (np.int64, 1),
-    "seconds": (np.float64, 1),
-    "margins": (np.float32, 2),
-    "fooled": (np.int8, 2),
-}
-"""Columns of a part: type, and 1 for a number per sample or 2 for one per sample and strength."""
-
-RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
-    "possible_size": (np.float64, 1),
-    "mistakes": (np.int64, 1),
-    "drawn": (np.int64, 1),
-}
-"""Those that it has besides where the model is randomised; old parts have fewer."""
-
-SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
-    "index": (np.int64, 1),
-    "label": (np.int64, 1),
-    "clean_prediction": (np.int64, 1),
-    "clean_margin": (np.float32, 1),
-}
-"""Columns of a samples table."""
-
-REJECTING_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"clean_rejected": (np.int8, 1)}
-"""Those that it has besides where the model may reject: 1 where the clean input is."""
-
-Arrays = dict[str, NDArray[Any]]
-
-
-class _Shelf(Protocol):
-    """Holds tables and texts under names like ``outcomes/linf-0123456789ab/0-512-1b2c3d4e``."""
-
-    def names(self, folder: str) -> list[str]: ...
-    def read(self, name: str) -> Arrays: ...
-    def gather(self, names: Sequence[str], wanted: Sequence[str], strengths: int) -> Arrays: ...
-    def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None: ...
-    def texts(self, folder: str) -> dict[str, str]: ...
-    def put_text(self, name: str, text: str) -> None: ...
-    def place(self, name: str) -> str: ...
-    def about(self, name: str) -> dict[str, str]: ...
-
-
-class _Memory:
-    def __init__(self) -> None:
-        self._tables: dict[str, Arrays] = {}
-        self._texts: dict[str, str] = {}
-        self._about: dict[str, dict[str, str]] = {}
-
-    def names(self, folder: str) -> list[str]:
-        return [name for name in self._tables if name.startswith(f"{folder}/")]
-
-    def read(self, name: str) -> Arrays:
-        return dict(self._tables[name])
-
-    def gather(self, names: Sequence[str], wanted: Sequence[str], strengths: int) -> Arrays:
-        return _stacked([self._tables[name] for name in names], wanted, strengths)
-
-    def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None:
-        self._tables[name], self._about[name] = dict(columns), dict(about)
-
-    def texts(self, folder: str) -> dict[str, str]:
-        return {name: text for name, text in self._texts.items() if name.startswith(f"{folder}/")}
-
-    def put_text(self, name: str, text: str) -> None:
-        self._texts.setdefault(name, text)
-
-    def place(self, name: str) -> str:
-        return name
-
-    def about(self, name: str) -> dict[str, str]:
-        return self._about[name]
-
-
-class _Directory:
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def names(self, folder: str) -> list[str]:
-        files = [path for path in self._root.glob(f"{folder}/*") if path.suffix in (".parquet", ".npz")]
-        return sorted(
-            path.relative_to(self._root).with_suffix("").as_posix() for path in files if not is_temporary(path)
-        )
-
-    def read(self, name: str) -> Arrays:
-        path = self._path(name)
-        return _read_npz(path) if path.suffix == ".npz" else read_parquet(path)
-
-    def gather(self, names: Sequence[str], wanted: Sequence[str], strengths: int) -> Arrays:
-        """Some of OUTCOME_COLUMNS of several parts together; CorruptFileError where some part is damaged."""
-        lists = {name: strengths for name, (_, dimensions) in OUTCOME_COLUMNS.items() if dimensions == 2}
-        return read_columns([self._path(name) for name in names], wanted, lists, OUTCOME_COLUMNS)
-
-    def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None:
-        path = self._path(name)
-        if path.suffix == ".npz":
-            _write_npz(path, columns)
-        else:
-            write_parquet(path, columns, about)
-
-    def texts(self, folder: str) -> dict[str, str]:
-        files = [path for path in sorted(self._root.glob(f"{folder}/*.json")) if not is_temporary(path)]
-        return {str(path): _text_of(path) for path in files}
-
-    def put_text(self, name: str, text: str) -> None:
-        publish_once(self._root / f"{name}.json", text)
-
-    def place(self, name: str) -> str:
-        return str(self._path(name))
-
-    def about(self, name: str) -> dict[str, str]:
-        return read_about(self._path(name))
-
-    def _path(self, name: str) -> Path:
-        return self._root / f"{name}{'.npz' if name.startswith('adversarial/') else '.parquet'}"
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}.") from error
-
-
-def _write_npz(path: Path, arrays: Columns) -> None:
-    def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:
-            np.savez(file, index=arrays["index"], images=arrays["images"])
-
-    write_atomically(path, write)
-
-
-def _read_npz(path: Path) -> Arrays:
-    try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise CorruptFileError(
-            f"{path} cannot be read ({error}); delete it and run the same evaluation again."
-        ) from error
 
 
 class Run:
@@ -210,7 +68,7 @@ class Run:
     def __init__(self, identity: Identity, path: Path | None = None) -> None:
         self.identity = identity
         self.path = path
-        self._shelf: _Shelf = _Memory() if path is None else _Directory(path)
+        self._shelf: Shelf = Memory() if path is None else Directory(path)
         self._parts: dict[str, Arrays | None] = {}
         self._done: dict[tuple[str, bool], tuple[set[str], Integers]] = {}
 
@@ -251,9 +109,9 @@ class Run:
         return run
 
     def _check_about(self, identity: Identity) -> None:
-        if differences := self.identity.differences(identity):
+        if found := self.identity.differences(identity):
             raise UserError(
-                f"{self.path} holds results of another evaluation: {'; '.join(differences)}. Give another folder for a "
+                f"{self.path} holds results of another evaluation: {'; '.join(found)}. Give another folder for a "
                 "new run, or the model and data that this one is about."
             )
 
@@ -264,7 +122,7 @@ class Run:
         file = root / "run.json"
         if not file.is_file():
             raise UserError(f"{root} is not a run: it has no run.json; give the folder that 'evaluate --run' wrote.")
-        text = _text_of(file)
+        text = text_of(file)
         if (version := format_of(text, str(file))) < FORMAT_VERSION:
             raise UserError(
                 f"{root} is a run of format {version}, and this robustatlas writes format {FORMAT_VERSION}; "
@@ -292,10 +150,12 @@ class Run:
         for record in records:
             for other in known:
                 if other.name == record.name and not other.same_set(record):
+                    parts = {"monotone", "threat"}
+                    old, new = (each.model_dump(mode="json", include=parts) for each in (other, record))
+                    how = ", ".join(differences(old, new, "in the run"))
                     raise UserError(
                         f"{self.path or 'The run'} holds {record.name!r} with other sets or another way of judging "
-                        f"({', '.join(_changed(other, record))}), whose numbers cannot be joined with these; give "
-                        "another folder."
+                        f"({how}), whose numbers cannot be joined with these; give another folder."
                     )
             self._shelf.put_text(f"attacks/{record.key}", record.to_json())
         self._shelf.put_text(f"plans/{plan.name}", plan.to_json())
@@ -357,12 +217,12 @@ class Run:
         """
         part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
         outcome = f"outcomes/{record.key}/{part}"
-        checked = check_columns(columns, _expected(OUTCOME_COLUMNS, columns), len(record.strengths), outcome)
+        checked = check_columns(columns, columns_of(OUTCOME_COLUMNS, columns), len(record.strengths), outcome)
         fresh = ~np.isin(samples["index"], self._sample_columns()["index"])
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
             self._shelf.write(
-                f"samples/{part}", check_columns(rows, _expected(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"), {}
+                f"samples/{part}", check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"), {}
             )
         if examples is not None:
             index, images = examples
@@ -378,7 +238,7 @@ class Run:
         """What one search found, as it was written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at the samples
         ``index``."""
         names = self._shelf.names(f"outcomes/{record.key}")
-        return _rows_at(self._gathered(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
+        return rows_at(self._gathered(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
 
     def table(
         self,
@@ -416,7 +276,7 @@ class Run:
             place = f"The run in {self.path}" if self.path else "The run"
             asked = f" of {', '.join(attacks)}" if attacks else ""
             raise UserError(f"{place} has no finished samples{asked} yet; run its evaluation on.")
-        samples = _rows_at(self._sample_columns(), index)
+        samples = rows_at(self._sample_columns(), index)
         return OutcomeTable(
             name=self.identity.model.name,
             data=self.identity.data.name,
@@ -515,7 +375,7 @@ class Run:
             if not rows.any():
                 continue
             # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
-            columns = _rows_at(self._columns_of(record), np.where(rows, index, done[0]))
+            columns = rows_at(self._columns_of(record), np.where(rows, index, done[0]))
             del columns["index"]
             outcomes.append(
                 Outcome(
@@ -543,7 +403,7 @@ class Run:
                 pieces.append(self._shelf.gather(unread, wanted, strengths))
             except CorruptFileError:
                 pieces += [columns for name in unread if (columns := self._one(name, record, wanted)) is not None]
-        return _stacked(pieces, wanted, strengths)
+        return stacked(pieces, wanted, strengths)
 
     def _one(self, name: str, record: AttackRecord, wanted: Sequence[str]) -> Arrays | None:
         """Some columns of a part; None, and a warning, where the file is damaged."""
@@ -555,7 +415,7 @@ class Run:
     def _columns_of(self, record: AttackRecord) -> Arrays:
         parts = [columns for columns in self._valid_parts(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
-        filled = [_unknown(len(part["index"])) | {"possible_size": part["minimal_size"]} | part for part in parts]
+        filled = [no_draws(len(part["index"])) | {"possible_size": part["minimal_size"]} | part for part in parts]
         return {name: np.concatenate([part[name] for part in filled]) for name in names}
 
     def _sample_columns(self) -> Arrays:
@@ -587,7 +447,7 @@ class Run:
         if name not in self._parts:
             try:
                 read = self._shelf.read(name)
-                held = _expected(expected, read)
+                held = columns_of(expected, read)
                 self._parts[name] = check_columns(read, held, strengths, self._shelf.place(name))
             except UserError as error:
                 warnings.warn(f"A damaged part counts as not done: {error}", stacklevel=2)
@@ -596,61 +456,10 @@ class Run:
         return self._parts[name]
 
 
-_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, RANDOM_COLUMNS))
-
-
-def _unknown(samples: int) -> Arrays:
-    """What stands for columns of randomised models that a part does not have: no draws."""
-    return {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
-
-
-def _expected(
-    base: Mapping[str, tuple[type[np.generic], int]], given: Columns
-) -> Mapping[str, tuple[type[np.generic], int]]:
-    """The columns of a table like ``base``: of some models it has more."""
-    more = next(more for of, more in _MORE if of is base)
-    return {**base, **{name: kind for name, kind in more.items() if name in given}}
-
-
-def check_columns(
-    given: Mapping[str, NDArray[Any]],
-    expected: Mapping[str, tuple[type[np.generic], int]],
-    strengths: int,
-    place: str,
-) -> Arrays:
-    """The ``given`` columns in order and type; :class:`UserError` where they are not the ``expected`` ones."""
-    if set(given) != set(expected):
-        raise UserError(f"{place} must have the columns {', '.join(expected)}; got {', '.join(given)}.")
-    columns, samples = {}, len(given["index"])
-    for name, (kind, dimensions) in expected.items():
-        shape = (samples, strengths)[:dimensions]
-        if given[name].shape != shape:
-            raise UserError(f"Column {name} of {place} must have shape {shape}, got {given[name].shape}.")
-        if not np.can_cast(given[name].dtype, kind, "same_kind"):
-            raise UserError(f"Column {name} of {place} must hold {kind.__name__}, got {given[name].dtype}.")
-        columns[name] = given[name].astype(kind, copy=False)
-    return columns
-
-
-def _stacked(parts: Sequence[Columns], names: Sequence[str], strengths: int) -> Arrays:
-    """Those of OUTCOME_COLUMNS of several parts, one after the other."""
-    none = {name: np.zeros((0, strengths)[:dimensions], kind) for name, (kind, dimensions) in OUTCOME_COLUMNS.items()}
-    return {name: np.concatenate([part[name] for part in [none, *parts]]) for name in names}
-
-
 def _grid(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
     """The strengths asked for; by default all at which an attack was searched."""
     searched = [record for record in records if record.finder is None] or records
     return strengths or merged_strengths([np.array(record.strengths) for record in searched])
-
-
-def _rows_at(columns: Arrays, index: Integers) -> Arrays:
-    """The rows of the samples ``index``; of a sample that stands twice (the same numbers) the first."""
-    known, first = np.unique(columns["index"], return_index=True)
-    if not np.isin(index, known).all():
-        raise UserError("The samples of this run are not all there: a file of samples/ is missing or damaged.")
-    rows = first[np.searchsorted(known, index)]
-    return {name: values[rows] for name, values in columns.items()}
 
 
 def _intersection(sets: Sequence[NDArray[Any]]) -> Integers:
@@ -658,24 +467,3 @@ def _intersection(sets: Sequence[NDArray[Any]]) -> Integers:
     for other in sets[1:]:
         common = np.intersect1d(common, other)
     return np.asarray(common, np.int64)
-
-
-def _changed(old: Record, new: Record) -> list[str]:
-    """Where two attacks' sets differ: 'threat.kind: Elastic in the run, HistoricalElastic given'."""
-    parts = ("monotone", "threat")
-    return list(
-        _differences(old.model_dump(mode="json", include=set(parts)), new.model_dump(mode="json", include=set(parts)))
-    )
-
-
-def _differences(run: object, given: object, place: str = "") -> Iterable[str]:
-    if isinstance(run, dict) and isinstance(given, dict):
-        for key in [*run, *(key for key in given if key not in run)]:
-            yield from _differences(run.get(key), given.get(key), f"{place}.{key}" if place else str(key))
-    elif run != given:
-        yield f"{place}: {_brief(run)} in the run, {_brief(given)} given"
-
-
-def _brief(value: object) -> str:
-    text = "nothing" if value is None else f"{value}"
-    return text if len(text) <= 60 else f"{text[:57]}..."

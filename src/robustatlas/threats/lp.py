@@ -20,8 +20,7 @@ from robustatlas.threats.base import ThreatModel
 
 _TINY = 1e-12
 _NEWTON_STEPS = 12
-_ROUNDING_STEPS = 2
-"""Newton steps that remove what rounding in long running sums leaves (1e-4 of the radius in float32)."""
+_NEWTON_ROUNDS = 10
 _ROUNDINGS = 8
 
 
@@ -61,7 +60,9 @@ def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -
     outside = total > radius
     if looking_is_free(values.device):
         rows = outside.nonzero().squeeze(1)
-        if len(rows):
+        if len(rows) == len(size):
+            capped = _shrunk(size, capped, total, radius)
+        elif len(rows):
             shrunk = _shrunk(size[rows], capped[rows], total[rows], radius[rows])
             capped = capped.index_copy(0, rows, shrunk)
     else:
@@ -71,6 +72,57 @@ def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -
 
 def _shrunk(u: Tensor, b: Tensor, total: Tensor, r: Tensor) -> Tensor:
     """``[B, D]``: ``u``, capped at ``b``, where that adds up to ``total`` [B] > ``r`` [B], less what is too much."""
+    shrink = _levelled(u, b, r, _shrinkage(u, b, total, r))  # once more, for rounding, and for the gradient
+    left = u - shrink[:, None]
+    residue = _ROUNDINGS * torch.finfo(u.dtype).eps * u
+    return torch.minimum(b, left) * (left - residue).clamp_min(0).sign()  # a residue is no support
+
+
+@torch.no_grad()
+def _shrinkage(u: Tensor, b: Tensor, total: Tensor, r: Tensor) -> Tensor:
+    """The common shrinkage ``[B]``."""
+    if not looking_is_free(u.device):
+        return _by_sorting(u, b, total, r)
+    shrink, exact = _by_newton(u, b, r)
+    rest = (~exact).nonzero().squeeze(1)
+    if not len(rest):
+        return shrink
+    return shrink.index_copy(0, rest, _by_sorting(u[rest], b[rest], total[rest], r[rest]))
+
+
+def _levelled(u: Tensor, b: Tensor, r: Tensor, shrink: Tensor) -> Tensor:
+    """A shrinkage ``[B]`` after one step of Newton's method: exact between two neighbouring break points."""
+    left = u - shrink[:, None]
+    moved = ((left > 0) & (left < b)).sum(1).clamp_min(1)
+    return shrink + (torch.minimum(b, left.clamp_min(0)).sum(1) - r) / moved
+
+
+def _by_newton(u: Tensor, b: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """The common shrinkage ``[B]``, and whether it is exact [B], by Newton's method inside of a bracket.
+
+    A few passes over the numbers instead of sorting them. What remains is piecewise linear in the shrinkage, but with
+    caps it is not convex, so some rows do not get there.
+    """
+    low, high = torch.zeros_like(r), u.amax(1)
+    shrink, exact = torch.zeros_like(r), torch.zeros_like(r, dtype=torch.bool)
+    tolerance = _ROUNDINGS * torch.finfo(u.dtype).eps * r
+    left, kept = torch.empty_like(u), torch.empty_like(u)  # as memory costs more than the arithmetic here
+    for _ in range(_NEWTON_ROUNDS):
+        left = torch.sub(u, shrink[:, None], out=left).clamp_min_(0)
+        excess = torch.minimum(b, left, out=kept).sum(1) - r
+        exact = excess.abs() <= tolerance
+        if bool(exact.all()):
+            break
+        moved = left.sign().sum(1) - left.sub_(kept).sign_().sum(1)
+        low, high = torch.where(excess > 0, shrink, low), torch.where(excess > 0, high, shrink)
+        ahead = shrink + excess / moved.clamp_min(1)
+        ahead = torch.where((moved > 0) & (ahead >= low) & (ahead <= high), ahead, (low + high) / 2)
+        shrink = torch.where(exact, shrink, ahead)
+    return shrink, exact
+
+
+def _by_sorting(u: Tensor, b: Tensor, total: Tensor, r: Tensor) -> Tensor:
+    """The common shrinkage ``[B]``, found among the sorted break points (Croce and Hein 2021, prop. 2.1)."""
     breaks, order = torch.cat([u - b, u], 1).sort(1)
     active = torch.where(order < u.shape[1], 1.0, -1.0).to(u.dtype).cumsum(1)
     drops = torch.cat([torch.zeros_like(r)[:, None], active[:, :-1] * breaks.diff(dim=1)], 1)
@@ -78,13 +130,7 @@ def _shrunk(u: Tensor, b: Tensor, total: Tensor, r: Tensor) -> Tensor:
     k = (sums > r[:, None]).sum(1, keepdim=True).clamp(1, breaks.shape[1] - 1) - 1
     slope = active.gather(1, k).clamp_min(1)
     shrink = breaks.gather(1, k) + (sums.gather(1, k) - r[:, None]) / slope
-    for _ in range(_ROUNDING_STEPS):
-        left = u - shrink
-        free = ((left > 0) & (left < b)).sum(1, keepdim=True).clamp_min(1)
-        shrink = shrink + (torch.minimum(b, left.clamp_min(0)).sum(1, keepdim=True) - r[:, None]) / free
-    left = u - shrink
-    left = left.masked_fill(left <= _ROUNDINGS * torch.finfo(u.dtype).eps * u, 0)  # a residue is no support
-    return torch.minimum(b, left)
+    return _levelled(u, b, r, shrink.squeeze(1))  # long running sums round: by 1e-4 of the radius in float32
 
 
 def _fill(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor:
@@ -221,7 +267,7 @@ class L1(Lp):
         return to_box(x, t * per_sample(epsilon, t))
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        return project_l1_ball(theta, epsilon, torch.where(theta > 0, 1 - x, x))
+        return project_l1_ball(theta, epsilon, (theta.sign().clamp_min_(0) - x).abs_())  # the room, up or down
 
     def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         flat = gradient.flatten(1)

@@ -1,0 +1,97 @@
+"""What the tables of a run hold: the columns of each, and rules for their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.tables import Columns
+
+OUTCOME_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
+    "index": (np.int64, 1),
+    "minimal_size": (np.float64, 1),
+    "found_class": (np.int64, 1),
+    "forward": (np.int64, 1),
+    "backward": (np.int64, 1),
+    "rejected": (np.int64, 1),
+    "seconds": (np.float64, 1),
+    "margins": (np.float32, 2),
+    "fooled": (np.int8, 2),
+}
+"""Columns of a part: type, and 1 for a number per sample or 2 for one per sample and strength."""
+
+RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
+    "possible_size": (np.float64, 1),
+    "mistakes": (np.int64, 1),
+    "drawn": (np.int64, 1),
+}
+"""Those that it has besides where the model is randomised; old parts have fewer."""
+
+SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
+    "index": (np.int64, 1),
+    "label": (np.int64, 1),
+    "clean_prediction": (np.int64, 1),
+    "clean_margin": (np.float32, 1),
+}
+"""Columns of a samples table."""
+
+REJECTING_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"clean_rejected": (np.int8, 1)}
+"""Those that it has besides where the model may reject: 1 where the clean input is."""
+
+Arrays = dict[str, NDArray[Any]]
+
+
+_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, RANDOM_COLUMNS))
+
+
+def no_draws(samples: int) -> Arrays:
+    """What stands for columns of randomised models that a part does not have: no draws."""
+    return {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
+
+
+def columns_of(
+    base: Mapping[str, tuple[type[np.generic], int]], given: Columns
+) -> Mapping[str, tuple[type[np.generic], int]]:
+    """The columns of a table like ``base``: of some models it has more."""
+    more = next(more for of, more in _MORE if of is base)
+    return {**base, **{name: kind for name, kind in more.items() if name in given}}
+
+
+def check_columns(
+    given: Mapping[str, NDArray[Any]],
+    expected: Mapping[str, tuple[type[np.generic], int]],
+    strengths: int,
+    place: str,
+) -> Arrays:
+    """The ``given`` columns in order and type; :class:`UserError` where they are not the ``expected`` ones."""
+    if set(given) != set(expected):
+        raise UserError(f"{place} must have the columns {', '.join(expected)}; got {', '.join(given)}.")
+    columns, samples = {}, len(given["index"])
+    for name, (kind, dimensions) in expected.items():
+        shape = (samples, strengths)[:dimensions]
+        if given[name].shape != shape:
+            raise UserError(f"Column {name} of {place} must have shape {shape}, got {given[name].shape}.")
+        if not np.can_cast(given[name].dtype, kind, "same_kind"):
+            raise UserError(f"Column {name} of {place} must hold {kind.__name__}, got {given[name].dtype}.")
+        columns[name] = given[name].astype(kind, copy=False)
+    return columns
+
+
+def stacked(parts: Sequence[Columns], names: Sequence[str], strengths: int) -> Arrays:
+    """Those of OUTCOME_COLUMNS of several parts, one after the other."""
+    none = {name: np.zeros((0, strengths)[:dimensions], kind) for name, (kind, dimensions) in OUTCOME_COLUMNS.items()}
+    return {name: np.concatenate([part[name] for part in [none, *parts]]) for name in names}
+
+
+def rows_at(columns: Arrays, index: Integers) -> Arrays:
+    """The rows of the samples ``index``; of a sample that stands twice (the same numbers) the first."""
+    known, first = np.unique(columns["index"], return_index=True)
+    if not np.isin(index, known).all():
+        raise UserError("The samples of this run are not all there: a file of samples/ is missing or damaged.")
+    rows = first[np.searchsorted(known, index)]
+    return {name: values[rows] for name, values in columns.items()}

@@ -1,0 +1,31 @@
+"""Where two records differ, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from robustatlas.errors import brief
+
+
+def differences(known: Any, given: Any, where: str, place: str = "") -> Iterator[str]:
+    """Each number or text that differs, by its place; ``where``: where the known one stands.
+
+    Example:
+        >>> list(differences({"steps": {"rate": 1}}, {"steps": {"rate": 2}}, "in the run"))
+        ['steps.rate: 1 in the run, 2 given']
+    """
+    if isinstance(known, Mapping) and isinstance(given, Mapping):
+        for key in dict.fromkeys([*known, *given]):
+            yield from differences(known.get(key), given.get(key), where, f"{place}.{key}" if place else str(key))
+    elif isinstance(known, list) and isinstance(given, list) and len(known) == len(given):
+        for number, (one, other) in enumerate(zip(known, given, strict=True)):
+            yield from differences(one, other, where, f"{place}.{number}")
+    elif known != given:
+        yield f"{place}: {_told(known)} {where}, {_told(given)} given"
+
+
+def _told(value: object) -> str:
+    if isinstance(value, list):
+        return f"{len(value)} of them"
+    return "nothing" if value is None else brief(value)
