@@ -54,7 +54,7 @@ _TARGET, _DRAWS = -2, -3
 _SEARCH, _JUDGED = -5, -6
 """Streams of what a randomised model draws: in the steps of a run, and to judge what it found."""
 
-_NEAREST = 9
+NEAREST = 9
 """How many classes are ordered by their distance; as many as AutoAttack targets."""
 
 _EMPTY = 1 / 4
@@ -287,7 +287,7 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
     """``[B, C]``: the wrong classes by the linearised distance to their boundary (DeepFool's choice of class), among
     the nine with the largest logits; the others follow by their logits."""
     ranking = ledger.ranking[rows]
-    count = min(_NEAREST, ranking.shape[1] - 1)
+    count = min(NEAREST, ranking.shape[1] - 1)
     x, labels = ledger.x[rows], ledger.labels[rows]
     theta = watched(attack.threat.neutral(x))
     distances = []
