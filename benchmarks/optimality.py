@@ -2,14 +2,17 @@
 
 AttackBench's measure (Cinà et al. 2025): 1 where no attack of the run found anything smaller, 0 where nothing was
 found. Best known are the smallest examples of all attacks of the run. Everybody's passes are counted by the model, and
-everybody's examples are verified, by this library.
+everybody's examples are verified, by this library. Beside it: optimality against the union of the peers alone and the
+attack itself.
 
     python benchmarks/optimality.py [--subjects mnist,digits-linf] [--norms linf,l2,l1,l0] [--samples 50] [--first 0]
-        [--only ours,adv-lib] [--output FILE.json] [--sizes FILE.npz]
+        [--only ours,adv-lib] [--limit SECONDS] [--output FILE.json] [--kept FOLDER]
 
 Takes the small MNIST network where ROBUSTATLAS_MODELS and ROBUSTATLAS_DATA have it, the built-in networks for digits,
 and any model that `robustatlas evaluate` takes, as NAME=MODEL@DATA. Libraries that are not installed are left out;
-adv-lib, foolbox, torchattacks and pyautoattack are known.
+adv-lib, foolbox, torchattacks and pyautoattack are known. A contender that raises, or takes longer than the limit,
+stays in the results with the reason. With --kept, what a contender found stays in the folder, and a benchmark that was
+stopped goes on there.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from importlib.util import find_spec
@@ -170,28 +175,70 @@ LIBRARIES: Mapping[str, Callable[[str], Iterator[Contender]]] = {
 }
 
 
-def measured(who: Subject, norm: str, contender: Contender, first: int) -> tuple[dict[str, Any], NDArray[np.float64]]:
-    """What an attack took, and the smallest size [N] that it found of each sample."""
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise a TimeoutError inside after ``seconds`` (0: never)."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"not through after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def measured(
+    who: Subject, norm: str, contender: Contender, first: int, limit: int
+) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
+    """What an attack took, and the smallest size [N] that it found of each sample; none where it did not finish."""
     name = contender.attack if isinstance(contender.attack, str) else contender.attack.name
     given = dict(contender.settings, strengths={name: STRENGTHS[norm]}, progress=False)
-    begun = time.perf_counter()
-    result = ra.evaluate(who.model, who.data, contender.attack, **given)
-    seconds = time.perf_counter() - begun
     row = {"subject": who.name, "norm": norm, "library": contender.library, "attack": contender.name}
-    passes = float(sum(result.passes(name)))
     row |= {"first": first, "samples": len(who.data.labels)}
+    begun = time.perf_counter()
+    try:
+        with limited(limit):
+            result = ra.evaluate(who.model, who.data, contender.attack, **given)
+    except Exception as error:  # whatever another library raises
+        return row | {"unfinished": f"{type(error).__name__}: {error}"}, None
+    seconds = time.perf_counter() - begun
+    passes = float(sum(result.passes(name)))
     return row | {"passes": round(passes, 1), "seconds": round(seconds, 2)}, np.asarray(result.minimal_size(name))
 
 
+def remembered(
+    folder: Path | None, who: Subject, norm: str, contender: Contender, first: int, limit: int
+) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
+    """:func:`measured`, or what it gave before on the same samples."""
+    if folder is None:
+        return measured(who, norm, contender, first, limit)
+    key = f"{who.name} {norm} {first} {len(who.data.labels)} {contender.library} {contender.name}"
+    path = folder / f"{key.replace(' ', '_')}.npz"
+    if not path.exists():
+        row, sizes = measured(who, norm, contender, first, limit)
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez(path, row=json.dumps(row), sizes=np.array([]) if sizes is None else sizes)
+    kept = np.load(path)
+    row = json.loads(str(kept["row"]))
+    return row, None if "unfinished" in row else kept["sizes"]
+
+
 def judged(rows: list[dict[str, Any]], sizes: Mapping[str, NDArray[np.float64]], norm: str) -> None:
-    """Add the optimality of each row, and its share of samples near the best: 1 %, in l0 one value."""
+    """Add the optimality of each row, against all and against the peers, and its share of samples near the best: 1 %,
+    in l0 one value."""
     curves = {key: RobustnessCurve(found) for key, found in sizes.items()}
     best = envelope(list(curves.values()))
     smallest = np.minimum.reduce(list(sizes.values()))
     known = (smallest > 0) & np.isfinite(smallest)
     slack = 1.0 if norm == "l0" else 0.01 * smallest
+    peers = [curves[key] for row, key in zip(rows, sizes, strict=True) if row["library"] != "robustatlas"]
     for row, (key, found) in zip(rows, sizes.items(), strict=True):
         row["optimality"] = round(float(local_optimality(curves[key], best)), 4)
+        row["against peers"] = round(float(local_optimality(curves[key], envelope([*peers, curves[key]]))), 4)
         near = (found <= smallest + slack)[known]
         row["near"] = round(100 * float(near.mean()), 1)
 
@@ -199,11 +246,13 @@ def judged(rows: list[dict[str, Any]], sizes: Mapping[str, NDArray[np.float64]],
 def tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
     for who, norm in dict.fromkeys((row["subject"], row["norm"]) for row in rows):
         near = "within one value" if norm == "l0" else "within 1 %"
-        table = Table("library", "attack", "passes", "optimality", f"{near}, % of samples", "s", title=f"{who}, {norm}")
+        columns = ("library", "attack", "passes", "optimality", "against peers", f"{near}, % of samples", "s")
+        table = Table(*columns, title=f"{who}, {norm}")
         mine = [row for row in rows if (row["subject"], row["norm"]) == (who, norm)]
         for row in sorted(mine, key=lambda row: -row["optimality"]):
             over = "" if row["passes"] <= BUDGET else " *"
-            cells = f"{row['passes']:.0f}{over}", f"{row['optimality']:.4f}", f"{row['near']:.0f}"
+            shares = f"{row['optimality']:.4f}", f"{row['against peers']:.4f}", f"{row['near']:.0f}"
+            cells = f"{row['passes']:.0f}{over}", *shares
             table.add_row(row["library"], row["attack"], *cells, f"{row['seconds']:.1f}")
         yield table
 
@@ -217,25 +266,27 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=50)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", default=",".join(LIBRARIES))
+    parser.add_argument("--limit", type=int, default=0, help="seconds for each contender (0: none)")
     parser.add_argument("--output", type=Path, help="rows of other subjects and norms that are in it stay")
-    parser.add_argument("--sizes", type=Path, help="also the sizes of every attack and sample")
+    parser.add_argument("--kept", type=Path, help="folder of what each contender found; what is in it is not run again")
     asked = parser.parse_args()
-    console, rows, kept = Console(), [], {}
+    console, rows = Console(), []
     wanted = [name for name in asked.only.split(",") if name == "ours" or find_spec(PACKAGES[name])]
     for who in (subject(name, asked.first, asked.samples) for name in asked.subjects.split(",")):
         for norm in asked.norms.split(","):
-            found, sizes = [], {}
+            found, unfinished, sizes = [], [], {}
             for contender in (each for library in wanted for each in LIBRARIES[library](norm)):
-                row, size = measured(who, norm, contender, asked.first)
+                row, size = remembered(asked.kept, who, norm, contender, asked.first, asked.limit)
+                if size is None:
+                    console.print(f"{contender.library}, {contender.name}: {row['unfinished']}", style="red")
+                    unfinished.append(row)
+                    continue
                 found.append(row)
                 sizes[f"{who.name}/{norm}/{contender.library}/{contender.name}"] = size
             judged(found, sizes, norm)
             for table in tables(found):
                 console.print(table)
-            rows += found
-            kept |= sizes
-    if asked.sizes:
-        np.savez(asked.sizes, **kept)
+            rows += [*found, *unfinished]
     if asked.output:
         done = {(row["subject"], row["norm"]) for row in rows}
         before = json.loads(asked.output.read_text()) if asked.output.exists() else {"versions": {}, "rows": []}

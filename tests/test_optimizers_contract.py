@@ -28,6 +28,7 @@ from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.lpa import LPA, FastLPA
+from robustatlas.optimizers.perceptual_descent import PerceptualDescent
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.optimizers.scan import Once, Scan
@@ -67,6 +68,7 @@ OPTIMIZERS: list[Optimizer] = [
     PPGD(2),
     LPA(2, rounds=2),
     FastLPA(2),
+    PerceptualDescent(3),
 ]
 THREATS: list[tuple[ThreatModel, float]] = [
     (Linf(), 0.1),

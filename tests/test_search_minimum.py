@@ -11,6 +11,7 @@ from torch import nn
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
 from robustatlas.search import Minimum
 
@@ -70,7 +71,8 @@ def test_sizes_do_not_depend_on_the_strengths_and_lie_between_them() -> None:
 
 
 def test_it_works_nearer_and_nearer_below_the_best_and_goes_on_from_every_success() -> None:
-    attack, row = attack_named("linf"), torch.tensor([0])
+    several = (ra.Stage(PGD(15), "margin", targets=2),)
+    attack, row = replace(attack_named("linf"), descent=several), torch.tensor([0])
     schedule = Minimum(attack, torch.tensor([0.1, 0.2]), classes=3, todo=torch.tensor([True]))
     best, seen = torch.tensor([1.0]), []
     while not schedule.done[0]:

@@ -1,21 +1,28 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+import robustatlas as ra
+from robustatlas import engine
+from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.classifier import Classifier
+from robustatlas.classifier.backward import going_back
 from robustatlas.errors import UserError
 from robustatlas.objectives import margin
 from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.optimizers.lpa import LPA, FastLPA
+from robustatlas.optimizers.perceptual_descent import PerceptualDescent
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.threats.features import ActivationFeatures, find_layers, load_features
 from robustatlas.threats.flow import StAdv
 from robustatlas.threats.historical.perceptual import HistoricalPerceptual
+from robustatlas.threats.lp import to_box
 from robustatlas.threats.perceptual import Perceptual, PerceptualDistance
 from threat_properties import check_independent, check_sound, degenerate_images, images, moved, noise_for
 
@@ -318,7 +325,7 @@ def test_fast_lpa_starts_gently_and_ends_near_the_set():
     assert values[-1].mean() > values[0].mean()
 
 
-@pytest.mark.parametrize("optimizer", [PPGD(), LPA(), FastLPA()])
+@pytest.mark.parametrize("optimizer", [PPGD(), LPA(), FastLPA(), PerceptualDescent()])
 def test_other_threat_models_are_refused(optimizer):
     with pytest.raises(UserError, match="StAdv"):
         optimizer.check(StAdv())
@@ -359,3 +366,91 @@ def test_pgd_runs_on_the_perceptual_set():
     thetas, values = run(PGD(steps=10, rate=0.5, schedule="cosine"), threat, x, labels, epsilon)
     assert (threat.size(x, thetas[-1]) <= epsilon).all()
     assert values[-1].mean() > values[0].mean()
+
+
+DESCENT = Stage(PerceptualDescent(), "margin", start="neutral")
+
+
+class Linear(PerceptualDistance):
+    """||A (x - x')||_2."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        super().__init__(lambda x: [x])
+        self.matrix = matrix
+
+    def embed(self, x: Tensor) -> Tensor:
+        return x.flatten(1) @ self.matrix.T
+
+
+@pytest.mark.parametrize("condition", [1.0, 10.0])
+def test_descent_finds_the_nearest_point_of_a_plane(condition):
+    torch.manual_seed(0)
+    rotation = torch.linalg.qr(torch.randn(27, 27, dtype=torch.float64)).Q
+    matrix = torch.logspace(0, np.log10(condition), 27, dtype=torch.float64).diag() @ rotation
+    net = nn.Sequential(nn.Flatten(), nn.Linear(27, 2, dtype=torch.float64))
+    x = 0.5 + 0.02 * torch.rand(5, 3, 3, 3, dtype=torch.float64)
+    with torch.no_grad():
+        net[1].bias.copy_(-(net[1].weight @ x.flatten(1).T).mean(1))
+        labels = net(x).argmax(1)
+        gap = (net(x)[:, 0] - net(x)[:, 1]).abs()
+        normal = net[1].weight[0] - net[1].weight[1]
+    exact = gap / (normal @ torch.linalg.solve(matrix.T @ matrix, normal)).sqrt()
+
+    attack = Attack("near", Perceptual(Linear(matrix)), (1.0,), stages=(DESCENT,), bound=(DESCENT,), unbounded=True)
+    result = ra.evaluate(net, (x, labels), attack, search="minimum", progress=False)
+    sizes = torch.from_numpy(result.minimal_size("near"))
+    assert (sizes >= exact * (1 - 1e-9)).all()
+    assert (sizes <= exact * 1.01).all()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_sizes_come_from_the_pass_of_the_logits_where_features_are_its_own(own):
+    model, x = resnet(dtype=torch.float64), images(dtype=torch.float64)
+    other = Classifier(ResNet().double().eval())
+    threat = Perceptual(PerceptualDistance(ActivationFeatures(model if own else other, ("layer1", "layer2"))))
+    theta = to_box(x, 0.01 * noise_for(x).normal(*x.shape[1:], dtype=x.dtype))
+    labels = torch.zeros(len(x), dtype=torch.int64)
+    with model.evaluating():
+        problem = Problem(threat, x, labels, labels - 1, x.new_ones(len(x)), noise_for(x), threat.reference(x))
+        with model.counting() as passes, other.counting() as others:
+            found = engine.evaluate(model, problem, DESCENT, theta)
+        distance, slope = threat.linearised(x, theta)
+        torch.testing.assert_close(found.size, distance, rtol=0, atol=1e-12)
+        torch.testing.assert_close(found.size_gradient, slope(), rtol=0, atol=1e-12)
+        logits = model.logits(x + theta)
+    torch.testing.assert_close(found.logits, logits.detach(), rtol=0, atol=0)
+    assert (passes.forward, passes.backward) == ((3, 6) if own else (3, 3))
+    assert (others.forward, others.backward) == ((0, 0) if own else (3, 3))
+
+
+def test_activations_of_other_passes_are_not_taken():
+    model = resnet()
+    features = ActivationFeatures(model, ("layer1", "layer2"))
+    rough = Classifier(model, precision="bfloat16")
+    drawing = Classifier(model, draws=2)
+    for which, taken in ((model, True), (resnet(), False), (rough, False), (drawing, False)):
+        with features.of_passes(which) as activations:
+            assert (activations is not None) == taken
+    with going_back("surrogate"), features.of_passes(model) as activations:
+        assert activations is None
+
+
+def test_examples_are_inside_by_a_distance_of_our_own(tmp_path):
+    """Features by hand, in float64, from images as they were kept in float32."""
+    model, x = resnet(dtype=torch.float64), images(count=6, dtype=torch.float64)
+    net = model.net.eval()
+    with torch.no_grad():
+        labels = model.logits(x).argmax(1)
+    result = ra.evaluate(model, (x, labels), "lpips", run=tmp_path / "run", keep_adversarial=True, progress=False)
+    rows, kept = result.adversarial("lpips")
+    assert len(rows) >= 4
+    size, x, labels, other = result.minimal_size("lpips")[rows], x[rows], labels[rows], torch.from_numpy(kept).double()
+    total = torch.zeros(len(x), dtype=torch.float64)
+    with torch.no_grad():
+        assert (model.logits(other).argmax(1) != labels).all()
+        one, two = (F.relu(net.conv1((each - 0.5) / 0.25)) for each in (x, other))
+        for stage in (net.layer1, net.layer2):
+            one, two = stage(one), stage(two)
+            difference = F.normalize(one, dim=1, eps=1e-30) - F.normalize(two, dim=1, eps=1e-30)
+            total += difference.square().sum(1).mean((1, 2))
+    np.testing.assert_allclose(total.sqrt().numpy(), size, rtol=1e-4)

@@ -54,7 +54,7 @@ _TARGET, _DRAWS = -2, -3
 _SEARCH, _JUDGED = -5, -6
 """Streams of what a randomised model draws: in the steps of a run, and to judge what it found."""
 
-_NEAREST = 9
+NEAREST = 9
 """How many classes are ordered by their distance; as many as AutoAttack targets."""
 
 _EMPTY = 1 / 4
@@ -88,20 +88,23 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, ste
     """One forward, and where the optimizer wants it one backward pass, at ``theta``; of a randomised model as many as
     it has draws, which belong to the ``step`` [B] of the run."""
     noise = problem.noise.child(_SEARCH).child(0 if step is None else step)
-    uphill = stage.optimizer.needs_gradient
+    uphill, outward = stage.optimizer.needs_gradient, stage.optimizer.needs_size_gradient
     leaf = watched(theta) if uphill else theta
-    with torch.set_grad_enabled(uphill), going_back(stage.backward):
+    measuring = problem.threat.measuring(model, problem.reference)
+    with torch.set_grad_enabled(uphill), going_back(stage.backward), measuring as measured:
         logits, doubt = model.searched(problem.threat.apply(problem.x, leaf), problem.labels, noise)
         targets = problem.targets if stage.targets else None
         value = OBJECTIVES[stage.objective](logits, problem.labels, targets)
-    slope = _sound(gradient(value, leaf)) if uphill else over(torch.zeros_like, theta)
+        size = measured(problem.x, leaf if outward else theta)
+    slope = _sound(gradient(value, leaf, retain_graph=outward)) if uphill else over(torch.zeros_like, theta)
+    size_slope = gradient(size, leaf) if outward else None
     logits = logits.detach().to(problem.x.dtype)
     fooled = logits.argmax(1) != problem.labels
     if model.rounding:
         fooled &= margin_of(logits, problem.labels) < -model.rounding * logits.abs().amax(1)
     if doubt is not None:
         fooled &= margin_of(logits, problem.labels) < -doubt
-    return Evaluation(logits, value.detach(), slope, fooled, problem.threat.size(problem.x, theta))
+    return Evaluation(logits, value.detach(), slope, fooled, size.detach(), size_slope)
 
 
 def _sound(slope: Tree) -> Tree:
@@ -268,8 +271,10 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
     if attack.unbounded:
         epsilon = torch.where(bounding, torch.inf, epsilon)
     noise = ledger.noise.take(rows).child(attempt * schedule.levels + level)
-    problem = Problem(attack.threat, x, ledger.labels[rows], _targets(ledger, stage, rows, numbers), epsilon, noise)
+    targets = _targets(ledger, stage, rows, numbers)
     with charged(model, ledger, rows):
+        reference = attack.threat.reference(x)
+        problem = Problem(attack.threat, x, ledger.labels[rows], targets, epsilon, noise, reference)
         theta = _start(ledger, stage, problem, rows, schedule.warm[rows], schedule.source(rows))
         state = stage.optimizer.init(problem, theta)
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
@@ -282,7 +287,7 @@ def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor
     """``[B, C]``: the wrong classes by the linearised distance to their boundary (DeepFool's choice of class), among
     the nine with the largest logits; the others follow by their logits."""
     ranking = ledger.ranking[rows]
-    count = min(_NEAREST, ranking.shape[1] - 1)
+    count = min(NEAREST, ranking.shape[1] - 1)
     x, labels = ledger.x[rows], ledger.labels[rows]
     theta = watched(attack.threat.neutral(x))
     distances = []

@@ -29,7 +29,7 @@ THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
 
 _ASCENT = Stage(
-    PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=5, start="best", order="distance"
+    PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=1, start="best", order="distance"
 )
 _ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=5, start="best", order="distance")
 _FRONTIER_L1 = frontier(
@@ -41,11 +41,25 @@ _CAREFUL = FMN(30)
 _WANDERING = FMN(30, rate=3.0, shrink=0.2)
 """Long steps, and a size that swings far: it comes to valleys that a careful one from the clean point does not see."""
 
+_FAR = FMN(30, rate=6.0, shrink=0.2)
+
 _BOUNDS = {
-    "linf": (Stage(_WANDERING, "margin", targets=2), Stage(_CAREFUL, "margin", targets=1)),
-    "l2": (Stage(_WANDERING, "margin", targets=3),),
+    "linf": (
+        Stage(_CAREFUL, "margin", targets=3),
+        Stage(_WANDERING, "dlr", targets=1),
+        Stage(_WANDERING, "margin"),
+    ),
+    "l2": (
+        Stage(_WANDERING, "margin", targets=3),
+        Stage(_WANDERING, "log-margin"),
+        Stage(_FAR, "margin", targets=1),
+    ),
     "l1": (Stage(FMN(40, rate=4.0, shrink=0.2, dense=True), "margin", targets=3), _FAB),
 }
+"""Minimum-size runs that end in different valleys: for the same passes, another class, another objective or another
+length of step finds more than longer runs of one kind, and more than strong attacks below the bound. In l1 the strong
+attacks below it find more."""
+
 _FRONTIERS = {
     "linf": FRONTIER,
     "l2": (Stage(_WANDERING, "margin", targets=4), *FRONTIER[1:]),
@@ -69,7 +83,7 @@ def autoattack(norm: str) -> Attack:
         bound=_BOUNDS[norm],
         polish=(_POLISH_L1 if l1 else _POLISH,),
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
-        closing=(_FAB,),
+        closing=(_FAB,) if l1 else (),
         frontier=_FRONTIERS[norm],
         unit=UNITS[norm],
         source="Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)",
@@ -78,9 +92,10 @@ def autoattack(norm: str) -> Attack:
 
 
 def sparse() -> Attack:
-    """l0: sigma-zero (with a smoother count than its own) and FAB's projection bound the count; projected ascent on the
-    largest changes, by steps from border to border of the box, tries below."""
-    sigma, fab = Stage(SigmaZero(steps=180, sigma=0.01), "margin"), Stage(FAB(steps=20), "margin", targets=1)
+    """l0: sigma-zero (with a smoother count and a higher first threshold than its own) and FAB's projection bound the
+    count; projected ascent on the largest changes, by steps from border to border of the box, tries below."""
+    sigma = Stage(SigmaZero(steps=180, sigma=0.1, threshold=0.6), "margin")
+    fab = Stage(FAB(steps=20), "margin", targets=1)
     ascent = Stage(PGD(steps=25, rate=10.0, schedule="cosine"), "margin", targets=3, start="best")
     return Attack(
         name="l0",

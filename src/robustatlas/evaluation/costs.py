@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robustatlas.attacks.definition import Stage
+from robustatlas.engine import NEAREST
 from robustatlas.evaluation.plan import Task
 
 _TYPICAL = 500
@@ -67,4 +68,7 @@ def weight_of(task: Task, classes: int) -> float:
 
 
 def _steps(stages: Sequence[Stage], classes: int) -> float:
-    return float(sum((stage.optimizer.steps + 1) * stage.runs(classes) for stage in stages))
+    """Of a run one evaluation more than it has steps, and half a step, a forward pass, to verify what it found; once
+    half a step for each class that is ordered by distance, and for the logits of all."""
+    runs = sum((stage.optimizer.steps + 1.5) * stage.runs(classes) for stage in stages)
+    return float(runs + any(stage.order == "distance" for stage in stages) * min(classes, NEAREST + 1) / 2)

@@ -29,7 +29,8 @@ class Problem(Bundle):
     """A batch of samples under attack.
 
     ``x`` [B, ...] in [0, 1], ``labels`` [B], ``targets`` [B] (-1: untargeted; all or none of a batch), ``epsilon``
-    [B], ``noise`` a stream per sample.
+    [B], ``noise`` a stream per sample; ``reference``: what sizes are measured from (``threat.reference(x)``), where it
+    is known.
     """
 
     threat: ThreatModel
@@ -38,6 +39,7 @@ class Problem(Bundle):
     targets: Tensor
     epsilon: Tensor
     noise: Noise
+    reference: Tree = ()
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Evaluation(Bundle):
 
     ``logits`` [B, C]; ``objective`` [B]; ``gradient`` of the objective with respect to theta, built like it (zeros
     where the optimizer needs none); ``fooled`` [B] bool: misclassified, whatever the size; ``size`` [B]: smallest
-    epsilon whose set contains theta.
+    epsilon whose set contains theta; ``size_gradient``: that of the size, where the optimizer needs it.
     """
 
     logits: Tensor
@@ -54,6 +56,7 @@ class Evaluation(Bundle):
     gradient: Tree
     fooled: Tensor
     size: Tensor
+    size_gradient: Tree = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class Optimizer(ABC, Generic[S]):
     needs_gradient: ClassVar[bool] = True
     needs_margin: ClassVar[bool] = False
     """The objective must be zero at the decision boundary."""
+    needs_size_gradient: ClassVar[bool] = False
+    """Steps along the gradient of the size as well, which the threat model must have."""
     minimum_size: ClassVar[bool] = False
     """Looks for the smallest adversarial example from the clean point, rather than for any at a given epsilon."""
     fewest_steps: ClassVar[int] = 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
@@ -80,6 +82,18 @@ class ThreatModel(ABC):
     @abstractmethod
     def size(self, x: Tensor, theta: Tree) -> Tensor:
         """``[B]``: the smallest epsilon whose set contains ``theta``."""
+
+    def reference(self, x: Tensor) -> Tree:
+        """What sizes are measured from where that is not ``x`` itself, a row per sample: computed once for a run."""
+        return ()
+
+    @contextmanager
+    def measuring(self, model: Classifier, reference: Tree) -> Iterator[Callable[[Tensor, Tree], Tensor]]:
+        """Yields what measures the thetas that ``model`` is run at inside, like :meth:`size`.
+
+        A size that the model's own pass nearly gives may look at it, and be differentiable in theta.
+        """
+        yield self.size
 
     def move(self, x: Tensor, theta: Tree, direction: Tree, length: Tensor) -> Tree:
         """Theta after a step of ``length`` [B] along ``direction`` (before :meth:`project`)."""

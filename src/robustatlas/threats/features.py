@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from robustatlas.classifier import Classifier
+from robustatlas.classifier.backward import backward_here
 from robustatlas.errors import UserError
 
 Features = Callable[[Tensor], Sequence[Tensor]]
@@ -133,13 +134,36 @@ class ActivationFeatures:
         """The activations at :attr:`layers` for ``x`` [B, C, H, W] in [0, 1]."""
         if self.layers is None:
             self.layers = find_layers(self.model, x)
-        modules = dict(_network_of(self.model).named_modules())
-        with self.model.evaluating(), _recording({name: modules[name] for name in self.layers}) as outputs:
+        with self.model.evaluating(), self._recorded(self.layers) as activations:
             self.model.logits(x, verifying=True)
-        missing = [name for name in self.layers if name not in outputs]
-        if missing:
-            raise UserError(f"The layers {missing} of {self.model.name} put out no tensor; choose other layers.")
-        return [outputs[name] for name in self.layers]
+        return activations()
+
+    @contextmanager
+    def of_passes(self, model: Classifier) -> Iterator[Callable[[], Sequence[Tensor]] | None]:
+        """Yields what gives the activations of the last pass that ``model`` made inside; None where that pass does not
+        compute them as a pass of our own would: in another network, in reduced precision, or as one of several draws.
+        """
+        same = model.net is self.model.net and model.prepare is self.model.prepare
+        plain = model.precision == "float32" and model.draws is None and backward_here(None) is None
+        if self.layers is None or not (same and plain):
+            yield None
+            return
+        with self._recorded(self.layers) as activations:
+            yield activations
+
+    @contextmanager
+    def _recorded(self, layers: tuple[str, ...]) -> Iterator[Callable[[], Sequence[Tensor]]]:
+        modules = dict(_network_of(self.model).named_modules())
+        with _recording({name: modules[name] for name in layers}) as outputs:
+
+            def activations() -> Sequence[Tensor]:
+                if missing := [name for name in layers if name not in outputs]:
+                    raise UserError(
+                        f"The layers {missing} of {self.model.name} put out no tensor; choose other layers."
+                    )
+                return [outputs[name] for name in layers]
+
+            yield activations
 
     def described(self) -> dict[str, Any]:
         """What determines the activations, for the record of a run."""

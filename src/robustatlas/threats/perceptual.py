@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample, select
+from robustatlas.bundle import Tree, per_sample, select
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
 from robustatlas.host import looking_is_free
@@ -48,7 +49,17 @@ class PerceptualDistance:
 
     def embed(self, x: Tensor) -> Tensor:
         """phi(x), ``[B, D]``; differentiable."""
-        return torch.cat([_normalised(activation) for activation in self.features(x)], 1)
+        return _embedded(self.features(x))
+
+    @contextmanager
+    def of_passes(self, model: Classifier) -> Iterator[Callable[[Tensor], Tensor]]:
+        """Yields what embeds like :meth:`embed` the images of which ``model`` has just made a pass inside, without one
+        of its own where the features are those of that very pass."""
+        if not isinstance(self.features, ActivationFeatures) or type(self).embed is not PerceptualDistance.embed:
+            yield self.embed
+            return
+        with self.features.of_passes(model) as activations:
+            yield self.embed if activations is None else lambda x: _embedded(activations())
 
     def reference(self, x: Tensor) -> Tensor:
         """phi(x) without a gradient; remembered while one and the same tensor is asked for again."""
@@ -74,11 +85,21 @@ class PerceptualDistance:
         return f"PerceptualDistance({self.features!r})"
 
 
+def _embedded(activations: Sequence[Tensor]) -> Tensor:
+    return torch.cat([_normalised(activation) for activation in activations], 1)
+
+
 def _normalised(activation: Tensor) -> Tensor:
     maps = activation.transpose(1, 2) if activation.dim() == 3 else activation
     maps = maps.flatten(2) if maps.dim() > 2 else maps[:, :, None]
     length: Tensor = torch.linalg.vector_norm(maps, dim=1, keepdim=True) + 1e-10
     return (maps / (length * math.sqrt(maps.shape[2]))).flatten(1)
+
+
+def _unless_same(x: Tensor, other: Tensor, distance: Tensor) -> Tensor:
+    """``distance`` [B] without what rounding makes of equal images."""
+    same = (other == x).flatten(1).all(1)
+    return distance.to(x.dtype).masked_fill(same, 0)
 
 
 def small_noise(x: Tensor, noise: Noise) -> Tensor:
@@ -125,7 +146,7 @@ class Perceptual(ThreatModel):
         return torch.zeros_like(x)
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return self.project(x, small_noise(x, noise), epsilon)
+        return self._back(x, to_box(x, small_noise(x, noise)), epsilon)
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         return (x + theta).clamp(0, 1)
@@ -137,8 +158,23 @@ class Perceptual(ThreatModel):
     @torch.no_grad()
     def size(self, x: Tensor, theta: Tensor) -> Tensor:
         result = self.apply(x, theta)
-        unchanged = (result == x).flatten(1).all(1)
-        return torch.where(unchanged, x.new_zeros(len(x)), self.phi(x, result).to(x.dtype))
+        return _unless_same(x, result, self.phi(x, result))
+
+    def reference(self, x: Tensor) -> Tensor:
+        return self.phi.reference(x)
+
+    @contextmanager
+    def measuring(self, model: Classifier, reference: Tree) -> Iterator[Callable[[Tensor, Tree], Tensor]]:
+        """Differentiable in theta."""
+        with self.phi.of_passes(model) as embedded:
+
+            def measured(x: Tensor, theta: Tensor) -> Tensor:
+                result = self.apply(x, theta)
+                here = embedded(result)  # first: a pass of the reference's own would be heard as well
+                origin = reference if isinstance(reference, Tensor) else self.phi.reference(x)
+                return _unless_same(x, result, torch.linalg.vector_norm(here - origin, dim=1))
+
+            yield measured
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
         theta = to_box(x, theta)
