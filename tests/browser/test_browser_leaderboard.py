@@ -478,6 +478,11 @@ def test_the_board_comes_before_the_plots(published_site: Path, visit: Visit) ->
         " plotly: performance.getEntriesByType('resource').find(r => r.name.endsWith('plotly.min.js'))?.startTime})"
     )
     assert order["paint"] < (order["plotly"] or float("inf"))
+    moved = page.evaluate(
+        "new Promise(done => { let sum = 0; new PerformanceObserver(list => { for (const shift of list.getEntries())"
+        " sum += shift.value; }).observe({type: 'layout-shift', buffered: true}); setTimeout(() => done(sum), 100); })"
+    )
+    assert moved < 0.1  # of 0.65 where the page was shown before its table
     assert sum(file.stat().st_size for file in published_site.parent.iterdir()) < 6_000_000
 
 
