@@ -306,7 +306,7 @@ def lpips(procedure: Procedure) -> Attack:
             Stage(PPGD(steps=steps, rate=2 / steps), "margin", judge=judge),
             Stage(LPA(steps=steps), "margin", judge=judge),
         ),
-        descent=None if paper else (Stage(PerceptualDescent(steps=25), "margin", targets=3, start="neutral"),),
+        descent=None if paper else (Stage(PerceptualDescent(steps=50), "log-margin", start="neutral"),),
         bound=() if paper else (bound,),
         frontier=() if paper else frontier(bound, _PERCEPTUAL_ASCENT),
         unit="distance of normalised activations",
