@@ -207,7 +207,9 @@ def test_fingerprints_are_of_the_numbers() -> None:
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(UserError, match=r"'imagenot'; give digits, mnist, fashion-mnist, cifar10"):
+    with pytest.raises(UserError, match=r"'zebras'; give digits, mnist, fashion-mnist, cifar10"):
+        load_dataset("zebras")
+    with pytest.raises(UserError, match=r"'imagenot'; did you mean 'imagenet'\?"):
         load_dataset("imagenot")
     with pytest.raises(UserError, match="'test' or 'train', not 'val'"):
         load_dataset("digits", "val")  # type: ignore[arg-type]

@@ -39,7 +39,8 @@ def looking_is_free(device: torch.device) -> bool:
 
 @contextmanager
 def looking_every(steps: int) -> Iterator[None]:
-    """Look every so many steps inside, whatever the device. Results are the same, passes are not.
+    """Look every so many steps inside, whatever the device. Results are the same (of projections on l1 balls up to
+    rounding), passes are not.
 
     Example:
         >>> with looking_every(4):

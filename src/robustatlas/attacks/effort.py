@@ -28,11 +28,11 @@ def at_effort(attack: Attack, effort: Effort) -> Attack:
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
         >>> for effort in ("low", "default", "high"):
-        ...     stages = at_effort(attack_named("linf"), effort).descent
+        ...     stages = at_effort(attack_named("l1"), effort).descent
         ...     print([(stage.optimizer.steps, stage.targets) for stage in stages])
-        [(9, 3)]
-        [(15, 5)]
-        [(15, 5), (30, 10)]
+        [(18, 3)]
+        [(30, 5)]
+        [(30, 5), (60, 10)]
     """
     if effort not in get_args(Effort):
         raise UserError(f"effort={effort!r} is not known; expected one of {', '.join(map(repr, get_args(Effort)))}.")
