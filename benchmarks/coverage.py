@@ -137,7 +137,7 @@ def main() -> None:
     table = Table("model", "strength", "true accuracy", "mean found", "mean width", f"inside, of {arguments.seeds}")
     for name, one in found.items():
         columns = ("strengths", "true", "mean_accuracy", "mean_width", "seeds_inside")
-        for epsilon, true, mean, width, inside in zip(*(one[column] for column in columns), strict=True):  # type: ignore[call-overload]
+        for epsilon, true, mean, width, inside in zip(*(one[column] for column in columns), strict=True):
             table.add_row(name, f"{epsilon:g}", f"{true:.2f}", f"{mean:.2f}", f"{width:.1f}", str(inside))
     Console().print(table)
     if arguments.output:

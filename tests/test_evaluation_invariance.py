@@ -81,10 +81,10 @@ FOUND = tuple(column for column in EXACT if column not in ("forward", "backward"
 def test_searches_do_not_see_how_often_the_host_looks(search: Any) -> None:
     """Bit by bit where batches are of one sample, so that a network rounds alike."""
     attacks = ("linf", "l2")
-    for size, steps in ((1, 3), (4, 8)):
-        always = evaluate(attacks=attacks, count=4, search=search, batch_size=size)
+    for size, steps, count in ((1, 3, 4), (4, 8, SAMPLES), (256, 3, SAMPLES)):
+        always = evaluate(attacks=attacks, count=count, search=search, batch_size=size)
         with looking_every(steps):
-            seldom = evaluate(attacks=attacks, count=4, search=search, batch_size=size)
+            seldom = evaluate(attacks=attacks, count=count, search=search, batch_size=size)
         assert_same(always, seldom, attacks, exact=FOUND)
         for name in attacks:
             ours, other = always.outcome(name), seldom.outcome(name)
@@ -95,9 +95,10 @@ def test_searches_do_not_see_how_often_the_host_looks(search: Any) -> None:
 
 @pytest.mark.parametrize("name", ["l1", "l0", "square-linf", "cw-l2", "stadv", "elastic", "lpips"])
 def test_attacks_do_not_see_how_often_the_host_looks(name: str) -> None:
-    always = evaluate(attacks=(name,), batch_size=4)
-    with looking_every(5):
-        assert_same(always, evaluate(attacks=(name,), batch_size=4), (name,), exact=FOUND)
+    for size, count in ((1, 3), (4, SAMPLES)):
+        always = evaluate(attacks=(name,), count=count, batch_size=size)
+        with looking_every(5):
+            assert_same(always, evaluate(attacks=(name,), count=count, batch_size=size), (name,), exact=FOUND)
 
 
 def test_order_does_not_matter() -> None:

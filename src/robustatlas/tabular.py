@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -69,14 +70,14 @@ class Grid:
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-class Tabular:
+class Tabular(ABC):
     """What is a table: it says what a display shows (``_grid``), and the columns of its frames (``_columns``)."""
 
-    def _grid(self) -> Grid:
-        raise NotImplementedError
+    @abstractmethod
+    def _grid(self) -> Grid: ...
 
-    def _columns(self) -> dict[str, NDArray[Any]]:
-        raise NotImplementedError
+    @abstractmethod
+    def _columns(self) -> dict[str, NDArray[Any]]: ...
 
     def __rich__(self) -> Table:
         return self._grid().rich()

@@ -72,6 +72,7 @@ def loaded(
     """The model that the options name; what was done to make it fit is said on standard error."""
     import torch
 
+    from robustatlas.classifier import Classifier
     from robustatlas.models import load_model, parse_settings
 
     if name is not None and not name.strip():
@@ -88,4 +89,4 @@ def loaded(
     )
     for note in classifier.notes:
         Console(stderr=True).print(safe(note), highlight=False, soft_wrap=True)
-    return type(classifier)(classifier, compiled=True) if compiled else classifier
+    return Classifier(classifier, compiled=True) if compiled else classifier

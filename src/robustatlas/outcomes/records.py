@@ -33,6 +33,7 @@ from pydantic import (
 )
 
 from robustatlas.errors import UserError
+from robustatlas.interrupts import interrupts_wait
 from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.version import __version__
 
@@ -71,7 +72,8 @@ class Record(BaseModel):
 
     def to_json(self) -> str:
         """The text of the file."""
-        return self.model_dump_json(indent=2) + "\n"
+        with interrupts_wait():
+            return self.model_dump_json(indent=2) + "\n"
 
 
 class ModelRecord(Record):
@@ -163,7 +165,8 @@ class AttackRecord(Record):
     @property
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
-        return _digest(self.model_dump(mode="json", exclude={"unit", "source", "note"}))
+        with interrupts_wait():
+            return _digest(self.model_dump(mode="json", exclude={"unit", "source", "note"}))
 
     @property
     def key(self) -> str:

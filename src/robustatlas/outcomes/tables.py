@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.files import write_atomically
+from robustatlas.interrupts import interrupts_wait
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -27,6 +29,12 @@ class CorruptFileError(UserError):
 def _database() -> duckdb.DuckDBPyConnection:
     """One DuckDB instance in memory for the whole process: starting one takes longer than reading a shard."""
     return duckdb.connect()
+
+
+@contextmanager
+def _cursor() -> Iterator[duckdb.DuckDBPyConnection]:
+    with interrupts_wait(), _database().cursor() as connection:
+        yield connection
 
 
 def quoted(text: str | Path) -> str:
@@ -58,7 +66,7 @@ def write_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None 
         options.append(f"KV_METADATA {{{entries}}}")
 
     def write(temporary: Path) -> None:
-        with _database().cursor() as connection:
+        with _cursor() as connection:
             connection.register("flat", flat)
             try:
                 connection.execute(f"COPY ({select}) TO {quoted(temporary)} ({', '.join(options)})")
@@ -81,7 +89,7 @@ def parquet(path: Path) -> str:
 
 def read_about(path: Path) -> dict[str, str]:
     """What :func:`write_parquet` was told about the file."""
-    with _database().cursor() as connection:
+    with _cursor() as connection:
         rows = connection.sql(f"SELECT key, value FROM parquet_kv_metadata({quoted(path)})").fetchall()
     return {bytes(key).decode(): bytes(value).decode() for key, value in rows}
 
@@ -90,7 +98,7 @@ def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of :func:`write_parquet`; :class:`CorruptFileError` names a file that cannot be read."""
     source = parquet(path)
     try:
-        with _database().cursor() as connection:
+        with _cursor() as connection:
             table = connection.sql(f"SELECT * FROM {source}")
             names = table.columns
             lists = {
@@ -120,7 +128,7 @@ def read_columns(
     files = f"[{', '.join(map(quoted, paths))}]"
     lists = {name: length for name, length in lists.items() if name in wanted}
     try:
-        with _database().cursor() as connection:
+        with _cursor() as connection:
             had = connection.sql(f"SELECT file_name, list(name) FROM parquet_schema({files}) GROUP BY file_name")
             if any(not set(complete) <= set(names) for _, names in had.fetchall()):
                 raise CorruptFileError(f"Some of {len(paths)} files lack some of the columns {', '.join(complete)}.")

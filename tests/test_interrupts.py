@@ -1,0 +1,64 @@
+"""Ctrl-C is heard once, and after what cannot be interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robustatlas.interrupts import interrupts_wait
+from robustatlas.outcomes.tables import read_parquet, write_parquet
+
+
+@pytest.fixture(autouse=True)
+def listening() -> Iterator[None]:
+    """A shell that puts the tests in the background has them ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interrupt_takes_effect_at_the_end() -> None:
+    reached = False
+    with pytest.raises(KeyboardInterrupt), interrupts_wait():
+        interrupt()
+        interrupt()
+        reached = True
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_where_interrupts_are_ignored_they_stay_ignored() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with interrupts_wait():
+        interrupt()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_interrupts_while_tables_are_written_and_read_are_heard(tmp_path: Path) -> None:
+    """At moments spread over both; DuckDB itself would make errors of its own of them, or forget them."""
+    path, columns = tmp_path / "table.parquet", {"index": np.arange(50), "found": np.ones((50, 3))}
+    write_parquet(path, columns)
+    heard = 0
+    for moment in np.linspace(0, 0.03, 30):
+        timer = threading.Timer(moment, interrupt)
+        try:
+            timer.start()
+            while timer.is_alive():
+                write_parquet(path, columns)
+                read_parquet(path)
+            timer.join()
+        except KeyboardInterrupt:
+            heard += 1
+    assert heard == 30
+    np.testing.assert_array_equal(read_parquet(path)["index"], columns["index"])
+    assert not list(tmp_path.glob(".*"))
