@@ -93,7 +93,7 @@ def test_each_strength_that_is_open_is_visited_once_a_round_down_down_and_up() -
         attempt = int(schedule.attempt[0])
         seen.append((int(schedule.level[0]), int(schedule.number_of[attempt]), int(schedule.source(row))))
         best = 0.25 if attempt < schedule.first else 0.15 if len(seen) > 5 else 0.25
-        schedule.advance(row, torch.tensor([False]), torch.tensor([best]))
+        schedule.advance(row, torch.tensor([False]), torch.tensor([best]), torch.tensor([best]))
     bounds, rest = seen[:2], seen[2:]
     assert [number for _, number, _ in bounds] == [0, 1]
     assert rest[:2] == [(1, 1, 2), (0, 0, 1)], "two strengths are open, each with a target of its own"

@@ -82,7 +82,7 @@ def test_it_works_nearer_and_nearer_below_the_best_and_goes_on_from_every_succes
         if not attempt.bound:
             seen.append(round(epsilon / float(best), 3))
         best = torch.tensor([epsilon]) if first else best
-        schedule.advance(row, torch.tensor([first]), best)
+        schedule.advance(row, torch.tensor([first]), best, best)
     assert seen[:2] == [0.9, 0.9], "a success at .9 is followed by another try at .9 of the new best"
     assert seen == sorted(seen, reverse=False) and set(seen) == {0.9, 0.97, 0.99}
     assert seen.count(0.97) == 2
@@ -95,7 +95,7 @@ def test_what_nothing_bounds_is_tried_at_the_largest_strength() -> None:
     while not schedule.done[0]:
         if not schedule.attempts[int(schedule.attempt[0])].bound:
             tried.append(float(schedule.epsilon(row, never)))
-        schedule.advance(row, torch.tensor([False]), never)
+        schedule.advance(row, torch.tensor([False]), never, never)
     assert len(tried) == schedule.last - schedule.first
     assert tried == pytest.approx([0.2] * len(tried))
 

@@ -39,6 +39,7 @@ from robustatlas.ledger import CLEAN, Ledger, charged, check_finite, known_size
 from robustatlas.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+from robustatlas.patience import Patience, Progress
 from robustatlas.search import Schedule
 
 NUMERICS = 4
@@ -71,7 +72,8 @@ class Lanes(Bundle):
     ``rows`` [B] into the ledger; ``level`` [B] of their strength (-1: none of the grid); ``bounding`` [B]: looks for
     the smallest size, so success does not end the run; ``state``: the optimizer's, none once the run has ended;
     ``candidate``: the smallest example of this run, smaller than what was known; its ``candidate_size`` [B];
-    ``ended`` [B]: the run has.
+    ``known`` [B]: the sample's smallest size when the run began; ``progress``: what the run has come to; ``ended`` [B]:
+    the run has.
     """
 
     rows: Tensor
@@ -81,6 +83,8 @@ class Lanes(Bundle):
     state: Any
     candidate: Tree
     candidate_size: Tensor
+    known: Tensor
+    progress: Progress
     ended: Tensor
 
 
@@ -168,7 +172,7 @@ def _run_stage(
     steps = _steps_to_a_look(stage, queue.device)
     while len(lanes.rows):
         for _ in range(steps):
-            lanes = _stepped(model, ledger, stage, lanes)
+            lanes = _stepped(model, ledger, stage, lanes, schedule.patience)
         fresh = lanes.ended & (lanes.candidate_size < known_size(ledger, lanes.rows, last=last))
         finite, ended, candidates, *news = told(ledger.finite, lanes.ended.sum(), fresh.sum(), *line.questions())
         check_finite(attack, bool(finite))
@@ -177,7 +181,7 @@ def _run_stage(
             over = _those(replace(lanes, state=None), lanes.ended, ended)
             fresh = indices(_those(fresh, lanes.ended, ended), candidates)
             fooled = _verify(model, attack, ledger, over, fresh, last=last)
-            schedule.advance(over.rows, fooled, ledger.best_size[over.rows])
+            schedule.advance(over.rows, fooled, ledger.best_size[over.rows], over.progress.smallest)
             line.unknown = over.rows
             del over
             lanes = _those(lanes, ~lanes.ended, len(lanes.rows) - ended)
@@ -238,8 +242,8 @@ def _those(tree: Tree, mask: Tensor, count: int) -> Tree:
     return tree if count == len(mask) else take(tree, indices(mask, count))
 
 
-def _stepped(model: Classifier, ledger: Ledger, stage: Stage, lanes: Lanes) -> Lanes:
-    """All lanes one step further; what they find is entered."""
+def _stepped(model: Classifier, ledger: Ledger, stage: Stage, lanes: Lanes, patience: Patience | None) -> Lanes:
+    """All lanes one step further; what they find is entered, and runs that ``patience`` gives up end."""
     with charged(model, ledger, lanes.rows):
         evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta, lanes.state.step)
         moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
@@ -253,6 +257,9 @@ def _stepped(model: Classifier, ledger: Ledger, stage: Stage, lanes: Lanes) -> L
         better = evaluation.fooled & (evaluation.size < lanes.candidate_size * (1 - _GAIN))
         within = evaluation.size <= lanes.problem.epsilon * (1 + STRENGTH_TOLERANCE)
         ended = finished | (better & ~lanes.bounding & within)
+    progress = lanes.progress.after(evaluation, lanes.problem, lanes.state.step, stage.optimizer.steps)
+    if patience is not None:
+        ended = ended | patience.gives_up(progress, lanes.state.step, stage.optimizer, lanes.known)
     better, ended = better & ~lanes.ended, ended | lanes.ended
     candidate, size = lanes.candidate, lanes.candidate_size
     if not surely_none(better):
@@ -260,7 +267,7 @@ def _stepped(model: Classifier, ledger: Ledger, stage: Stage, lanes: Lanes) -> L
         size = torch.where(better, evaluation.size, size)
     if not looking_is_free(ended.device):
         moved = select(ended | ~finite, lanes.state, moved)
-    return replace(lanes, state=moved, candidate=candidate, candidate_size=size, ended=ended)
+    return replace(lanes, state=moved, candidate=candidate, candidate_size=size, progress=progress, ended=ended)
 
 
 def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule, stage: Stage, rows: Tensor) -> Lanes:
@@ -280,7 +287,8 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
     level = level if schedule.on_grid else torch.full_like(level, -1)
     ended = torch.zeros_like(bounding)
-    return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known, ended)
+    progress, smallest = Progress.none(epsilon), ledger.best_size[rows]
+    return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known, smallest, progress, ended)
 
 
 def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from robustatlas.attacks.definition import Attack, Search, Stage
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+from robustatlas.patience import Patience
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,12 @@ class Schedule(ABC):
     Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``number_of`` and ``bounds``.
     ``shares``: runs start at the example of the lowest margin within a neighbouring strength, of index ``source``.
     ``on_grid``: runs are at the strengths themselves; otherwise ``level`` is something else.
+    ``patience``: with which runs are given up (None: all are carried to their end).
     """
 
     shares: ClassVar[bool] = False
     on_grid: ClassVar[bool] = True
+    patience: Patience | None = None
 
     def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
         self.strengths, self.levels = strengths, len(strengths)
@@ -74,9 +77,9 @@ class Schedule(ABC):
         return {}
 
     @abstractmethod
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         """Samples ``rows`` ended a run; ``fooled``: with a verified example at their strength; ``best_size``: their
-        smallest so far."""
+        smallest so far; ``reached``: the smallest size of that run (inf: none)."""
 
     def _next_attempt(self, rows: Tensor, fooled: Tensor) -> Tensor:
         """Count a failed run; which of the rows are through with their level."""
@@ -94,7 +97,7 @@ class Every(Schedule):
         super().__init__(attack, strengths, classes, todo)
         self.skips = attack.nested and all(a.stage.judge == "best" for a in self.attempts)
 
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         settled = self._next_attempt(rows, fooled)
         following = self.level[rows] + settled.long()
         over = following >= len(self.strengths)
@@ -114,7 +117,7 @@ class Bisection(Schedule):
         self.high = torch.full_like(self.level, len(strengths) - 1)
         self.level = (self.low + self.high) // 2
 
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         settled = self._next_attempt(rows, fooled)
         middle = self.level[rows]
         self.high[rows] = torch.where(settled & fooled, middle - 1, self.high[rows])
@@ -132,14 +135,25 @@ class Descent(Schedule):
     of the next strength below. The effort follows the ratio of strength to bound: a strength far below a bound needs
     little proof, one just below deserves all runs, and the closing attack of another kind. At the end minimum-size
     attacks go on from the smallest example.
+
+    Runs that come to nothing are given up (:class:`~robustatlas.patience.Patience`), and where two kinds of
+    minimum-size attacks come to the same size, up to a share of ``AGREE``, the remaining ones are left out. High effort
+    does neither.
     """
 
     EFFORT = ((0.5, 1), (0.75, 2), (0.85, 3))
     CLOSE = 0.9
+    PATIENCE = Patience(behind=((1 / 3, 1.8), (1 / 2, 1.4), (2 / 3, 1.2), (3 / 4, 1.1), (5 / 6, 1.03)), hope=1.0)
+    AGREE = 0.003
 
     @classmethod
     def settings(cls) -> dict[str, float | list[list[float]]]:
-        return {"effort": [list(step) for step in cls.EFFORT], "close": cls.CLOSE}
+        return {"effort": [list(step) for step in cls.EFFORT], "close": cls.CLOSE, **cls._bounding()}
+
+    @classmethod
+    def _bounding(cls) -> dict[str, float | list[list[float]]]:
+        behind: list[list[float]] = [list(look) for look in cls.PATIENCE.behind]
+        return {"behind": behind, "hope": cls.PATIENCE.hope, "agree": cls.AGREE}
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         bound = attempts_of(attack.bound, classes, bound=True)
@@ -152,6 +166,10 @@ class Descent(Schedule):
     def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
         super().__init__(attack, strengths, classes, todo)
         self.level += len(strengths) - 1
+        self.smallest = torch.full_like(self.level, torch.inf, dtype=strengths.dtype)
+        self.finder = torch.full_like(self.level, -1)
+        if attack.effort != "high":
+            self.patience = self.PATIENCE
 
     def allowed(self, ratio: Tensor) -> Tensor:
         """Number of attempts (bound ones included) that a sample gets when its strength is ``ratio`` times its
@@ -162,12 +180,25 @@ class Descent(Schedule):
             allowed = torch.where(ratio < limit, self.first + min(runs, self.strong), allowed)
         return allowed
 
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+    def _after_bounds(self, rows: Tensor, best_size: Tensor, reached: Tensor, following: Tensor) -> Tensor:
+        """The attempt ``following`` [B], or the first strong one where the run that ended came to the size that one of
+        another stage had found."""
+        attempt, known = self.attempt[rows], self.smallest[rows]
+        stage = self.stage_of[attempt]
+        same = (reached >= (1 - self.AGREE) * known) & (reached <= (1 + self.AGREE) * known)
+        agreed = same & known.isfinite() & (stage != self.finder[rows]) & (attempt < self.first)
+        self.finder[rows] = torch.where(best_size < known, stage, self.finder[rows])
+        self.smallest[rows] = best_size
+        if self.patience is None:
+            return following
+        return torch.where(agreed, self.first, following)
+
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         below = torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), best_size) - 1
         attempt = self.attempt[rows]
         bounding, polishing = attempt < self.first, attempt >= self.last
         self.warm[rows] = fooled | bounding
-        attempt = attempt + (bounding | polishing | ~fooled).long()
+        attempt = self._after_bounds(rows, best_size, reached, attempt + (bounding | polishing | ~fooled).long())
         bounding = attempt < self.first
         level = torch.where(bounding, len(self.strengths) - 1, torch.minimum(below, self.level[rows]))
         ratio = torch.where(best_size.isfinite(), self.strengths[level.clamp_min(0)] / best_size, 1.0)
@@ -190,7 +221,7 @@ class Minimum(Descent):
 
     @classmethod
     def settings(cls) -> dict[str, float | list[list[float]]]:
-        return {"steps": [[ratio, runs or 0] for ratio, runs in cls.STEPS]}
+        return {"steps": [[ratio, runs or 0] for ratio, runs in cls.STEPS], **cls._bounding()}
 
     def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
         super().__init__(attack, strengths, classes, todo)
@@ -203,10 +234,10 @@ class Minimum(Descent):
         below = best_size * self.ratios[self.level[rows]]
         return torch.where(self.bounds[self.attempt[rows]] | best_size.isinf(), self.strengths[-1], below)
 
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         attempt, level = self.attempt[rows], self.level[rows]
         bounding, polishing = attempt < self.first, attempt >= self.last
-        attempt = attempt + (bounding | polishing | ~fooled).long()
+        attempt = self._after_bounds(rows, best_size, reached, attempt + (bounding | polishing | ~fooled).long())
         strong = (attempt >= self.first) & ~polishing
         unknown = best_size.isinf()
         level = torch.where(strong & unknown, len(self.STEPS) - 1, level)
@@ -257,7 +288,7 @@ class Frontier(Schedule):
         level = self.level[rows]
         return torch.where(self._rises(self.round[rows]), (level - 1).clamp_min(0), level + 1)
 
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor) -> None:
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         top = torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), best_size) - 1
         round_, bounding = self.round[rows], self.attempt[rows] + 1
         following = self.level[rows] + torch.where(self._rises(round_), 1, -1)

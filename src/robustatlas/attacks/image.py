@@ -297,7 +297,9 @@ def lpips(procedure: Procedure) -> Attack:
     paper = procedure == "paper"
     judge: Literal["best", "last"] = "last" if paper else "best"
     steps = 40 if paper else 20
-    bound = Stage(PerceptualDescent(steps=80), "margin", start="neutral")
+    bound = Stage(PerceptualDescent(steps=50), "margin", start="neutral")
+    other = Stage(PerceptualDescent(steps=30), "log-margin", start="neutral")
+    nearer = Stage(PerceptualDescent(steps=25, beyond=0.005), "margin", start="best")
     return Attack(
         name="lpips",
         threat=HistoricalPerceptual() if paper else Perceptual(),
@@ -306,9 +308,10 @@ def lpips(procedure: Procedure) -> Attack:
             Stage(PPGD(steps=steps, rate=2 / steps), "margin", judge=judge),
             Stage(LPA(steps=steps), "margin", judge=judge),
         ),
-        descent=None if paper else (Stage(PerceptualDescent(steps=50), "log-margin", start="neutral"),),
-        bound=() if paper else (bound,),
-        frontier=() if paper else frontier(bound, _PERCEPTUAL_ASCENT),
+        descent=None if paper else (),
+        bound=() if paper else (bound, other),
+        polish=() if paper else (nearer,),
+        frontier=() if paper else frontier(replace(bound, optimizer=PerceptualDescent(steps=80)), _PERCEPTUAL_ASCENT),
         unit="distance of normalised activations",
         source="Laidlaw et al. 2021 (PPGD and LPA)",
         note="The public code's projections may end slightly outside of the set. Without a "

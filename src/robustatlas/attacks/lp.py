@@ -28,9 +28,7 @@ STRENGTHS = {"linf": grid(0.1), "l2": grid(2.5), "l1": grid(30.0), "l0": grid(20
 THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
 
-_ASCENT = Stage(
-    PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=1, start="best", order="distance"
-)
+_ASCENT = Stage(PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=1, start="best")
 _ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=5, start="best", order="distance")
 _FRONTIER_L1 = frontier(
     Stage(FMN(60, rate=4.0, dense=True), "margin", targets=3), APGDL1(steps=8, schedule=((1.0, 1.0),))
@@ -48,25 +46,27 @@ _BOUNDS = {
         Stage(_CAREFUL, "margin", targets=3),
         Stage(_WANDERING, "dlr", targets=1),
         Stage(_WANDERING, "margin"),
+        Stage(_WANDERING, "log-margin"),
     ),
     "l2": (
         Stage(_WANDERING, "margin", targets=3),
         Stage(_WANDERING, "log-margin"),
         Stage(_FAR, "margin", targets=1),
+        Stage(_WANDERING, "dlr", targets=1),
     ),
     "l1": (Stage(FMN(40, rate=4.0, shrink=0.2, dense=True), "margin", targets=3), _FAB),
 }
 """Minimum-size runs that end in different valleys: for the same passes, another class, another objective or another
 length of step finds more than longer runs of one kind, and more than strong attacks below the bound. In l1 the strong
-attacks below it find more."""
+attacks below it find more. The last kinds are for networks with many valleys: elsewhere two kinds agree before."""
 
 _FRONTIERS = {
     "linf": FRONTIER,
     "l2": (Stage(_WANDERING, "margin", targets=4), *FRONTIER[1:]),
     "l1": _FRONTIER_L1,
 }
-_POLISH = Stage(FMN(30, rate=0.1, shrink=0.02), "margin", start="best")
-_POLISH_L1 = Stage(FMN(40, shrink=0.02, dense=True), "margin", start="best")
+_POLISH = Stage(FMN(20, rate=0.1, shrink=0.02), "margin", start="best")
+_POLISH_L1 = Stage(FMN(30, shrink=0.02, dense=True), "margin", start="best")
 
 
 def autoattack(norm: str) -> Attack:

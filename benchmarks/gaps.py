@@ -1,0 +1,156 @@
+"""How far the default of an attack is from the best known: in robust accuracy at each strength, and between seeds.
+
+Best known is, of each sample, the smallest example of five seeds of the default and, as --more says, of high effort and
+of brute force (longer ascents than any default has: three targets and two restarts, just below the best until all
+fail). A gap is the accuracy by the first seed minus that by the best known. Samples of all models are taken together.
+
+    python benchmarks/gaps.py [--models stadv_delta,recoloradv] [--attacks gabor,snow,fog] [--first 5000] [--samples 20]
+        [--more "high effort,brute force"] [--kept FOLDER] [--output FILE.json]
+
+Takes CIFAR-10 ResNet-32 weights in ROBUSTATLAS_MODELS and CIFAR-10 in ROBUSTATLAS_DATA; without them the built-in
+digits models, and those attacks that take 8x8 grey images. Only samples that are classified correctly count. With
+--kept, what was found stays in the folder, and a benchmark that was stopped goes on there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.models.architectures import resnet32
+from robustatlas.models.weights import load_weights
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+from robustatlas.threats.base import UnsupportedInputError
+
+ATTACKS = "gabor,snow,fog,recolor,jpeg-linf,elastic"
+SEEDS = range(5)
+BRUTE_FORCE = (
+    Stage(PGD(60, rate=0.25, schedule="cosine", momentum=0.75), "margin", targets=3, start="best"),
+    Stage(PGD(100, rate=0.5, schedule="cosine", momentum=0.5), "cross-entropy", restarts=2, start="best"),
+)
+
+
+def subjects(names: list[str], first: int, samples: int) -> Iterator[tuple[str, ra.Classifier, ra.Dataset]]:
+    """Models, each with those of the samples that it classifies correctly."""
+    folder = Path(os.environ.get("ROBUSTATLAS_MODELS", ""))
+    on_disk = folder.joinpath("cifar10_resnet32_normal.safetensors").is_file()
+    data = ra.load_dataset("cifar10" if on_disk else "digits")
+    index = torch.arange(first, first + samples)
+    for name in names if on_disk else ("digits-standard", "digits-linf"):
+        if on_disk:
+            net, mean, std = resnet32()
+            load_weights(net, folder / f"cifar10_resnet32_{name}.safetensors")
+            model = ra.Classifier(net.eval(), mean, std, name=name)
+        else:
+            model = ra.load_model(f"builtin:{name}", name=name)
+        with torch.no_grad():
+            correct = index[model.logits(data.images[index]).argmax(1) == data.labels[index]]
+        yield name, model, ra.Dataset.of_rows(data.rows.chosen(correct), data.labels[correct], name=data.name)
+
+
+def contenders(name: str, more: Collection[str]) -> Iterator[tuple[str, Attack, dict[str, Any]]]:
+    """The default first."""
+    attack = attack_named(name)
+    for seed in SEEDS:
+        yield f"seed {seed}", attack, {"seed": seed}
+    if "high effort" in more:
+        yield "high effort", attack, {"effort": "high"}
+    if "brute force" in more:
+        yield "brute force", replace(attack, stages=BRUTE_FORCE), {"seed": len(SEEDS)}
+
+
+def found(
+    folder: Path | None, key: str, model: ra.Classifier, data: ra.Dataset, attack: Attack, settings: dict[str, Any]
+) -> tuple[NDArray[np.float64], float]:
+    """The smallest size of each sample, and the passes a sample; what is in the folder is not searched again."""
+    path = folder and folder / f"{key.replace('/', ' ')}.npz"
+    if not (path and path.exists()):
+        result = ra.evaluate(model, data, attack, search="descent", progress=False, **settings)
+        sizes, passes = np.asarray(result.minimal_size(attack.name)), float(sum(result.passes(attack.name)))
+        if not path:
+            return sizes, passes
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, sizes=sizes, passes=passes)
+    kept = np.load(path)
+    return kept["sizes"], float(kept["passes"])
+
+
+def accuracies(sizes: NDArray[np.float64], strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[S]: percent of the samples that have no example within a strength."""
+    return 100 * (sizes[:, None] > strengths * (1 + STRENGTH_TOLERANCE)).mean(0)
+
+
+def judged(name: str, sizes: dict[str, NDArray[np.float64]], passes: dict[str, float]) -> dict[str, Any]:
+    """The row of an attack: accuracies, gap, and how seeds differ."""
+    strengths = np.array(attack_named(name).strengths)
+    seeds = [sizes[f"seed {seed}"] for seed in SEEDS]
+    best = np.minimum.reduce(list(sizes.values()))
+    gap = accuracies(seeds[0], strengths) - accuracies(best, strengths)
+    levels = np.searchsorted(strengths * (1 + STRENGTH_TOLERANCE), np.stack(seeds))
+    return {
+        "attack": name,
+        "samples": len(best),
+        "passes": round(passes["seed 0"], 1),
+        "default": round(float(accuracies(seeds[0], strengths).mean()), 2),
+        "best known": round(float(accuracies(best, strengths).mean()), 2),
+        "mean gap": round(float(gap.mean()), 2),
+        "largest gap": round(float(gap.max()), 2),
+        "seeds differ": round(100 * float((levels.min(0) != levels.max(0)).mean()), 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default="stadv_delta,recoloradv")
+    parser.add_argument("--attacks", default=ATTACKS)
+    parser.add_argument("--first", type=int, default=5000)
+    parser.add_argument("--samples", type=int, default=20)
+    parser.add_argument("--more", default="high effort,brute force", help="what is tried besides five seeds")
+    parser.add_argument("--kept", type=Path, help="folder of what was found; what is in it is not searched again")
+    parser.add_argument("--output", type=Path)
+    asked = parser.parse_args()
+    models = list(subjects(asked.models.split(","), asked.first, asked.samples))
+    rows: list[dict[str, Any]] = []
+    for name in asked.attacks.split(","):
+        sizes: dict[str, list[NDArray[np.float64]]] = {}
+        costs: dict[str, float] = {}
+        for who, model, data in models:
+            try:
+                attack_named(name).threat.check(data.images[:1])
+            except UnsupportedInputError:
+                continue
+            for what, attack, settings in contenders(name, asked.more.split(",")):
+                key = f"{who}/{name}/{what}/{asked.first}-{asked.samples}"
+                smallest, passes = found(asked.kept, key, model, data, attack, settings)
+                sizes.setdefault(what, []).append(smallest)
+                costs[what] = costs.get(what, 0.0) + passes * len(smallest)
+        if sizes:
+            every = {what: np.concatenate(parts) for what, parts in sizes.items()}
+            rows.append(judged(name, every, {what: cost / len(every[what]) for what, cost in costs.items()}))
+            print(json.dumps(rows[-1]), flush=True)
+    if rows:
+        table = Table(*rows[0], title="Robust accuracy in % of correct samples, mean over strengths; gaps in points")
+        for row in rows:
+            table.add_row(*map(str, row.values()))
+        Console(width=118).print(table)
+    if asked.output:
+        asked.output.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Which runs are given up, and that nothing else changes: smaller cost, the same sizes, whatever the batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.effort import at_effort
+from robustatlas.classifier import Classifier
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.square import Square
+from robustatlas.patience import Patience, Progress
+from robustatlas.search import Descent, Minimum, Schedule
+
+
+def descent(attack: ra.Attack | None = None, kind: type[Descent] = Descent) -> Schedule:
+    strengths = torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)
+    return kind(attack or attack_named("linf"), strengths, classes=10, todo=torch.tensor([True]))
+
+
+def bounds_until(schedule: Schedule, sizes: list[float]) -> int:
+    """How many bounds are run, where they come to ``sizes`` in turn."""
+    row, best = torch.tensor([0]), torch.inf
+    for count, size in enumerate(sizes, 1):
+        best = min(best, size)
+        known, reached = (torch.tensor([value], dtype=torch.float64) for value in (best, size))
+        schedule.advance(row, torch.tensor([False]), known, reached)
+        if not schedule.bounds[schedule.attempt[0]]:
+            return count
+    raise AssertionError("bounds without end")
+
+
+@pytest.mark.parametrize("kind", [Descent, Minimum])
+def test_bounds_end_where_two_kinds_agree(kind: type[Descent]) -> None:
+    every = len([attempt for attempt in descent().attempts if attempt.bound]) - 1  # the last one is the polish
+    classes = [0.2, 0.25, 0.2]  # towards three of them, by one kind
+    assert bounds_until(descent(kind=kind), [*classes, 0.2004]) == 4
+    assert bounds_until(descent(kind=kind), [*classes, 0.1996]) == 4
+    assert bounds_until(descent(kind=kind), [*classes, 0.25, 0.2004]) == 5
+    assert bounds_until(descent(kind=kind), [*classes, 0.19, 0.2, 0.2]) == every, "the smallest is what counts"
+    assert bounds_until(descent(kind=kind), [torch.inf] * every) == every, "nothing found twice is no agreement"
+
+
+def test_one_kind_does_not_agree_with_itself() -> None:
+    alone = replace(attack_named("linf"), bound=(ra.Stage(FMN(30), "margin", targets=4),))
+    assert bounds_until(descent(alone), [0.2] * 4) == 4
+
+
+def test_high_effort_gives_nothing_up() -> None:
+    patient = descent(at_effort(attack_named("linf"), "high"))
+    assert patient.patience is None
+    bounds = [attempt for attempt in patient.attempts if attempt.bound and attempt.stage.start != "best"]
+    assert bounds_until(patient, [0.2] * len(bounds)) == len(bounds) > 15
+
+
+def test_what_has_no_gradient_is_never_given_up() -> None:
+    progress = Progress(*(torch.tensor([value]) for value in (torch.inf, 5.0, 5.0, 0.0)))
+    patience, at = Patience(behind=((0.0, 1.0),), hope=0.0), torch.tensor([10])
+    for optimizer, given_up in ((FMN(20), True), (PGD(20), True), (Square(20), False)):
+        assert patience.gives_up(progress, at, optimizer, torch.tensor([1.0])).tolist() == [given_up]
+
+
+def two_planes() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """A linear network of three classes: one boundary is three times as far as the other."""
+    net = nn.Linear(8, 3).double()
+    with torch.no_grad():
+        net.weight.zero_()
+        net.weight[1, :4], net.weight[2, 4:] = 1.0, 1.0
+        net.bias.copy_(torch.tensor([0.0, -2.4, -3.2]))
+    return net, torch.full((3, 8), 0.5, dtype=torch.float64), torch.zeros(3, dtype=torch.int64)
+
+
+def test_runs_towards_a_far_class_are_cut_short_and_the_near_one_is_found() -> None:
+    net, x, labels = two_planes()
+    attack = replace(attack_named("linf"), bound=(ra.Stage(FMN(30), "margin", targets=2),), descent=(), polish=())
+    result = ra.evaluate(net, (x, labels), attack, progress=False)
+    np.testing.assert_allclose(result.minimal_size("linf"), 0.1, rtol=0.01)
+    whole = 2 * 31
+    forward, backward = result.passes("linf")
+    assert backward < 0.8 * whole and backward > 31, "the second run ends early, the first does not"
+    alone = ra.evaluate(net, (x[:1], labels[:1]), attack, progress=False)
+    assert sum(alone.passes("linf")) == forward + backward
+
+
+def test_an_ascent_whose_margin_falls_too_slowly_is_cut_short() -> None:
+    net, x, labels = two_planes()
+    short = ra.Stage(PGD(20, rate=1e-3), "margin")
+    attack = replace(attack_named("linf"), bound=(), descent=(short,), polish=())
+    result = ra.evaluate(net, (x, labels), attack, strengths={"linf": [0.15]}, progress=False)
+    assert np.isinf(result.minimal_size("linf")).all()
+    assert result.passes("linf")[1] == 11, "given up half way: two more parts of the same would not arrive"
+    direct = replace(attack, descent=(replace(short, optimizer=PGD(20, rate=0.1)),))
+    found = ra.evaluate(net, (x, labels), direct, strengths={"linf": [0.15]}, progress=False)
+    assert (found.minimal_size("linf") <= 0.15 * (1 + 1e-5)).all()
+
+
+def test_patience_saves_passes_and_keeps_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(6)
+    assert isinstance(model, Classifier)
+    found = ra.evaluate(model, data, "l2", progress=False)
+    monkeypatch.setattr(Descent, "PATIENCE", Patience(behind=(), hope=float("inf")))
+    monkeypatch.setattr(Descent, "AGREE", -1.0)
+    patient = ra.evaluate(model, data, "l2", progress=False)
+    assert sum(found.passes("l2")) < 0.85 * sum(patient.passes("l2"))
+    np.testing.assert_allclose(found.minimal_size("l2"), patient.minimal_size("l2"), rtol=0.02)
