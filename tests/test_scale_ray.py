@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 pytest.importorskip("ray")
 
@@ -52,6 +54,43 @@ def test_a_node_is_killed_and_another_comes(nodes: Any, tmp_path: Path, whole: A
     scale.assert_same(found, whole)
     assert scale.computed_twice(tmp_path) == 0
     assert seen.parts == 8
+
+
+class Dies(scale.Sick):
+    """Kills its process instead."""
+
+    def happens(self, logits: Tensor) -> Tensor:
+        if super().happens(logits).isnan().any():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return logits
+
+
+def test_a_worker_is_killed(nodes: Any, tmp_path: Path, whole: Any) -> None:
+    seen = scale.Seen()
+    run = tmp_path / "run"
+    scale.assert_same(scale.evaluate(run, net=Dies(tmp_path / "life", 1), ray=nodes.address, progress=seen), whole)
+    assert any("A worker on the cluster was lost" in warning for warning in seen.warnings)
+    assert scale.computed_twice(run) == 0
+
+
+def test_a_driver_is_killed_and_the_next_goes_on(nodes: Any, tmp_path: Path, whole: Any) -> None:
+    script = """
+        import os, signal, sys
+        from pathlib import Path
+        import test_scale as scale
+
+        def kill(parts):
+            if parts == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        scale.evaluate(Path(sys.argv[1]), ray=sys.argv[2], progress=scale.Seen(kill))
+    """
+    driver = scale.started(script, tmp_path, nodes.address)
+    driver.communicate(timeout=120)
+    assert driver.returncode == -signal.SIGKILL
+    assert ra.load_result(tmp_path).missing
+    scale.assert_same(scale.evaluate(tmp_path, ray=nodes.address), whole)
+    assert scale.computed_twice(tmp_path) == 0
 
 
 def test_a_model_that_fails_is_named(nodes: Any, tmp_path: Path) -> None:
