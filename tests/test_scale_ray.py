@@ -19,6 +19,7 @@ import test_errands as errands
 import test_scale as scale
 from robustatlas.errors import UserError
 from robustatlas.evaluation import Cluster
+from robustatlas.evaluation.cluster import connected
 from robustatlas.training import make_reference
 from robustatlas.training.errands import run_errands
 
@@ -112,6 +113,13 @@ def test_trainings_go_to_the_nodes(nodes: Any, tmp_path: Path) -> None:
     assert one == two
     with pytest.raises(UserError, match="it takes no -1"):
         list(run_errands(errands.write, "it", {tmp_path / "wrong": -1}, cluster=Cluster(nodes.address)))
+
+
+def test_a_cluster_of_its_own_is_as_urgent_as_this_process(nodes: Any) -> None:
+    """And its own, beside another that runs on this machine."""
+    with connected(Cluster(workers=1)) as ray:
+        assert ray.get(ray.remote(os.nice).remote(0)) == os.nice(0)
+    assert "RAY_worker_niceness" not in os.environ
 
 
 def test_impossible_clusters() -> None:
