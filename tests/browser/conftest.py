@@ -111,10 +111,10 @@ class Tab:
 
 
 TURN = """fragment => new Promise(done => {
-    addEventListener('popstate', () => setTimeout(done, 120), {once: true});
+    addEventListener('popstate', () => setTimeout(() => requestAnimationFrame(() => setTimeout(done, 1)), 61), {once: true});
     location.hash = fragment;
 })"""
-"""The page draws its plots 60 ms after the last change, in the order of its timers: before this is done."""
+"""The page draws its plots 60 ms and a frame after the last change: its timers end before these."""
 
 
 @pytest.fixture(scope="session")
