@@ -1,11 +1,11 @@
 """How far the default of an attack is from the best known: in robust accuracy at each strength, and between seeds.
 
-Best known is, of each sample, the smallest example of five seeds of the default and, as --more says, of high effort and
+Best known is, of each sample, the smallest example of some seeds of the default and, as --more says, of high effort and
 of brute force (longer ascents than any default has: three targets and two restarts, just below the best until all
 fail). A gap is the accuracy by the first seed minus that by the best known. Samples of all models are taken together.
 
     python benchmarks/gaps.py [--models stadv_delta,recoloradv] [--attacks gabor,snow,fog] [--first 5000] [--samples 20]
-        [--more "high effort,brute force"] [--kept FOLDER] [--output FILE.json]
+        [--seeds 5] [--more "high effort,brute force"] [--kept FOLDER] [--output FILE.json]
 
 Takes CIFAR-10 ResNet-32 weights in ROBUSTATLAS_MODELS and CIFAR-10 in ROBUSTATLAS_DATA; without them the built-in
 digits models, and those attacks that take 8x8 grey images. Only samples that are classified correctly count. With
@@ -38,7 +38,6 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import UnsupportedInputError
 
 ATTACKS = "gabor,snow,fog,recolor,jpeg-linf,elastic"
-SEEDS = range(5)
 BRUTE_FORCE = (
     Stage(PGD(60, rate=0.25, schedule="cosine", momentum=0.75), "margin", targets=3, start="best"),
     Stage(PGD(100, rate=0.5, schedule="cosine", momentum=0.5), "cross-entropy", restarts=2, start="best"),
@@ -63,15 +62,15 @@ def subjects(names: list[str], first: int, samples: int) -> Iterator[tuple[str, 
         yield name, model, ra.Dataset.of_rows(data.rows.chosen(correct), data.labels[correct], name=data.name)
 
 
-def contenders(name: str, more: Collection[str]) -> Iterator[tuple[str, Attack, dict[str, Any]]]:
+def contenders(name: str, seeds: int, more: Collection[str]) -> Iterator[tuple[str, Attack, dict[str, Any]]]:
     """The default first."""
     attack = attack_named(name)
-    for seed in SEEDS:
+    for seed in range(seeds):
         yield f"seed {seed}", attack, {"seed": seed}
     if "high effort" in more:
         yield "high effort", attack, {"effort": "high"}
     if "brute force" in more:
-        yield "brute force", replace(attack, stages=BRUTE_FORCE), {"seed": len(SEEDS)}
+        yield "brute force", replace(attack, stages=BRUTE_FORCE), {"seed": seeds}
 
 
 def found(
@@ -98,13 +97,14 @@ def accuracies(sizes: NDArray[np.float64], strengths: NDArray[np.float64]) -> ND
 def judged(name: str, sizes: dict[str, NDArray[np.float64]], passes: dict[str, float]) -> dict[str, Any]:
     """The row of an attack: accuracies, gap, and how seeds differ."""
     strengths = np.array(attack_named(name).strengths)
-    seeds = [sizes[f"seed {seed}"] for seed in SEEDS]
+    seeds = [found for what, found in sizes.items() if what.startswith("seed")]
     best = np.minimum.reduce(list(sizes.values()))
     gap = accuracies(seeds[0], strengths) - accuracies(best, strengths)
     levels = np.searchsorted(strengths * (1 + STRENGTH_TOLERANCE), np.stack(seeds))
     return {
         "attack": name,
         "samples": len(best),
+        "seeds": len(seeds),
         "passes": round(passes["seed 0"], 1),
         "default": round(float(accuracies(seeds[0], strengths).mean()), 2),
         "best known": round(float(accuracies(best, strengths).mean()), 2),
@@ -120,7 +120,8 @@ def main() -> None:
     parser.add_argument("--attacks", default=ATTACKS)
     parser.add_argument("--first", type=int, default=5000)
     parser.add_argument("--samples", type=int, default=20)
-    parser.add_argument("--more", default="high effort,brute force", help="what is tried besides five seeds")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--more", default="high effort,brute force", help="what is tried besides the seeds")
     parser.add_argument("--kept", type=Path, help="folder of what was found; what is in it is not searched again")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
@@ -134,7 +135,7 @@ def main() -> None:
                 attack_named(name).threat.check(data.images[:1])
             except UnsupportedInputError:
                 continue
-            for what, attack, settings in contenders(name, asked.more.split(",")):
+            for what, attack, settings in contenders(name, asked.seeds, asked.more.split(",")):
                 key = f"{who}/{name}/{what}/{asked.first}-{asked.samples}"
                 smallest, passes = found(asked.kept, key, model, data, attack, settings)
                 sizes.setdefault(what, []).append(smallest)

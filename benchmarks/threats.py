@@ -26,8 +26,8 @@ from rich.table import Table
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.suites import RANKED, UNRANKED, Search
+from robustatlas.attacks.definition import Attack, Search
+from robustatlas.attacks.suites import RANKED, UNRANKED
 from robustatlas.datasets import Dataset
 from robustatlas.models.architectures import resnet32
 from robustatlas.models.weights import load_weights
