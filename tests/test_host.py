@@ -15,8 +15,10 @@ from torch import nn
 import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import Procedure
+from robustatlas.attacks.definition import Procedure, Search
+from robustatlas.classifier.classifier import Precision
 from robustatlas.host import LOOK_EVERY, constant, indices, kept, looking_every, stride, surely_none, told
+from robustatlas.outcomes import Outcome
 from robustatlas.threats.jpeg import JpegL1
 from robustatlas.threats.lp import project_l1_ball
 
@@ -31,9 +33,10 @@ def counting() -> ModuleType:
     return module
 
 
-def test_the_loop_waits_at_most_once_in_four_steps(counting: ModuleType) -> None:
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_loop_waits_at_most_once_in_four_steps(counting: ModuleType, precision: Precision) -> None:
     name = "jpeg-linf"
-    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    model, data = ra.load_model("builtin:digits-linf", precision=precision), ra.load_dataset("digits")
     images = data.images[:24], data.labels[:24]
     ra.evaluate(model, images, name, samples=2, progress=False)  # constants are sent once
     waits, _ = counting.measured(model, images, name, 8, LOOK_EVERY)
@@ -55,6 +58,23 @@ def test_what_waits_is_counted(counting: ModuleType) -> None:
                 lambda: torch.tensor([1.0]), x.cpu):  # fmt: skip
         assert each(ask) == 1
     assert each(lambda: torch.where(x > 0.5, 0.0, x)[torch.arange(3)]) == 0
+
+
+@pytest.mark.parametrize("search", ["descent", "frontier"])
+def test_margins_of_a_rough_search_are_the_same(search: Search) -> None:
+    """However long they wait to be computed in full precision: looking seldom, eight steps' are entered together."""
+    model, data = ra.load_model("builtin:digits-linf", precision="bfloat16"), ra.load_dataset("digits")
+    attack = brief(catalogue()["linf"], (0.05, 0.1, 0.2))
+
+    def found(steps: int) -> Outcome:
+        with looking_every(steps):
+            images = data.images[:4], data.labels[:4]
+            return ra.evaluate(model, images, attack, search, batch_size=1, progress=False).outcome("linf")
+
+    always, seldom = found(1), found(8)
+    np.testing.assert_array_equal(always.margins, seldom.margins)
+    np.testing.assert_array_equal(always.minimal_size, seldom.minimal_size)
+    assert np.isfinite(always.margins[:, -1]).all()
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.abc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robustatlas.__main__ import main
 from robustatlas.interrupts import interrupts_wait
 from robustatlas.outcomes.tables import read_parquet, write_parquet
 
@@ -62,3 +65,22 @@ def test_interrupts_while_tables_are_written_and_read_are_heard(tmp_path: Path) 
     assert heard == 30
     np.testing.assert_array_equal(read_parquet(path)["index"], columns["index"])
     assert not list(tmp_path.glob(".*"))
+
+
+def test_an_interrupt_anywhere_in_the_command_line_ends_with_one_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also while it is being imported."""
+
+    class Interrupted(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "robustatlas.cli":
+                interrupt()
+
+    for name in [name for name in sys.modules if name.startswith("robustatlas.cli")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "Aborted.\n"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 pytest.importorskip("ray")
 
@@ -17,6 +19,7 @@ import test_errands as errands
 import test_scale as scale
 from robustatlas.errors import UserError
 from robustatlas.evaluation import Cluster
+from robustatlas.evaluation.cluster import connected
 from robustatlas.training import make_reference
 from robustatlas.training.errands import run_errands
 
@@ -54,6 +57,43 @@ def test_a_node_is_killed_and_another_comes(nodes: Any, tmp_path: Path, whole: A
     assert seen.parts == 8
 
 
+class Dies(scale.Sick):
+    """Kills its process instead."""
+
+    def happens(self, logits: Tensor) -> Tensor:
+        if super().happens(logits).isnan().any():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return logits
+
+
+def test_a_worker_is_killed(nodes: Any, tmp_path: Path, whole: Any) -> None:
+    seen = scale.Seen()
+    run = tmp_path / "run"
+    scale.assert_same(scale.evaluate(run, net=Dies(tmp_path / "life", 1), ray=nodes.address, progress=seen), whole)
+    assert any("A worker on the cluster was lost" in warning for warning in seen.warnings)
+    assert scale.computed_twice(run) == 0
+
+
+def test_a_driver_is_killed_and_the_next_goes_on(nodes: Any, tmp_path: Path, whole: Any) -> None:
+    script = """
+        import os, signal, sys
+        from pathlib import Path
+        import test_scale as scale
+
+        def kill(parts):
+            if parts == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        scale.evaluate(Path(sys.argv[1]), ray=sys.argv[2], progress=scale.Seen(kill))
+    """
+    driver = scale.started(script, tmp_path, nodes.address)
+    driver.communicate(timeout=120)
+    assert driver.returncode == -signal.SIGKILL
+    assert ra.load_result(tmp_path).missing
+    scale.assert_same(scale.evaluate(tmp_path, ray=nodes.address), whole)
+    assert scale.computed_twice(tmp_path) == 0
+
+
 def test_a_model_that_fails_is_named(nodes: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="NaN or infinite logits"):
         scale.evaluate(None, net=scale.Sick(tmp_path / "lives", 9), ray=Cluster(nodes.address, workers=1))
@@ -73,6 +113,13 @@ def test_trainings_go_to_the_nodes(nodes: Any, tmp_path: Path) -> None:
     assert one == two
     with pytest.raises(UserError, match="it takes no -1"):
         list(run_errands(errands.write, "it", {tmp_path / "wrong": -1}, cluster=Cluster(nodes.address)))
+
+
+def test_a_cluster_of_its_own_is_as_urgent_as_this_process(nodes: Any) -> None:
+    """And its own, beside another that runs on this machine."""
+    with connected(Cluster(workers=1)) as ray:
+        assert ray.get(ray.remote(os.nice).remote(0)) == os.nice(0)
+    assert "RAY_worker_niceness" not in os.environ
 
 
 def test_impossible_clusters() -> None:

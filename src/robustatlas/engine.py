@@ -84,6 +84,18 @@ class Lanes(Bundle):
     ended: Tensor
 
 
+@dataclass(frozen=True)
+class Doubtful(Bundle):
+    """What a step of a search in reduced precision came to: ``theta`` of the samples ``rows`` [B], whose margins belong
+    to ``place`` [B] of the flat ledger; ``lower`` [B]: they look lower than any before."""
+
+    rows: Tensor
+    problem: Problem
+    theta: Tree
+    place: Tensor
+    lower: Tensor
+
+
 def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, step: Tensor | None = None) -> Evaluation:
     """One forward, and where the optimizer wants it one backward pass, at ``theta``; of a randomised model as many as
     it has draws, which belong to the ``step`` [B] of the run."""
@@ -167,12 +179,18 @@ def _run_stage(
     lanes = _enter(model, attack, ledger, schedule, stage, line.next(capacity))
     steps = _steps_to_a_look(stage, queue.device)
     while len(lanes.rows):
+        doubtful: list[Doubtful] = []
         for _ in range(steps):
-            lanes = _stepped(model, ledger, stage, lanes)
+            lanes = _stepped(model, ledger, stage, lanes, doubtful)
         fresh = lanes.ended & (lanes.candidate_size < known_size(ledger, lanes.rows, last=last))
-        finite, ended, candidates, *news = told(ledger.finite, lanes.ended.sum(), fresh.sum(), *line.questions())
+        lower = [each.lower.sum() for each in doubtful]
+        finite, ended, candidates, *news = told(
+            ledger.finite, lanes.ended.sum(), fresh.sum(), *lower, *line.questions()
+        )
         check_finite(attack, bool(finite))
-        line.answered(*news)
+        line.answered(*news[len(lower) :])
+        for each, count in zip(doubtful, news, strict=False):
+            _record_in_full(model, ledger, each, count)
         if ended:
             over = _those(replace(lanes, state=None), lanes.ended, ended)
             fresh = indices(_those(fresh, lanes.ended, ended), candidates)
@@ -238,12 +256,16 @@ def _those(tree: Tree, mask: Tensor, count: int) -> Tree:
     return tree if count == len(mask) else take(tree, indices(mask, count))
 
 
-def _stepped(model: Classifier, ledger: Ledger, stage: Stage, lanes: Lanes) -> Lanes:
-    """All lanes one step further; what they find is entered."""
+def _stepped(model: Classifier, ledger: Ledger, stage: Stage, lanes: Lanes, doubtful: list[Doubtful]) -> Lanes:
+    """All lanes one step further; what they find is entered, or is ``doubtful``."""
     with charged(model, ledger, lanes.rows):
         evaluation = evaluate(model, lanes.problem, stage, lanes.state.theta, lanes.state.step)
         moved = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
-    _record(model, ledger, lanes, evaluation)
+    place, margin = _margins(ledger, lanes, evaluation)
+    if model.rounding:
+        doubtful.append(_doubtful(ledger, lanes, place, margin))
+    else:
+        _record(ledger, lanes.state.theta, place, margin)
     finite = evaluation.logits.isfinite().all(1)
     ledger.finite &= finite.all()
     finished = stage.optimizer.finished(moved)
@@ -352,29 +374,43 @@ def _lowest(ledger: Ledger, lowest: Tree, rows: Tensor, source: Tensor) -> Tree:
     return take(lowest, rows * margins.shape[1] + column)
 
 
-def _record(model: Classifier, ledger: Ledger, lanes: Lanes, evaluation: Evaluation) -> None:
-    """Enter the margins of an evaluation; of a search in reduced precision those that look lowest are computed again
-    in full, so that every margin on record is one."""
+def _margins(ledger: Ledger, lanes: Lanes, evaluation: Evaluation) -> tuple[Tensor, Tensor]:
+    """``[B]`` where in the flat ledger the margins of an evaluation belong, and ``[B]`` the margins: infinite, none,
+    where a run has ended."""
     margin = margin_of(evaluation.logits.softmax(1), lanes.problem.labels).masked_fill(lanes.ended, torch.inf)
     column = torch.searchsorted(ledger.strengths * (1 + STRENGTH_TOLERANCE), evaluation.size)
-    place = lanes.rows * ledger.margins.shape[1] + column
+    return lanes.rows * ledger.margins.shape[1] + column, margin
+
+
+def _record(ledger: Ledger, theta: Tree, place: Tensor, margin: Tensor) -> None:
+    """Enter the margins [B] of ``theta`` at ``place`` [B], each another one."""
     known = ledger.margins.view(-1)
-    if model.rounding:
-        lower = margin < known[place]
-        (count,) = told(lower.sum())
-        if not count:
-            return
-        low, place = _those(lanes, lower, count), _those(place, lower, count)
-        with torch.no_grad(), charged(model, ledger, low.rows):
-            x_adv = low.problem.threat.apply(low.problem.x, low.state.theta)
-            logits = model.logits(x_adv, labels=low.problem.labels, verifying=True)
-        ledger.finite &= logits.isfinite().all()
-        margin = margin_of(logits.to(margin.dtype).softmax(1), low.problem.labels)
-        lanes = low
     if ledger.lowest_theta is not None:
         lower = margin < known[place]
-        put(ledger.lowest_theta, place, select(lower, lanes.state.theta, take(ledger.lowest_theta, place)))
+        put(ledger.lowest_theta, place, select(lower, theta, take(ledger.lowest_theta, place)))
     known.scatter_reduce_(0, place, margin, "amin")
+
+
+def _doubtful(ledger: Ledger, lanes: Lanes, place: Tensor, margin: Tensor) -> Doubtful:
+    """The lanes as they stand, and which of their margins [B], of a search in reduced precision, look lower than any
+    before at ``place`` [B]."""
+    seen = ledger.rough.view(-1)
+    lower = margin < seen[place]
+    seen.scatter_reduce_(0, place, margin, "amin")
+    return Doubtful(lanes.rows, lanes.problem, lanes.state.theta, place, lower)
+
+
+def _record_in_full(model: Classifier, ledger: Ledger, doubtful: Doubtful, count: int) -> None:
+    """Compute the margins that look lower than any before, ``count`` of them, in full precision and enter them, so that
+    every margin on record is one."""
+    if not count:
+        return
+    low = _those(doubtful, doubtful.lower, count)
+    with torch.no_grad(), charged(model, ledger, low.rows):
+        x_adv = low.problem.threat.apply(low.problem.x, low.theta)
+        logits = model.logits(x_adv, labels=low.problem.labels, verifying=True)
+    ledger.finite &= logits.isfinite().all()
+    _record(ledger, low.theta, low.place, margin_of(logits.to(ledger.margins.dtype).softmax(1), low.problem.labels))
 
 
 def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, fresh: Tensor, *, last: bool) -> Tensor:

@@ -29,11 +29,11 @@ class Ledger:
     ``found_class`` its prediction (-1: none), ``mistakes`` of ``drawn`` [N] the forward passes that judged it, or the
     clean input where that is misclassified; ``ranking`` [N, C]: wrong classes by their logits, largest first, and
     ``nearest`` [N, C] by their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]:
-    lowest softmax margin seen with a size within each strength; ``fooled`` int8 [N, S]: how runs at that very strength
-    ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates
-    verification refused; ``lowest_theta`` [N * (S + 1)]: the parameters of ``margins``, where a search shares them;
-    ``finite`` []: whether all logits so far were, in whichever pass (looked at where the loop waits for the device
-    anyway, by :func:`check_finite`).
+    lowest softmax margin seen with a size within each strength, and ``rough`` [N, S] that of a search in reduced
+    precision, as it saw it; ``fooled`` int8 [N, S]: how runs at that very strength ended (1 fooled, 0 survived, -1
+    none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates verification refused; ``lowest_theta``
+    [N * (S + 1)]: the parameters of ``margins``, where a search shares them; ``finite`` []: whether all logits so far
+    were, in whichever pass (looked at where the loop waits for the device anyway, by :func:`check_finite`).
     """
 
     x: Tensor
@@ -51,6 +51,7 @@ class Ledger:
     mistakes: Tensor
     drawn: Tensor
     margins: Tensor
+    rough: Tensor
     lowest_theta: Tree | None
     fooled: Tensor
     forward: Tensor
@@ -73,6 +74,7 @@ def open_ledger(
         )
     n, s = len(x), len(strengths)
     clean_margin = margin_of(logits.softmax(1), labels)
+    unseen = torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device)
     ranking = logits.scatter(1, labels[:, None], -torch.inf).argsort(dim=1, descending=True, stable=True)
     return Ledger(
         x=x,
@@ -89,7 +91,8 @@ def open_ledger(
         found_class=torch.full((n,), -1, device=x.device),
         mistakes=mistakes * wrong,
         drawn=drawn * wrong,
-        margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
+        margins=unseen,
+        rough=unseen.clone(),
         lowest_theta=None,
         fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
         forward=drawn.clone(),

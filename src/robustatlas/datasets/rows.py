@@ -101,7 +101,7 @@ def as_inputs(stored: Tensor) -> Tensor:
     the same numbers for every device."""
     if stored.dtype != torch.uint8:
         return stored
-    return stored.cpu().to(torch.float32) / 255
+    return stored.cpu().to(torch.float32).div_(255)
 
 
 def check_range(values: Tensor, name: str) -> None:

@@ -20,14 +20,17 @@ from robustatlas.evaluation.worker import Worker
 _LOOK_EVERY = 5.0
 """Seconds after which nodes that came are given workers."""
 
+_NICENESS = "RAY_worker_niceness"
+"""The variable by which Ray is told how much its workers give way; added to the niceness of what starts them."""
+
 
 @dataclass(frozen=True)
 class Cluster:
     """A cluster of Ray, and what a worker takes of it.
 
     Args:
-        address: of a running cluster (``"auto"``: the one this machine belongs to); None starts one on this machine,
-            or uses the one this process is connected to.
+        address: of a running cluster (``"auto"``: the one this machine belongs to); None starts one on this machine
+            for itself, or uses the one this process is connected to.
         workers: at most so many; None: as many as fit on the cluster, also on nodes that come later.
         cpus: a worker, which are also its threads.
         gpus: a worker; a part of one (0.5) lets workers share it. A worker without one computes on the processor.
@@ -94,11 +97,14 @@ def connected(cluster: Cluster) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    options: dict[str, Any] = {"address": cluster.address} if cluster.address else {"include_dashboard": False}
+    options: dict[str, Any] = {"address": cluster.address or "local"}
+    if not cluster.address:
+        options["include_dashboard"] = False
     if not cluster.address and cluster.workers:
         options["num_cpus"] = max(os.cpu_count() or 1, round(cluster.workers * cluster.cpus))
     try:
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+        with _as_urgent_as_this():
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         raise UserError(
             f"The cluster of Ray at {cluster.address or 'this machine'} cannot be reached: {error}"
@@ -107,6 +113,20 @@ def connected(cluster: Cluster) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _as_urgent_as_this() -> Iterator[None]:
+    """Workers of a cluster that is started inside get the processor as often as this process, where the user's settings
+    say nothing else; of itself Ray lets all others go first (a niceness of 15)."""
+    if _NICENESS in os.environ:
+        yield
+        return
+    os.environ[_NICENESS] = "0"
+    try:
+        yield
+    finally:
+        del os.environ[_NICENESS]
 
 
 class _Actor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -108,24 +109,37 @@ def work_through(desk: Desk, crew: Crew) -> None:
     Raises:
         UserError: what is wrong with the model, or workers that die over the same samples again and again.
     """
-    deaths: dict[int, int] = {}
-    failures: dict[int, int] = {}
+    tries = Counter[tuple[int, bool]]()
     while True:
-        while crew.free() and (job := desk.next()) is not None:
-            crew.give(job)
+        while crew.free() and _give(desk, crew):
+            pass
         if crew.busy():
-            for job, outcome in crew.news():
-                if isinstance(outcome, Found):
-                    desk.finish(job, outcome)
-                    continue
-                tally, most = (deaths, _MOST_TRIES) if isinstance(outcome, Lost) else (failures, _MOST_FAILURES)
-                tally[job.number] = tally.get(job.number, 0) + 1
-                if tally[job.number] >= most:
-                    raise _final(outcome, job)
-                desk.display.warn(f"{outcome} Its {len(job.index)} samples are given to another worker.")
-                desk.give_back(job)
+            _hear(desk, crew, tries)
         elif not desk.wait():
             return
+
+
+def _give(desk: Desk, crew: Crew) -> bool:
+    """Have the next job done, if there is one; a function of its own, as the next, so that no job and nothing that came
+    of it is held while others are at work."""
+    job = desk.next()
+    if job is not None:
+        crew.give(job)
+    return job is not None
+
+
+def _hear(desk: Desk, crew: Crew, tries: Counter[tuple[int, bool]]) -> None:
+    """Enter what has been done; ``tries``: how many workers failed (False) or died (True) over a job, by its number."""
+    for job, outcome in crew.news():
+        if isinstance(outcome, Found):
+            desk.finish(job, outcome)
+            continue
+        died = isinstance(outcome, Lost)
+        tries[job.number, died] += 1
+        if tries[job.number, died] >= (_MOST_TRIES if died else _MOST_FAILURES):
+            raise _final(outcome, job)
+        desk.display.warn(f"{outcome} Its {len(job.index)} samples are given to another worker.")
+        desk.give_back(job)
 
 
 def _final(outcome: Exception, job: Job) -> Exception:

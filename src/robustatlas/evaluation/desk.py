@@ -24,9 +24,9 @@ SECONDS = 45.0
 
 SMALLEST, _GROWTH = 16, 4
 
-_BYTES = 2**28
+_BYTES = 2**27
 """Inputs of a part: it holds them twice, as they are and as the smallest examples found, and a search that shares its
-examples holds one a strength besides."""
+examples holds one a strength besides. A data set of a few such parts takes as much memory as the largest one."""
 
 _LOOK_EVERY = 1.0
 """Seconds between looks at what other processes have finished of a run."""

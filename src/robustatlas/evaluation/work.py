@@ -19,7 +19,7 @@ from robustatlas.bundle import take
 from robustatlas.classifier import Classifier, seeded
 from robustatlas.classifier.rejection import folded
 from robustatlas.datasets import as_inputs
-from robustatlas.evaluation.memory import forget, ran_out
+from robustatlas.evaluation.memory import forget, hand_back, ran_out
 from robustatlas.evaluation.plan import Task
 from robustatlas.ledger import Ledger, check_finite, open_ledger
 from robustatlas.noise import Noise
@@ -118,6 +118,7 @@ class Doer:
         manner = self._manners[job.task]
         found = done(self.model, self.tasks[job.task], job, manner, report)
         self._manners[job.task] = replace(manner, batch_size=found.batch_size)
+        hand_back()
         return found
 
 
