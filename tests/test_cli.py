@@ -1,18 +1,21 @@
-"""The command line as a user meets it: real processes, real files."""
+"""The command line as a user meets it: real files, and real processes where a process is what matters."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import robustatlas as ra
+from robustatlas.cli import main
 
 MODEL = """
 import os
@@ -65,6 +68,31 @@ def robustatlas(*arguments: object, **options: object) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False, **options)  # type: ignore[call-overload, no-any-return]
 
 
+@dataclass
+class Here:
+    """Runs commands in this process, in ``folder``; a new one takes seconds to import torch."""
+
+    folder: Path
+    captured: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        command = list(map(str, arguments))
+        self.captured.readouterr()
+        with contextlib.chdir(self.folder), pytest.raises(SystemExit) as ended:
+            main(command)
+        said = self.captured.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(command, code, said.out, said.err)
+
+
+@pytest.fixture
+def here(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return Here(tmp_path, capsys)
+
+
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
@@ -91,14 +119,14 @@ def test_what_evaluate_prints_fits_80_columns(finished: Path) -> None:
     assert max(len(line) for line in shown.stdout.splitlines()) <= 80
 
 
-def test_query_and_attacks(finished: Path) -> None:
-    asked = robustatlas("query", "SELECT attack, count(*) AS n FROM outcomes GROUP BY attack ORDER BY 1", finished)
+def test_query_and_attacks(here: Here, finished: Path) -> None:
+    asked = here("query", "SELECT attack, count(*) AS n FROM outcomes GROUP BY attack ORDER BY 1", finished)
     assert asked.returncode == 0
     assert "600" in asked.stdout
-    listed = robustatlas("attacks")
+    listed = here("attacks")
     assert {"linf", "stadv", "multirobustbench"} <= set(listed.stdout.split())
-    assert "nested" in robustatlas("attacks", "fog").stdout
-    assert "stadv" in robustatlas("attacks", "multirobustbench").stdout
+    assert "nested" in here("attacks", "fog").stdout
+    assert "stadv" in here("attacks", "multirobustbench").stdout
 
 
 def test_help_teaches_by_example() -> None:
@@ -112,29 +140,29 @@ def test_a_mistake_ends_with_one_sentence(workplace: Path) -> None:
     assert done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1
 
 
-def test_a_run_grows(tmp_path: Path) -> None:
+def test_a_run_grows(here: Here, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     begin = ["evaluate", "own.py:make", "--data", "digits", "--run", "grown", "--set", "width=4", "--name", "mine"]
     strengths = ["--strengths", "linf=8/255,16/255", "--strengths", "mine=0.1:2"]
-    few = robustatlas(*begin, *strengths, "--attacks", "lp,own.py:mine", "--exclude", "l0,l1,l2", "--samples", 12,
-                      "--mean", "0.5", "--std", "1/4", "--threads", 1, "-v", cwd=tmp_path)  # fmt: skip
+    few = here(*begin, *strengths, "--attacks", "lp,own.py:mine", "--exclude", "l0,l1,l2", "--samples", 12,
+                      "--mean", "0.5", "--std", "1/4", "--threads", 1, "-v")  # fmt: skip
     assert few.returncode == 0, few.stderr
     assert "mine on 12 samples" in few.stdout
     assert "1 thread on cpu" in few.stderr
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
-    more = robustatlas(*begin, *strengths, "--attacks", "linf,own.py:make_attack", "--samples", 20, "--mean", "0.5",
-                       "--std", "0.25", "--shard-size", 4, cwd=tmp_path)  # fmt: skip
+    more = here(*begin, *strengths, "--attacks", "linf,own.py:make_attack", "--samples", 20, "--mean", "0.5",
+                       "--std", "0.25", "--shard-size", 4)  # fmt: skip
     assert more.returncode == 0, more.stderr
     assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
     assert len(list(tmp_path.glob("grown/outcomes/linf-*/*.parquet"))) == 1 + 2
     grown = ra.load_result(tmp_path / "grown")
     assert grown.samples == 20 and set(grown.attacks) == {"linf", "mine"}
     np.testing.assert_allclose(grown.strengths("linf"), [8 / 255, 16 / 255])
-    other = robustatlas(*begin, *strengths, "--attacks", "linf,own.py:mine", "--samples", 20, cwd=tmp_path)
+    other = here(*begin, *strengths, "--attacks", "linf,own.py:mine", "--samples", 20)
     assert other.returncode == 1 and "its weights are others" in other.stderr  # another normalisation
 
 
-def test_features_of_lpips_come_from_a_file(tmp_path: Path) -> None:
+def test_features_of_lpips_come_from_a_file(here: Here, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     from robustatlas.threats.features import _backbone
@@ -144,15 +172,15 @@ def test_features_of_lpips_come_from_a_file(tmp_path: Path) -> None:
     images = np.random.default_rng(0).random((3, 3, 16, 16), np.float32)
     np.savez(tmp_path / "noise.npz", images=images, labels=np.array([0, 1, 0]))
     (tmp_path / "own.py").write_text(OWN)
-    done = robustatlas("evaluate", "own.py:make", "--set", "inputs=768", "--data", "noise.npz", "--attacks", "lpips",
-                       "--features", "alexnet_cifar=a.safetensors", "--strengths", "lpips=1", cwd=tmp_path)  # fmt: skip
+    done = here("evaluate", "own.py:make", "--set", "inputs=768", "--data", "noise.npz", "--attacks", "lpips",
+                       "--features", "alexnet_cifar=a.safetensors", "--strengths", "lpips=1")  # fmt: skip
     assert done.returncode == 0, done.stderr
     (record,) = ra.load_result(tmp_path / "runs" / "own.py-make-noise").records.values()
     assert "['1', '4', '7', '9', '11']" in str(record.threat)  # the layers of the file's network
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_run_goes_on(workplace: Path, finished: Path, number: signal.Signals) -> None:
+def test_an_interrupted_run_goes_on(here: Here, workplace: Path, finished: Path, number: signal.Signals) -> None:
     run = workplace / number.name
     arguments = ["evaluate", f"{workplace}/net.py:make", "--data", "digits", "--attacks", "linf,l2",
                  "--strengths", "linf=0.1:5", "--strengths", "l2=0.25,0.5", "--run", str(run),
@@ -176,7 +204,7 @@ def test_an_interrupted_run_goes_on(workplace: Path, finished: Path, number: sig
         assert f"Stopped. 200 of 600 samples of linf are kept in {run}; the same command goes on from there." in said
         assert "Traceback" not in said
     kept = {path: path.stat().st_mtime_ns for path in run.rglob("*.parquet")}
-    assert robustatlas(*arguments).returncode == 0
+    assert here(*arguments).returncode == 0
     assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
     whole, resumed = ra.load_result(finished), ra.load_result(run)
     assert whole.accuracies() == resumed.accuracies()

@@ -19,8 +19,9 @@ from robustatlas.facts.rows import About, Row, published_rows, read_about, run_r
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.references import Reference, load_reference
 from robustatlas.report.leaderboard import board_data, build_leaderboard
-from robustatlas.report.names import LONGEST, LONGEST_PART, parts
+from robustatlas.report.names import LONGEST_PART, parts
 from robustatlas.result import Result
+from robustatlas.wording import LONGEST_NAME
 
 REFERENCE = Reference(
     name="small",
@@ -79,7 +80,7 @@ def test_an_attack_that_is_searched_in_part_is_missing_and_said(tmp_path: Path) 
 @pytest.mark.parametrize("name", ["a", "x" * 300, "Some-Long_Name" * 21, "Dai2023MultiRobustBench_LPIPS", "模" * 50])
 def test_names_are_cut_into_short_pieces(name: str) -> None:
     assert all(len(part) <= LONGEST_PART for part in parts(name))
-    assert len("".join(parts(name))) <= LONGEST
+    assert len("".join(parts(name))) <= LONGEST_NAME
     assert "".join(parts(name)) == name or "…" in "".join(parts(name))
 
 

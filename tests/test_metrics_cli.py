@@ -377,6 +377,22 @@ def test_narrow_terminals(command, runs, width):
     assert "left out" not in wide
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_long_names_leave_room_for_what_rows_are_called(command, tmp_path, width):
+    """Names of 300 characters are told once, and shortened in tables and sentences, apart from each other."""
+    names = ["x" * 300, "x" * 299 + "y", "模" * 100]
+    folders = [write_run(tmp_path / str(k), name, 1.0 - 0.2 * k, margins=True) for k, name in enumerate(names)]
+    code, text = command("compare", *folders, width=width)
+    assert code == 0
+    for row in ("clean accuracy", "average accuracy", "union accuracy", "average linf", "100 AH l2"):
+        assert sum(line.strip().startswith(row) for line in text.splitlines()) >= 4, row
+    assert all("".join(text.split()).count(name) == 1 for name in names)
+    assert text.count("the hypervolume of") == 2  # a sentence for each pair, and none for each attack
+    code, text = command("show", folders[0], width=width)
+    labels = [line.split()[0] for line in text.splitlines() if "<= " in line]
+    assert code == 0 and labels == ["linf", "l2"]
+
+
 def test_names_of_others_do_no_harm(command, tmp_path):
     hostile = "\x1b[31mred[/] [bold]\x07\u202e"
     run = run_files.write(tmp_path / "run", made_up(hostile, 1.0, samples=40, data=hostile))

@@ -162,6 +162,33 @@ def instead(given: str, known: Iterable[str], otherwise: str) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; {otherwise}."
 
 
+LONGEST_NAME = 44
+"""Characters of a model's name that are shown; the middle of a longer one is left out."""
+
+
+def shortened(name: str, longest: int = LONGEST_NAME) -> str:
+    """A name without its middle where it is too long.
+
+    >>> shortened("resnet18-trained-on-everything", 15)
+    'resnet1…rything'
+    """
+    if len(name) <= longest:
+        return name
+    half = (longest - 1) // 2
+    return f"{name[: longest - 1 - half]}…{name[-half:]}"
+
+
+def shortened_apart(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
+    """Names without their middles, numbered where that makes them the same.
+
+    Example:
+        >>> shortened_apart(["resnet18-standard-0", "resnet18-standard-1", "resnet18-extended-1"], 13)
+        ['resnet…dard-0', 'resnet…ard-1 #2', 'resnet…ded-1']
+    """
+    short = [shortened(name, longest) for name in names]
+    return [f"{name} #{place}" if short.count(name) > 1 else name for place, name in enumerate(short, start=1)]
+
+
 def some(names: Iterable[str], at_most: int = 6) -> str:
     """The first few names, and how many more there are.
 

@@ -67,6 +67,15 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
     )
 
 
+IN_THE_DARK = """(ask => {
+    document.documentElement.dataset.theme = "dark";
+    const answer = ask();
+    delete document.documentElement.dataset.theme;
+    return answer;
+})"""
+"""What a function of the page gives while its theme is dark."""
+
+
 def without_plots(page: Path) -> Path:
     """A board whose plots' library is empty: most of what loading it takes, for tests that ask for no plot."""
     (page.parent / "plotly.min.js").write_text("", encoding="utf-8")

@@ -41,11 +41,16 @@ def chromium() -> Iterator[Any]:
 
 
 class Tab:
-    """One tab for all tests: what a new one costs, the plots' library being read again above all, is paid once."""
+    """One tab for all tests, and one address for all pages of a kind.
 
-    def __init__(self, browser: Any) -> None:
+    Reading the plots' library takes a core for three seconds in a new tab or from a new address, and no time where the
+    browser knows it.
+    """
+
+    def __init__(self, browser: Any, folder: Path) -> None:
         self.complaints: list[str] = []
-        self.unchanged = ""
+        self.folder = folder
+        self.unchanged: Path | None = None
         self.page = browser.new_page()
         self.page.set_default_timeout(20_000)
         self.page.on("console", self._hear)
@@ -59,19 +64,29 @@ class Tab:
         if self.page.url.startswith("file:"):
             self.page.evaluate("localStorage.clear()")
             self.page.goto("about:blank")
-        self.unchanged = ""
+        self.unchanged = None
         self._show(width, height, scheme)
-        self.page.goto(path.as_uri() + fragment)
+        self.page.goto(self._put(path).as_uri() + fragment)
         return self.page
 
-    def look(self, path: Path, width: int = 1440, height: int = 900, scheme: str = "light") -> Any:
-        """The page as it comes, loaded before where nobody has changed it since."""
-        if self.unchanged != path.as_uri():
-            self.open(path, "", width, height, scheme)
+    def look(self, path: Path, fragment: str = "", width: int = 1440, height: int = 900, scheme: str = "light") -> Any:
+        """The page as its address says, loaded before where all tests since then have left it like that."""
+        if self.unchanged != path:
+            self.open(path, fragment, width, height, scheme)
         else:
             self._show(width, height, scheme)
-        self.unchanged = path.as_uri()
+            if self.page.evaluate("location.hash") != fragment:
+                self.page.evaluate(TURN, fragment)
+        self.unchanged = path
         return self.page
+
+    def _put(self, path: Path) -> Path:
+        """The page where the last one of its kind was."""
+        library = path.with_name("plotly.min.js")
+        if not library.exists():
+            return Path(shutil.copy(path, self.folder / "report.html"))
+        kind = "board" if library.stat().st_size else "table"
+        return shutil.copytree(path.parent, self.folder / kind, dirs_exist_ok=True) / path.name
 
     def _show(self, width: int, height: int, scheme: str) -> None:
         self.page.set_viewport_size({"width": width, "height": height})
@@ -95,9 +110,16 @@ class Tab:
         dialog.dismiss()
 
 
+TURN = """fragment => new Promise(done => {
+    addEventListener('popstate', () => setTimeout(() => requestAnimationFrame(() => setTimeout(done, 1)), 61), {once: true});
+    location.hash = fragment;
+})"""
+"""The page draws its plots 60 ms and a frame after the last change: its timers end before these."""
+
+
 @pytest.fixture(scope="session")
-def tab(chromium: Any) -> Tab:
-    return Tab(chromium)
+def tab(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Tab:
+    return Tab(chromium, tmp_path_factory.mktemp("tab"))
 
 
 @pytest.fixture
@@ -110,7 +132,7 @@ def visit(tab: Tab) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def look(tab: Tab) -> Iterator[Callable[..., Any]]:
-    """As `visit`, for tests that only read the page: those that come one after another share one load of it."""
+    """As `visit`, for tests that leave nothing behind but what the address says: those in a row share one load."""
     tab.complaints.clear()
     yield tab.look
     assert tab.complaints == []

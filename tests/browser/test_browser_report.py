@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from browser.browser_helpers import HOSTILE, serious_problems
+from browser.browser_helpers import HOSTILE, IN_THE_DARK
 
 Visit = Callable[..., Any]
 
@@ -43,8 +43,8 @@ def test_every_section_is_drawn(full_page: Path, look: Visit) -> None:
     assert full_page.stat().st_size < 3_000_000
 
 
-def test_figures_of_an_attack_are_tabs_of_one_card(full_page: Path, visit: Visit) -> None:
-    page = ready(visit(full_page), 9)
+def test_figures_of_an_attack_are_tabs_of_one_card(full_page: Path, look: Visit) -> None:
+    page = ready(look(full_page), 9)
     card = page.locator(".card").first
     assert card.locator("[role=tab]").all_inner_texts() == ["Curve", "Sizes", "Margin", "Examples"]
     card.locator("[role=tab]").first.focus()
@@ -57,16 +57,24 @@ def test_figures_of_an_attack_are_tabs_of_one_card(full_page: Path, visit: Visit
     with page.expect_download() as waiting:
         page.locator(".card").nth(1).locator("text=SVG").click()
     assert waiting.value.suggested_filename.endswith(".svg")
+    card.locator("[role=tab]").first.click()
 
 
 def test_a_figure_in_a_file_stands_alone(full_page: Path, look: Visit) -> None:
-    page = ready(look(full_page, scheme="dark"), 9)
-    layout = page.evaluate("Page.onPaper(document.querySelector('.card .plot'), 'L2').layout")
+    page = ready(look(full_page), 9)
+    paper = "() => Page.onPaper(document.querySelector('.card .plot'), 'L2').layout"
+    layout = page.evaluate(f"{IN_THE_DARK}({paper})")
     assert layout["paper_bgcolor"] == "rgb(255, 255, 255)"
     title = layout["title"]["text"]
     assert title.startswith("<b>L2</b><br>")
     said = " ".join(re.sub("<[^>]+>", " ", title).split())
     assert "▬ &lt;script&gt;alert(1)&lt;/script&gt; 200 images of cifar10; 95% intervals; reference multi" in said
+
+
+def test_names_and_warnings_are_text(full_page: Path, look: Visit) -> None:
+    page = look(full_page)
+    assert page.inner_text("h1").replace("\n", "") == f"How robust is {HOSTILE}?"
+    assert HOSTILE in page.inner_text(".warnings")
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
@@ -89,16 +97,10 @@ def test_the_first_screen_is_the_answer(full_page: Path, look: Visit, width: int
         assert box["y"] >= 0 and box["y"] + box["height"] <= height
 
 
-def test_a_cell_answers_a_tap(full_page: Path, visit: Visit) -> None:
-    page = visit(full_page, width=390)
+def test_a_cell_answers_a_tap(full_page: Path, look: Visit) -> None:
+    page = look(full_page, width=390)
     page.locator(".heat .cell").first.click()
     assert re.match(r"L∞, strength 0.005: [\d.]+% \(", page.inner_text(".said"))
-
-
-def test_names_and_warnings_are_text(full_page: Path, look: Visit) -> None:
-    page = look(full_page)
-    assert page.inner_text("h1").replace("\n", "") == f"How robust is {HOSTILE}?"
-    assert HOSTILE in page.inner_text(".warnings")
 
 
 def test_a_comparison_of_some_attacks(comparison_page: Path, look: Visit) -> None:
@@ -109,20 +111,6 @@ def test_a_comparison_of_some_attacks(comparison_page: Path, look: Visit) -> Non
         6,
         3,
     ]
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1440, "dark")])
-def test_accessible_and_no_wider_than_the_screen(full_page: Path, look: Visit, width: int, scheme: str) -> None:
-    page = ready(look(full_page, width=width, scheme=scheme), 9)
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert serious_problems(page) == []
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1440, "dark")])
-def test_a_comparison_is_accessible_too(comparison_page: Path, look: Visit, width: int, scheme: str) -> None:
-    page = ready(look(comparison_page, width=width, scheme=scheme), 2)
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert serious_problems(page) == []
 
 
 def test_tables_on_a_telephone(comparison_page: Path, visit: Visit) -> None:
@@ -152,15 +140,15 @@ def test_theme_and_figures_change_together(comparison_page: Path, visit: Visit) 
     assert page.evaluate(line) != before
 
 
-def test_it_prints(full_page: Path, visit: Visit) -> None:
-    page = ready(visit(full_page), 9)
+def test_it_prints(full_page: Path, look: Visit) -> None:
+    page = ready(look(full_page), 9)
     page.emulate_media(media="print")
     assert not page.locator("#theme").is_visible()
     assert len(page.pdf(format="A4")) > 50_000
 
 
-def test_paper_is_light_and_holds_everything(comparison_page: Path, visit: Visit) -> None:
-    page = ready(visit(comparison_page, width=688, scheme="dark"), 2)
+def test_paper_is_light_and_holds_everything(comparison_page: Path, look: Visit) -> None:
+    page = ready(look(comparison_page, width=688, scheme="dark"), 2)
     line = "document.querySelector('.plot').data[2].line.color"
     on_screen = page.evaluate(line)
     page.emulate_media(media="print")

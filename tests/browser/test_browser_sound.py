@@ -14,20 +14,42 @@ from robustatlas.references import Reference
 from robustatlas.report.page import build_report
 
 Visit = Callable[..., Any]
-PAGES = ("full_page", "comparison_page", "site", "own_board")
 WITHOUT = """(all, [property, value]) =>
     all.filter(node => node.checkVisibility() && getComputedStyle(node)[property] !== value)
        .map(node => node.outerHTML)"""
 FAULTS = Path(__file__).with_name("faults.js").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_documents_are_sound(name: str, look: Visit, request: pytest.FixtureRequest) -> None:
-    page = look(request.getfixturevalue(name))
-    page.wait_for_function("document.querySelector('.plot .main-svg') !== null")
-    for width in (1440, 390):
-        page.set_viewport_size({"width": width, "height": 900})
+NARROW = (390, "dark", ("color-contrast", "target-size"))
+"""A telephone in the dark, where what differs is asked again: colours and sizes."""
+
+
+@pytest.fixture(scope="module", params=["full_page", "comparison_page", "site", "own_board"])
+def each_page(request: pytest.FixtureRequest) -> Path:
+    return request.getfixturevalue(request.param)
+
+
+def drawn(page: Any) -> Any:
+    page.wait_for_function("document.querySelector('.card .main-svg, .plots .main-svg') !== null")
+    return page
+
+
+def test_documents_are_sound_and_accessible(each_page: Path, look: Visit) -> None:
+    for width, scheme, rules in ((1440, "light", ()), NARROW):
+        page = drawn(look(each_page, width=width, scheme=scheme))
+        assert page.evaluate("document.documentElement.scrollWidth") == width
         assert page.evaluate(FAULTS) == [], width
+        assert serious_problems(page, *rules) == [], width
+
+
+def test_the_choice_of_attacks_is_accessible(published_table: Path, look: Visit) -> None:
+    page = look(published_table)
+    page.click("#choose")
+    for width, scheme, rules in ((1440, "light", ()), NARROW):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        assert serious_problems(page, *rules) == [], width
+    page.click("#drawer-close")
 
 
 def test_a_report_of_five_models_under_nine_attacks_is_light(tmp_path: Path, reference: Reference) -> None:
@@ -52,13 +74,11 @@ def test_a_board_without_a_reference(own_board: Path, look: Visit) -> None:
     assert not re.search(r"\bCR\b|\bSC\b|\bUAR\b|official", shown)
     means = page.evaluate("document.getElementById('plot-single').data.map(trace => trace.x)")
     assert all(0 < mean < 100 for row in means for mean in row)
-    assert serious_problems(page) == []
 
 
-def test_ranking_again_lays_out_once_and_not_row_by_row(published_site: Path, visit: Visit) -> None:
-    page = visit(published_site)
-    page.wait_for_function("document.querySelector('#plot-overview .main-svg') !== null")
-    page.evaluate("globalThis.Plotly = undefined; document.getElementById('choose').click()")
+def test_ranking_again_lays_out_once_and_not_row_by_row(published_table: Path, visit: Visit) -> None:
+    page = visit(published_table)
+    page.evaluate("document.getElementById('choose').click()")
     devtools = page.context.new_cdp_session(page)
     devtools.send("Performance.enable")
 
@@ -72,10 +92,8 @@ def test_ranking_again_lays_out_once_and_not_row_by_row(published_site: Path, vi
     devtools.detach()
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_paper_keeps_headings_with_what_follows(name: str, visit: Visit, request: pytest.FixtureRequest) -> None:
-    page = visit(request.getfixturevalue(name))
-    page.wait_for_function("document.querySelector('.plot .main-svg') !== null")
+def test_paper_keeps_headings_with_what_follows(each_page: Path, look: Visit) -> None:
+    page = drawn(look(each_page, width=390, scheme="dark"))
     page.emulate_media(media="print")
     assert page.eval_on_selector_all("main h1, main h2, main h3", WITHOUT, ["breakAfter", "avoid"]) == []
     assert page.eval_on_selector_all("figure, main tr:not(.detail)", WITHOUT, ["breakInside", "avoid"]) == []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from scipy.stats import binom
+from scipy import special
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -53,8 +53,8 @@ def decided(mistakes: Tensor, drawn: int, threshold: float) -> tuple[Tensor, Ten
         (tensor([ True, False, False]), tensor([False, False,  True]))
     """
     counts, level = mistakes.cpu().numpy(), _ERROR / len(LOOKS)
-    above = torch.from_numpy(binom.sf(counts - 1, drawn, threshold) <= level)
-    below = torch.from_numpy(binom.cdf(counts, drawn, threshold) <= level)
+    above = torch.from_numpy(special.bdtrc(counts - 1, drawn, threshold) <= level)
+    below = torch.from_numpy(special.bdtr(counts, drawn, threshold) <= level)
     return above.to(mistakes.device), below.to(mistakes.device)
 
 

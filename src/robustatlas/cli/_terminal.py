@@ -6,8 +6,10 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.markup import escape
+from rich.markup import escape, render
+from rich.padding import Padding
 from rich.table import Table
 
 from robustatlas.metrics.intervals import Interval
@@ -71,6 +73,30 @@ def in_groups(widths: Sequence[int], room: int) -> list[list[int]]:
     return groups
 
 
+def tables_that_fit(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[Table]:
+    """Rows in as many tables as the width asks for; the first column, which names them, stands in each of them whole.
+
+    Example:
+        >>> parts = tables_that_fit(["attack", "mean", "std"], [["linf", "1.0", "2.0"]], width=18)
+        >>> [[column.header for column in part.columns] for part in parts]
+        [['attack', 'mean'], ['attack', 'std']]
+    """
+    widths = [max(map(_width, column)) for column in zip(headings, *rows, strict=True)]
+    tables = []
+    for group in in_groups(widths[1:], width - widths[0] - _GAP):
+        part = table(headings[0], *(headings[1 + position] for position in group))
+        part.columns[0].no_wrap = True
+        for first, *cells in rows:
+            part.add_row(first, *(cells[position] for position in group))
+        tables.append(part)
+    return tables
+
+
+def _width(cell: str) -> int:
+    """Columns of the terminal that a cell with markup takes."""
+    return max((cell_len(line) for line in render(cell).plain.split("\n")), default=0)
+
+
 def print_definitions(console: Console, names: Iterable[str]) -> None:
     """Print what the numbers mean, in the registry's order."""
     chosen = set(names)
@@ -131,7 +157,7 @@ class AccuracyTables:
         forward, backward = self.result.passes(attack)
         cost = f"{forward:.0f} forward + {backward:.0f} backward passes a sample, {outcome.seconds:.1f} s"
         said = "; ".join([cost, *outcome.origins])
-        return [*parts, f"[dim]  {safe(said)}[/dim]"], sum(map(len, groups)) < len(headings)
+        return [*parts, Padding(f"[dim]{safe(said)}[/dim]", (0, 0, 0, 2))], sum(map(len, groups)) < len(headings)
 
 
 def accuracy_tables(result: Result, every: bool = False, rest: str = "The same 'evaluate' goes on.") -> RenderableType:

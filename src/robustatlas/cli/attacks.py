@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from robustatlas.attacks.definition import Stage
+    from robustatlas.attacks.definition import Attack, Stage
 
 
 def attacks(
@@ -30,8 +30,7 @@ def attacks(
     elif name in SUITES:
         suite = SUITES[name]
         console.print(f"[bold]{suite.name}[/bold]: {suite.about}.")
-        for attack in suite.build("default"):
-            console.print(f"  {attack.name:12} {_span(attack.strengths)} {attack.unit}", highlight=False)
+        console.print(_table_of(suite.build("default")))
     else:
         _explain(console, name)
 
@@ -44,20 +43,24 @@ def _list(console: Console) -> None:
     from robustatlas.attacks.catalogue import catalogue
     from robustatlas.attacks.suites import SUITES
 
-    table = Table("attack", "strengths", "unit", box=box.SIMPLE_HEAD, pad_edge=False)
-    corruptions = []
-    for attack in catalogue().values():
-        if attack.name.startswith("corruption-"):
-            corruptions.append(attack.name.removeprefix("corruption-"))
-        else:
-            table.add_row(attack.name, _span(attack.strengths), attack.unit)
-    console.print(table)
-    if corruptions:
+    prefix = "corruption-"
+    console.print(_table_of(attack for name, attack in catalogue().items() if not name.startswith(prefix)))
+    if corruptions := [name.removeprefix(prefix) for name in catalogue() if name.startswith(prefix)]:
         console.print(f"corruption-NAME, severities 1 to 5: {', '.join(corruptions)}", highlight=False)
     suites = Table("suite", "about", box=box.SIMPLE_HEAD, pad_edge=False)
     for suite in SUITES.values():
         suites.add_row(suite.name, suite.about)
     console.print(suites)
+
+
+def _table_of(attacks: Iterable[Attack]) -> Table:
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    made.add_column("attack", no_wrap=True)
+    made.add_column("strengths", no_wrap=True)
+    made.add_column("unit")
+    for attack in attacks:
+        made.add_row(attack.name, _span(attack.strengths), attack.unit)
+    return made
 
 
 def _explain(console: Console, name: str) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table
+from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli.show import named_points
 from robustatlas.errors import UserError
 from robustatlas.facts import Shared, chosen_reference, hold_against, what_is_shared
@@ -35,7 +35,7 @@ from robustatlas.metrics import (
 from robustatlas.metrics.registry import AGAINST
 from robustatlas.references import Reference
 from robustatlas.result import load_result
-from robustatlas.wording import UPPER_BOUND, counted, listed, some
+from robustatlas.wording import LONGEST_NAME, UPPER_BOUND, counted, listed, shortened_apart, some
 
 _SIGNIFICANT = 0.05
 
@@ -82,24 +82,29 @@ def compare(
     statistics = [statistics_of(shared, run, held, at) for run in range(len(runs))]
 
     console = Console()
+    short = shortened_apart(names, min(LONGEST_NAME, max(console.width - 24, 16)))
     console.print(_heading(shared), highlight=False)
+    for name, whole in zip(short, names, strict=True):
+        if name != whole:
+            console.print(f"{safe(name)} is {safe(whole)}.", highlight=False)
     for note in held.notes() if held else ():
         console.print(safe(note), highlight=False)
-    for part in _side_by_side(names, [intervals_of(shared, run, held, at) for run in range(len(runs))], console.width):
+    for part in _side_by_side(short, [intervals_of(shared, run, held, at) for run in range(len(runs))], console.width):
         console.print(part)
     if "union accuracy" in statistics[0]:
         console.print(f"[dim]union: {named_points(at)}[/dim]", highlight=False)
     volumes = shared.hypervolumes()
     for other in range(1, len(runs)):
-        console.print(f"\n[bold]{safe(names[0])}[/bold] against [bold]{safe(names[other])}[/bold]")
+        pair = (short[0], short[other])
+        console.print(f"\n[bold]{safe(pair[0])}[/bold] against [bold]{safe(pair[1])}[/bold]")
         differences = paired_differences(statistics[0], statistics[other])
         console.print(_difference_table(differences))
         for sentence in [
-            *_verdicts(differences, names[0], names[other]),
-            *_at_strengths(shared.tables[0], shared.tables[other]),
-            *_crossings(shared.tables[0], shared.tables[other]),
-            *_hypervolume_tests(volumes[0], volumes[other], names[0], names[other]),
-            *_hypervolume_bounds(shared, (0, other), volumes[0]),
+            *_verdicts(differences, pair),
+            *_at_strengths(shared.tables[0], shared.tables[other], pair),
+            *_crossings(shared.tables[0], shared.tables[other], pair),
+            *_hypervolume_tests(volumes[0], volumes[other], pair),
+            *_hypervolume_bounds((shared.tables[0], shared.tables[other]), pair, volumes[0]),
         ]:
             console.print(f"- {safe(sentence)}", highlight=False)
     agreement = _agreement(shared.tables, console.width)
@@ -133,19 +138,8 @@ def _heading(shared: Shared) -> str:
 
 def _side_by_side(names: Sequence[str], intervals: Sequence[dict[str, Interval]], width: int) -> list[Table]:
     """The numbers of all models, in as many tables as the width asks for."""
-    rows = {name: [shown(each[name]) for each in intervals] for name in intervals[0]}
-    title = "95 % intervals"
-    widths = [
-        max(len(name), *(len(cells[model].replace("\\", "")) for cells in rows.values()))
-        for model, name in enumerate(names)
-    ]
-    tables = []
-    for group in in_groups(widths, width - max(len(title), *map(len, rows)) - 3):
-        part = table(title, *(safe(names[model]) for model in group))
-        for name, cells in rows.items():
-            part.add_row(safe(name), *(cells[model] for model in group))
-        tables.append(part)
-    return tables
+    rows = [[safe(name), *(shown(each[name]) for each in intervals)] for name in intervals[0]]
+    return tables_that_fit(["95 % intervals", *map(safe, names)], rows, width)
 
 
 def _agreement(models: Sequence[OutcomeTable], width: int) -> list[Table]:
@@ -172,7 +166,7 @@ def _difference_table(differences: dict[str, Interval]) -> Table:
     return part
 
 
-def _verdicts(differences: dict[str, Interval], first: str, second: str) -> list[str]:
+def _verdicts(differences: dict[str, Interval], names: tuple[str, str]) -> list[str]:
     sentences = []
     for name, words in (
         ("clean accuracy", "more accurate on clean samples"),
@@ -180,22 +174,22 @@ def _verdicts(differences: dict[str, Interval], first: str, second: str) -> list
     ):
         difference = differences[name]
         if difference.excludes(0):
-            better = first if difference.value > 0 else second
+            better = names[0] if difference.value > 0 else names[1]
             sentences.append(f"{better} is {words}, by {abs(difference.value):.1f} points.")
         else:
             sentences.append(f"Neither is shown to be {words}.")
     return sentences
 
 
-def _at_strengths(first: OutcomeTable, second: OutcomeTable) -> list[str]:
+def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
     """McNemar's test in words, for each attack."""
     sentences = []
     for attack, test in mcnemar_at_strengths(first, second).items():
         significant = test.p_values <= _SIGNIFICANT
         total = len(test.p_values)
         wins = (
-            (first.name, significant & (test.only_first > test.only_second)),
-            (second.name, significant & (test.only_first < test.only_second)),
+            (names[0], significant & (test.only_first > test.only_second)),
+            (names[1], significant & (test.only_first < test.only_second)),
         )
         for name, won in wins:
             if won.any():
@@ -212,16 +206,14 @@ def _at_strengths(first: OutcomeTable, second: OutcomeTable) -> list[str]:
     return sentences
 
 
-def _crossings(first: OutcomeTable, second: OutcomeTable) -> list[str]:
+def _crossings(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
     sentences = []
     for attack in first.attacks:
         curves = [RobustnessCurve.of(model.outcome(attack)) for model in (first, second)]
         found = curves[0].crossings(curves[1])
         significant = [crossing for crossing in found if crossing.significant]
         for crossing in significant:
-            before, after = (
-                (first.name, second.name)[better] for better in (crossing.better_before, crossing.better_after)
-            )
+            before, after = names[crossing.better_before], names[crossing.better_after]
             sentences.append(
                 f"{attack}: the curves cross at {crossing.start:.3g}; {before} is more robust below, {after} above "
                 "(significant)."
@@ -236,7 +228,7 @@ def _crossings(first: OutcomeTable, second: OutcomeTable) -> list[str]:
 
 
 def _hypervolume_tests(
-    first: dict[str, AdversarialHypervolume], second: dict[str, AdversarialHypervolume], ours: str, theirs: str
+    first: dict[str, AdversarialHypervolume], second: dict[str, AdversarialHypervolume], names: tuple[str, str]
 ) -> list[str]:
     attacks = [attack for attack in first if attack in second]
     if not attacks:
@@ -247,7 +239,7 @@ def _hypervolume_tests(
     corrected = holm([test.p_value for test in signed]), holm([test.p_value for test in summed])
     sentences = []
     for attack, test, paired, apart in zip(attacks, signed, *corrected, strict=True):
-        better = ours if test.effect > 0 else theirs
+        better = names[0] if test.effect > 0 else names[1]
         gap = abs(float(np.mean(first[attack].per_sample - second[attack].per_sample)))
         bound = max(first[attack].error_bound, second[attack].error_bound)
         verdict = (
@@ -262,17 +254,20 @@ def _hypervolume_tests(
     return sentences
 
 
-def _hypervolume_bounds(shared: Shared, runs: Sequence[int], attacks: Iterable[str]) -> list[str]:
-    """A sentence for each attack whose hypervolume was not searched for in one of the runs."""
-    sentences = []
+def _hypervolume_bounds(
+    tables: tuple[OutcomeTable, OutcomeTable], names: tuple[str, str], attacks: Iterable[str]
+) -> list[str]:
+    """Whose hypervolumes were not searched for: a sentence for the attacks of which the same is to be said."""
+    bounds: dict[tuple[str, ...], list[str]] = {}
     for attack in attacks:
-        names = [shared.names[run] for run in runs if not shared.tables[run].outcome(attack).frontier]
-        if names:
-            sentences.append(
-                f"{attack}: the hypervolume of {listed(names)} is an {UPPER_BOUND}, as its margins were not searched "
-                "for; evaluate with search 'frontier' before models are compared by it."
-            )
-    return sentences
+        unsearched = (name for name, one in zip(names, tables, strict=True) if not one.outcome(attack).frontier)
+        bounds.setdefault(tuple(unsearched), []).append(attack)
+    return [
+        f"{listed(found)}: the hypervolume of {listed(of)} is an {UPPER_BOUND}, as its margins were not searched for; "
+        "evaluate with search 'frontier' before models are compared by it."
+        for of, found in bounds.items()
+        if of
+    ]
 
 
 def _range(strengths: NDArray[np.float64]) -> str:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table
+from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.errors import UserError
 from robustatlas.facts import RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.facts.run import ReferenceFacts
@@ -104,10 +104,10 @@ def print_facts(
     if facts.union:
         names.append("union accuracy")
         console.print(f"[dim]union: {named_points(facts.union_at)}[/dim]", highlight=False)
-    console.print(_by_attack(facts))
+    console.print(*_by_attack(facts, console.width))
     if any(attack.frontier for attack in facts.attacks):
         names.append("AH")
-        console.print(_hypervolumes(facts))
+        console.print(*_hypervolumes(facts, console.width))
         bounds = [attack.attack for attack in facts.attacks if attack.frontier and not attack.frontier.searched]
         if bounds:
             console.print(
@@ -178,34 +178,39 @@ def _overall(facts: RunFacts) -> Table:
     return rows
 
 
-def _by_attack(facts: RunFacts) -> Table:
+def _by_attack(facts: RunFacts, width: int) -> list[Table]:
     present = [metric.name for metric in OF_ATTACK if any(metric.name in attack.against for attack in facts.attacks)]
-    rows = table("attack", "average\naccuracy", "median\nsize", "curve\narea", *present)
-    for attack in facts.attacks:
-        rows.add_row(
+    headings = ["attack", "average\naccuracy", "median\nsize", "curve\narea", *present]
+    rows = [
+        [
             safe(attack.attack),
             shown(attack.average),
             size(attack.quartiles[1]),
             "-" if attack.area is None else f"{attack.area:.1f}",
             *(f"{attack.against[name].value:.1f}" if name in attack.against else "-" for name in present),
-        )
-    return rows
+        ]
+        for attack in facts.attacks
+    ]
+    return tables_that_fit(headings, rows, width)
 
 
-def _hypervolumes(facts: RunFacts) -> Table:
-    rows = table("AH", "mean,\nwith 95 % interval", "std", "levels", "too\nlow by", "weak")
+def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:
+    headings = ["AH", "mean,\nwith 95 % interval", "std", "levels", "too\nlow by", "weak"]
+    rows = []
     for attack in facts.attacks:
         if attack.frontier:
             volume = attack.frontier.hypervolume
-            rows.add_row(
-                safe(attack.attack),
-                shown(attack.frontier.volume, ".3f"),
-                f"{volume.std:.3f}",
-                str(volume.levels),
-                f"<= {volume.error_bound:.3f}",
-                f"{volume.corrected:.1f} %",
+            rows.append(
+                [
+                    safe(attack.attack),
+                    shown(attack.frontier.volume, ".3f"),
+                    f"{volume.std:.3f}",
+                    str(volume.levels),
+                    f"<= {volume.error_bound:.3f}",
+                    f"{volume.corrected:.1f} %",
+                ]
             )
-    return rows
+    return tables_that_fit(headings, rows, width)
 
 
 def _write_csv(facts: RunFacts) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import scipy  # which imports its parts where they are used: stats takes long
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from robustatlas.errors import UserError
 from robustatlas.outcomes.strengths import same_strength
@@ -69,7 +69,7 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemar:
         raise UserError("there are no samples to test on; at least one is expected")
     only_first, only_second = (ours & ~theirs).sum(axis=0), (theirs & ~ours).sum(axis=0)
     discordant = only_first + only_second
-    p_values = np.minimum(1.0, 2 * stats.binom.cdf(np.minimum(only_first, only_second), discordant, 0.5))
+    p_values = np.minimum(1.0, 2 * scipy.special.bdtr(np.minimum(only_first, only_second), discordant, 0.5))
     return McNemar(only_first, only_second, np.asarray(p_values, dtype=np.float64))
 
 
@@ -117,7 +117,7 @@ def rank_sum_test(first: ArrayLike, second: ArrayLike) -> RankTest:
         (0.1, 1.0)
     """
     ours, theirs = _values(first), _values(second)
-    outcome = stats.mannwhitneyu(ours, theirs, alternative="two-sided")
+    outcome = scipy.stats.mannwhitneyu(ours, theirs, alternative="two-sided")
     return RankTest(float(outcome.pvalue), float(2 * outcome.statistic / (ours.size * theirs.size) - 1))
 
 
@@ -138,7 +138,7 @@ def signed_rank_test(first: ArrayLike, second: ArrayLike) -> RankTest:
     effect = float(np.mean(np.sign(difference)))
     if not difference.any():
         return RankTest(1.0, 0.0)
-    outcome = stats.wilcoxon(ours, theirs, zero_method="pratt", alternative="two-sided")
+    outcome = scipy.stats.wilcoxon(ours, theirs, zero_method="pratt", alternative="two-sided")
     return RankTest(float(outcome.pvalue), effect)
 
 
@@ -185,10 +185,10 @@ def attack_correlation(scores: ArrayLike, method: Literal["pearson", "spearman"]
     if method not in ("pearson", "spearman"):
         raise UserError(f"there is no correlation {method!r}; the methods are pearson, spearman")
     if method == "spearman":
-        values = stats.rankdata(values, axis=0)
+        values = scipy.stats.rankdata(values, axis=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.ConstantInputWarning)
-        rows = [[float(stats.pearsonr(one, other).statistic) for other in values.T] for one in values.T]
+        warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
+        rows = [[float(scipy.stats.pearsonr(one, other).statistic) for other in values.T] for one in values.T]
     return np.asarray(rows, dtype=np.float64)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from robustatlas.errors import UserError
 from robustatlas.outcomes.outcome import percent
@@ -68,8 +68,8 @@ def proportion_bounds(
     if total < 1 or not ((counts >= 0) & (counts <= total)).all():
         raise UserError(f"the successes must lie between 0 and the {total} trials, of which there must be at least one")
     tail = (1 - confidence) / 2
-    low = np.where(counts == 0, 0.0, stats.beta.ppf(tail, np.maximum(counts, 0.5), total - counts + 1))
-    high = np.where(counts == total, 1.0, stats.beta.ppf(1 - tail, counts + 1, np.maximum(total - counts, 0.5)))
+    low = np.where(counts == 0, 0.0, special.betaincinv(np.maximum(counts, 0.5), total - counts + 1, tail))
+    high = np.where(counts == total, 1.0, special.betaincinv(counts + 1, np.maximum(total - counts, 0.5), 1 - tail))
     return 100 * low, 100 * high
 
 

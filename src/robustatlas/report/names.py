@@ -6,25 +6,12 @@ import re
 
 from markupsafe import Markup, escape
 
-LONGEST = 44
-"""Characters of a name that are shown; the middle of a longer one is left out."""
+from robustatlas.wording import shortened
 
 LONGEST_PART = 20
 """Characters that stand together without a place to break."""
 
 _JOINTS = re.compile(r"(?<=[-_/.:+ …])|(?<=[a-z0-9])(?=[A-Z])")
-
-
-def shortened(name: str, longest: int = LONGEST) -> str:
-    """A name without its middle where it is too long.
-
-    >>> shortened("resnet18-trained-on-everything", 15)
-    'resnet1…rything'
-    """
-    if len(name) <= longest:
-        return name
-    half = (longest - 1) // 2
-    return f"{name[: longest - 1 - half]}…{name[-half:]}"
 
 
 def parts(name: str) -> list[str]:

@@ -24,7 +24,6 @@ from robustatlas.metrics.registry import AGAINST
 from robustatlas.references import Reference
 from robustatlas.report import multiples, pages, words
 from robustatlas.report.gallery import Example, examples
-from robustatlas.report.names import shortened
 from robustatlas.result import Result
 
 if TYPE_CHECKING:
@@ -177,7 +176,8 @@ def _context(runs: Sequence[RunPage]) -> dict[str, list[tuple[str, str]]]:
 def _title(facts: Sequence[RunFacts]) -> str:
     if len(facts) > 2:
         return f"How robust are these {len(facts)} models?"
-    return f"How robust {'is' if len(facts) == 1 else 'are'} {wording.listed([shortened(run.name) for run in facts])}?"
+    names = wording.listed([wording.shortened(run.name) for run in facts])
+    return f"How robust {'is' if len(facts) == 1 else 'are'} {names}?"
 
 
 def _distances(results: Sequence[Result], data: Dataset | None) -> dict[str, float]:
@@ -200,7 +200,7 @@ def _panels(runs: Sequence[RunPage]) -> dict[str, Any]:
     by_attack = {attack: [run.by_attack(attack) for run in runs] for attack in _attacks(facts)}
     return {
         "runs": [run.name for run in facts],
-        "short": [shortened(run.name, 34) for run in facts],
+        "short": [wording.shortened(run.name, 34) for run in facts],
         "about": _about(facts),
         "cards": [
             _head(attack, found)
@@ -305,7 +305,7 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
                 continue
             for crossing in ours.curve.crossings(theirs.curve, CONFIDENCE):
                 if crossing.significant:
-                    leaders = [shortened(run.name) for run in (first, second)]
+                    leaders = [wording.shortened(run.name) for run in (first, second)]
                     below, above = wording.size(crossing.start), wording.size(crossing.end)
                     sentences.append(
                         f"{wording.wording(ours.attack).label}: {leaders[crossing.better_before]} is more robust below "

@@ -11,8 +11,7 @@ from robustatlas.facts.breaking import BreakingPoint
 from robustatlas.facts.comparison import Standings
 from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
 from robustatlas.metrics.intervals import Interval
-from robustatlas.report.names import shortened
-from robustatlas.wording import counted, listed, ordinal, size, wording
+from robustatlas.wording import counted, listed, ordinal, shortened, size, wording
 
 UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
 UPPER_BOUNDS = "Robust accuracies are upper bounds: an attack can miss adversarial examples."

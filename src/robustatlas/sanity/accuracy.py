@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import torch
-from scipy.stats import binom
+from scipy import special
 from torch import Tensor
 
 from robustatlas.classifier import Classifier, seeded
@@ -46,7 +46,7 @@ def accuracy_warnings(model: Classifier, images: Tensor | Rows, labels: Tensor, 
 
 
 def _guessed(right: int, count: int, classes: int) -> bool:
-    return right == 0 or float(binom.sf(right - 1, count, 1 / classes)) > _CHANCE
+    return right == 0 or float(special.bdtrc(right - 1, count, 1 / classes)) > _CHANCE
 
 
 def _predicted(model: Classifier, x: Tensor) -> Tensor:

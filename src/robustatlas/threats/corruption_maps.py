@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy  # which imports its parts where they are used: ndimage takes long
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from PIL import Image
-from scipy import ndimage
 from torch import Tensor
 
 from robustatlas.host import constant
@@ -306,16 +306,16 @@ def spatter(
 def _water(liquid: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """How bright drops are: lit from one side, by their distance from the border of a drop."""
     drops = liquid > 0
-    borders = drops & ~ndimage.binary_erosion(drops)
+    borders = drops & ~scipy.ndimage.binary_erosion(drops)
     if not borders.any():
         return np.zeros_like(liquid)
-    distance = np.minimum(ndimage.distance_transform_edt(~borders), 20)
-    levels = ndimage.uniform_filter(distance, 3, mode="mirror").astype(np.uint8)
+    distance = np.minimum(scipy.ndimage.distance_transform_edt(~borders), 20)
+    levels = scipy.ndimage.uniform_filter(distance, 3, mode="mirror").astype(np.uint8)
     counts = np.bincount(levels.ravel(), minlength=256)
     ranks = counts.cumsum() - counts[levels.min()]
     equal = np.rint(255 * ranks / max(ranks[-1], 1))[levels]
-    relief = ndimage.correlate(equal, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]]), mode="mirror").clip(0, 255)
-    return np.rint(ndimage.uniform_filter(relief, 3, mode="mirror")).astype(np.uint8)
+    relief = scipy.ndimage.correlate(equal, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]]), mode="mirror").clip(0, 255)
+    return np.rint(scipy.ndimage.uniform_filter(relief, 3, mode="mirror")).astype(np.uint8)
 
 
 # ---- digital ------------------------------------------------------------------------------------------------------

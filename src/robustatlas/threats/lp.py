@@ -272,7 +272,7 @@ class L1(Lp):
     def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         flat = gradient.flatten(1)
         kept = max(1, round(self.sparsity * flat.shape[1]))
-        values, index = flat.abs().topk(kept, dim=1)
+        values, index = flat.abs().topk(kept, dim=1, sorted=False)
         share = torch.where(values > 0, 1.0 / kept, 0.0).to(flat.dtype)
         return (torch.zeros_like(flat).scatter(1, index, share) * flat.sign()).view_as(gradient)
 

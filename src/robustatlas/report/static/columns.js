@@ -14,8 +14,9 @@
 const Columns = (() => {
   /** @param {number | null | undefined} value */
   const fixed = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
+  const inThousands = new Intl.NumberFormat("en");
   /** @param {number | null} value */
-  const whole = (value) => (value === null ? "–" : value.toLocaleString("en"));
+  const whole = (value) => (value === null ? "–" : inThousands.format(value));
   /** @param {[number, number] | number[] | null | undefined} span @param {number} [digits] */
   const between = (span, digits = 1) => (span ? `${span[0].toFixed(digits)} to ${span[1].toFixed(digits)}` : "");
   /** @param {Row} row */

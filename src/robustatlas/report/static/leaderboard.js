@@ -21,6 +21,20 @@
   /** @type {Map<string, Ranked>} the last view, and the official ones */
   const known = new Map();
 
+  /** @type {Map<string, Cells>} those of the last choice, and the official ones: what is known at them is kept with them */
+  const knownCells = new Map();
+
+  /**
+   * @param {string} chosen the selection, as text
+   * @param {Choice} selection
+   */
+  function cellsFor(chosen, selection) {
+    const found = knownCells.get(chosen) ?? Metrics.cellsOf(board, selection);
+    for (const other of knownCells.keys()) if (other !== official) knownCells.delete(other);
+    knownCells.set(chosen, found);
+    return found;
+  }
+
   /**
    * All defenses with their numbers and ranks, in the order of the ranks.
    * @param {Kind} kind
@@ -33,7 +47,7 @@
     const found = known.get(key);
     if (found) return found;
     const isOfficial = chosen === official;
-    const cells = Metrics.cellsOf(board, selection);
+    const cells = cellsFor(chosen, selection);
     const summaries = board.defenses.map((defense) => Metrics.summarize(board, defense, cells, kind, isOfficial));
     const ranks = Metrics.ranks(summaries);
     const ranges = Metrics.rankRanges(summaries.map(({ cr, span }) => (cr === null ? null : span ?? [cr, cr])));
@@ -242,11 +256,13 @@
    */
   function change(changes, step = true) {
     state = { ...state, ...changes };
-    draw();
+    // The address comes first: where something has been drawn anew, writing it waits for its layout.
     const address = location.href.split("#")[0] + Address.write(board, state);
-    if (address === location.href) return;
-    if (step) history.pushState(null, "", address);
-    else history.replaceState(null, "", address);
+    if (address !== location.href) {
+      if (step) history.pushState(null, "", address);
+      else history.replaceState(null, "", address);
+    }
+    draw();
   }
 
   function draw() {
@@ -258,10 +274,11 @@
     drawPlotsSoon();
   }
 
-  /** The board answers at once; the plots follow when nothing else changes for a moment. */
+  /** The board answers at once; the plots follow when nothing else changes for a moment, and the board has been painted. */
   function drawPlotsSoon() {
     clearTimeout(pending);
-    pending = setTimeout(() => comparison.drawPlots(compared(), state.across, kindOf(state), now()), 60);
+    const drawPlots = () => comparison.drawPlots(compared(), state.across, kindOf(state), now());
+    pending = setTimeout(() => requestAnimationFrame(() => { pending = setTimeout(drawPlots, 0); }), 60);
   }
 
   function listen() {

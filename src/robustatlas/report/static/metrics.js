@@ -30,6 +30,9 @@
  * Level indices of each attack, by the attack's name; an attack that is absent does not count.
  * @typedef {Record<string, number[]>} Choice
  *
+ * @typedef {{accuracies: number[], low: number[] | null, high: number[] | null, sc: number | null, scFloored: number | null,
+ *   witness: [number, number] | null, seen: number | null, uar: number | null, missing: number}} Profile
+ *
  * @typedef {{cr: number | null, span: [number, number] | null, sc: number | null, scFloored: number | null,
  *   witness: [number, number] | null, seen: number | null, uar: number | null, missing: number}} Summary
  */
@@ -113,16 +116,14 @@ const Metrics = (() => {
   /**
    * A 95% interval of the competitiveness ratio for the draw of test images: the ratio at the exact lower and at the exact
    * upper bounds of its accuracies. It lets all of them err to the same side, so it holds whatever their correlation.
-   * @param {Board} board
-   * @param {Defense} defense
+   * @param {number[] | null} low bounds of the accuracies, null where the number of images is unknown
+   * @param {number[] | null} high
    * @param {Cells} cells
    * @param {Kind} kind
-   * @returns {[number, number] | null} null where the number of images is unknown
+   * @returns {[number, number] | null}
    */
-  function spanOf(board, defense, cells, kind) {
-    if (!defense.samples) return null;
-    const [low, high] = [valuesAt(board, defense.low, defense.cleanBounds?.[0] ?? null, cells),
-      valuesAt(board, defense.high, defense.cleanBounds?.[1] ?? null, cells)];
+  function spanOf(low, high, cells, kind) {
+    if (!low || !high) return null;
     return [competitivenessRatio(low, cells.reference, kind), competitivenessRatio(high, cells.reference, kind)];
   }
 
@@ -192,6 +193,43 @@ const Metrics = (() => {
     return competitivenessRatio(indices.map((i) => accuracies[i]), indices.map((i) => cells.reference[i]), kind);
   }
 
+  /** @type {WeakMap<Cells, Map<Defense, Profile>>} what was found for cells before */
+  const profiles = new WeakMap();
+
+  /**
+   * What a defense is at the cells, whatever ratio ranks it.
+   * @param {Board} board
+   * @param {Defense} defense
+   * @param {Cells} cells
+   * @returns {Profile}
+   */
+  function profileOf(board, defense, cells) {
+    const known = profiles.get(cells) ?? new Map();
+    profiles.set(cells, known);
+    const found = known.get(defense);
+    if (found) return found;
+    const accuracies = accuraciesAt(board, defense, cells);
+    const missing = accuracies.reduce((count, accuracy) => count + (Number.isNaN(accuracy) ? 1 : 0), 0);
+    /** @type {Profile} */
+    const profile = { accuracies, low: null, high: null, missing, sc: null, scFloored: null, witness: null, seen: null, uar: null };
+    known.set(defense, profile);
+    if (missing > 0) return profile;
+    profile.uar = meanUar(accuracies, cells);
+    if (defense.samples) {
+      profile.low = valuesAt(board, defense.low, defense.cleanBounds?.[0] ?? null, cells);
+      profile.high = valuesAt(board, defense.high, defense.cleanBounds?.[1] ?? null, cells);
+    }
+    if (defense.trainedOn !== null) {
+      const seen = seenAt(board, defense, cells);
+      const stability = stabilityConstant(accuracies, cells, seen, board.alpha, 0);
+      profile.sc = stability.value;
+      profile.witness = stability.pair;
+      profile.scFloored = stabilityConstant(accuracies, cells, seen, board.alpha, 1).value;
+      profile.seen = (100 * seen.filter(Boolean).length) / seen.length;
+    }
+    return profile;
+  }
+
   /**
    * The row of one defense. A defense with a missing cell has no numbers: its average would be over other cells than
    * those of the others.
@@ -203,25 +241,13 @@ const Metrics = (() => {
    * @returns {Summary}
    */
   function summarize(board, defense, cells, kind, official = false) {
-    const accuracies = accuraciesAt(board, defense, cells);
-    const missing = accuracies.reduce((count, accuracy) => count + (Number.isNaN(accuracy) ? 1 : 0), 0);
-    if (missing > 0) {
-      const nothing = { cr: null, span: null, sc: null, scFloored: null, witness: null, seen: null, uar: null };
-      return { ...nothing, missing };
-    }
-    const seen = seenAt(board, defense, cells);
-    const stability = stabilityConstant(accuracies, cells, seen, board.alpha, 0);
-    const said = defense.trainedOn !== null;
+    const { accuracies, low, high, missing, sc, scFloored, witness, seen, uar } = profileOf(board, defense, cells);
+    if (missing > 0) return { cr: null, span: null, sc, scFloored, witness, seen, uar, missing };
     const known = official ? defense.ratios[kind] : undefined;
     return {
       cr: competitivenessRatio(accuracies, cells.reference, kind),
-      span: known ? [known[0], known[1]] : spanOf(board, defense, cells, kind),
-      sc: said ? stability.value : null,
-      scFloored: said ? stabilityConstant(accuracies, cells, seen, board.alpha, 1).value : null,
-      witness: said ? stability.pair : null,
-      seen: said ? (100 * seen.filter(Boolean).length) / seen.length : null,
-      uar: meanUar(accuracies, cells),
-      missing,
+      span: known ? [known[0], known[1]] : spanOf(low, high, cells, kind),
+      sc, scFloored, witness, seen, uar, missing,
     };
   }
 
@@ -278,8 +304,25 @@ const Metrics = (() => {
    */
   function rankRanges(spans) {
     const known = spans.flatMap((span) => (span ? [span] : []));
-    return spans.map((span) => (span ? [1 + known.filter(([low]) => low > span[1]).length,
-      known.length - known.filter(([, high]) => high < span[0]).length] : null));
+    const lows = known.map(([low]) => low).sort((a, b) => a - b);
+    const highs = known.map(([, high]) => high).sort((a, b) => a - b);
+    return spans.map((span) => (span ? [1 + known.length - countUpTo(lows, (low) => low <= span[1]),
+      known.length - countUpTo(highs, (high) => high < span[0])] : null));
+  }
+
+  /**
+   * How many values at the front of a list something holds for, where it holds for none behind the first for which it does not.
+   * @param {number[]} values
+   * @param {(value: number) => boolean} holds
+   */
+  function countUpTo(values, holds) {
+    let [from, to] = [0, values.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if (holds(values[middle])) from = middle + 1;
+      else to = middle;
+    }
+    return from;
   }
 
   /** @param {number[]} values */

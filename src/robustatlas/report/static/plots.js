@@ -40,11 +40,12 @@ const Plots = (() => {
     // Whiskers of rows with few images may leave the picture: they would flatten all the others.
     const ends = shown.flatMap((row) => (row.span && !row.defense.few ? row.span : [value(row)]));
     const pad = 0.06 * (Math.max(...ends) - Math.min(...ends)) || 5;
-    const colours = shown.map((row) => styles[place(row) ?? -1]?.colour ?? Page.colour("--line-strong"));
+    const faint = Page.colour("--line-strong");
+    const colours = shown.map((row) => styles[place(row) ?? -1]?.colour ?? faint);
     const data = [{
       type: "scatter", mode: "markers", x: shown.map(({ defense }) => defense[across]), y: shown.map(value), cliponaxis: false,
       error_y: { type: "data", symmetric: false, array: shown.map((row) => (row.span ? row.span[1] - value(row) : 0)),
-        arrayminus: shown.map((row) => (row.span ? value(row) - row.span[0] : 0)), color: Page.colour("--line-strong"), thickness: 1, width: 0 },
+        arrayminus: shown.map((row) => (row.span ? value(row) - row.span[0] : 0)), color: faint, thickness: 1, width: 0 },
       marker: { color: colours, size: shown.map((row) => (place(row) === undefined ? 9 : 13)),
         symbol: shown.map((row) => styles[place(row) ?? -1]?.symbol ?? "circle"), line: { color: Page.colour("--surface"), width: 1 } },
       text: shown.map((row) => `${Page.plotText(short(row.defense.name, 34))}<br>rank ${row.rank}, ${Columns.ratioOf(board).short} ${percent(value(row))}${row.span ? ` (${Columns.between(row.span)})` : ""}`),

@@ -1,0 +1,82 @@
+"""What happens at the end of an epoch: measuring, recording, keeping the best weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from robustatlas.training.display import TrainingDisplay
+from robustatlas.training.monitor import accuracies
+from robustatlas.training.run import Run
+from robustatlas.training.watch import concerns
+
+
+def close_epoch(run: Run, display: TrainingDisplay) -> dict[str, Any]:
+    """Measure, record, and look for what goes wrong."""
+    settings, position = run.settings, run.position
+    epoch = position.step // run.steps_per_epoch
+    if run.workers.count > 1:
+        run.workers.average(b for b in run.net.buffers() if b.is_floating_point())
+        run.workers.average([run.sums])
+    images, loss, correct = run.sums.tolist()
+    run.sums.zero_()
+    record: dict[str, Any] = {
+        "epoch": epoch,
+        "epochs": settings.epochs,
+        "loss": loss / images,
+        "training_accuracy": 100 * correct / images,
+        "learning_rate": settings.rate(position.step - 1, run.steps_per_epoch),
+        "seconds": position.seconds,
+    }
+    if run.workers.main and len(run.held_labels):
+        count = None if settings.selection == "best" else settings.monitored
+        with _weights_of(run, run.ema):
+            reached = measured(run, count)
+        record |= {"clean": reached.pop("clean"), "robust": reached.pop("union", None)}
+        record |= {f"robust/{name}": value for name, value in reached.items()}
+        if settings.selection == "best":
+            _keep_best(run, epoch, record["clean"] if record["robust"] is None else record["robust"])
+    position.history.append(record)
+    for message in concerns(position.history, run.recipe, run.classes, settings.epochs):
+        kind = message.split(":")[0].split(" after")[0]
+        if not any(said.startswith(kind) for said in position.warnings):
+            position.warnings.append(message)
+            display.warn(message)
+    display.epoch(record)
+    run.workers.wait()
+    return record
+
+
+def measured(run: Run, count: int | None) -> dict[str, float]:
+    """Percent of the first ``count`` held-out images that are right, see :func:`accuracies`; None: of all."""
+    return accuracies(
+        run.net,
+        run.recipe.against,
+        run.held_images[:count],
+        run.held_labels[:count],
+        run.held_index[:count],
+        run.settings.seed,
+    )
+
+
+def _keep_best(run: Run, epoch: int, accuracy: float) -> None:
+    if run.position.best is None or accuracy > run.position.best[1]:
+        run.position.best = (epoch, accuracy)
+        run.best = {name: value.clone() for name, value in (run.ema or run.net.state_dict()).items()}
+
+
+@contextmanager
+def _weights_of(run: Run, weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """The network with other weights (none: its own)."""
+    if not weights:
+        yield
+        return
+    own = {name: value.clone() for name, value in run.net.state_dict().items()}
+    run.net.load_state_dict(dict(weights))
+    try:
+        yield
+    finally:
+        run.net.load_state_dict(own)

@@ -1,0 +1,78 @@
+"""The folder of a training: whose it is, and what of it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from robustatlas.attacks.description import plain
+from robustatlas.datasets import Dataset
+from robustatlas.errors import UserError
+from robustatlas.files import remove_stale_temporaries, write_text
+from robustatlas.models.card import WEIGHTS, Card, Identity, TrainingData, read_card
+from robustatlas.models.weights import load_weights
+from robustatlas.outcomes import sha256_of_array, sha256_of_tensors
+from robustatlas.training.checkpoint import CHECKPOINT, read_checkpoint
+from robustatlas.training.devices import Workers
+from robustatlas.training.recipes import Recipe
+from robustatlas.training.settings import Settings
+
+_IDENTITY = "training.json"
+
+
+def identity_of(
+    net: nn.Module, data: Dataset, recipe: Recipe, settings: Settings, held: Tensor, team: Workers
+) -> Identity:
+    """What determines the weights."""
+    identity = Identity(
+        recipe={"name": recipe.name} | plain(recipe),
+        settings=asdict(settings),
+        data=TrainingData(
+            name=data.name,
+            images_sha256=sha256_of_array(data.images.contiguous().numpy()),
+            labels_sha256=sha256_of_array(data.labels.numpy()),
+            images=len(data),
+            held_out=int(held.sum()),
+            shape=tuple(data.images.shape[1:]),
+            classes=data.classes,
+        ),
+        initial_sha256=sha256_of_tensors(net.state_dict()),
+        processes=team.count,
+    )
+    return Identity.model_validate_json(identity.model_dump_json())  # as a file gives it back: infinity is text
+
+
+def claimed(
+    folder: Path, identity: Identity, net: nn.Module, team: Workers
+) -> tuple[Card, tuple[Mapping[str, Any], ...]] | None:
+    """Claim ``folder`` for this training, or read the finished one in it into ``net``: its card, and a record of each
+    epoch. Raises where it holds another."""
+    path = folder / _IDENTITY
+    if path.is_file():
+        try:
+            there = Identity.model_validate_json(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UserError(f"{path} does not describe a training; give another folder.") from error
+        different = there.differences(identity)
+        if different:
+            raise UserError(
+                f"{folder} holds another training ({'; '.join(different[:3])}); give another folder, or the same "
+                "settings to go on."
+            )
+        if (folder / "card.json").is_file():
+            card = read_card(folder)
+            load_weights(net, folder / WEIGHTS)
+            done = read_checkpoint(folder)
+            return card, tuple(done[1].history if done else ())
+    elif (folder / CHECKPOINT).is_file():
+        raise UserError(f"{folder} holds a checkpoint, but no {_IDENTITY} that says of what; give another folder.")
+    elif team.main:
+        text = identity.model_dump_json(indent=2) + "\n"
+        write_text(path, text)
+    if team.main:
+        remove_stale_temporaries(folder)
+    return None

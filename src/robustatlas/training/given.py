@@ -1,0 +1,71 @@
+"""What a training is given, and whether it fits together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.classifier import Classifier
+from robustatlas.datasets import Dataset
+from robustatlas.errors import UserError
+from robustatlas.training.against import Against
+from robustatlas.training.recipes import Recipe, recipe_named
+from robustatlas.training.settings import Settings
+
+_HELD_OUT = 1024
+
+
+def recipe_of(recipe: str | Recipe, against: Against | None) -> Recipe:
+    """The recipe that ``train(recipe, against)`` asks for."""
+    if isinstance(recipe, Recipe):
+        if against is not None:
+            raise UserError("against= belongs to a recipe given by name; this recipe has its own threat models.")
+        return recipe
+    return recipe_named(recipe, against)
+
+
+def bound(recipe: Recipe, net: nn.Module) -> Recipe:
+    """The recipe with threat models that look at the network itself, where they do (lpips)."""
+    classifier = Classifier(net)
+    return replace(recipe, against=tuple(replace(o, threat=o.threat.bound_to(classifier)) for o in recipe.against))
+
+
+def check_net(net: nn.Module, data: Dataset, device: torch.device) -> int:
+    """The number of classes of ``net``; raises where its output does not fit the labels."""
+    if not any(p.requires_grad for p in net.parameters()):
+        raise UserError("The network has no parameters that require a gradient; there is nothing to train.")
+    mode = net.training
+    try:
+        with torch.no_grad():
+            logits = net.eval()(data.images[:2].to(device))
+    except Exception as error:
+        raise UserError(
+            f"The network fails on images of shape {tuple(data.images.shape[1:])}: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        net.train(mode)
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.shape[1] < 2:
+        shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise UserError(f"The network returns {shape}; expected logits [B, C] of at least 2 classes.")
+    highest = int(data.labels.max())
+    if highest >= logits.shape[1]:
+        raise UserError(
+            f"Labels of {data.name} go up to {highest}, but the network has {logits.shape[1]} classes (0 to "
+            f"{logits.shape[1] - 1}); build it with {highest + 1} classes."
+        )
+    if int(data.labels.min()) == highest:
+        raise UserError(f"All images of {data.name} are of class {highest}; expected at least 2 classes to tell apart.")
+    return int(logits.shape[1])
+
+
+def held_out(data: Dataset, settings: Settings) -> Tensor:
+    """``[N]`` bool: images kept for measuring, evenly from all classes."""
+    count = min(_HELD_OUT, len(data) // 10) if settings.held_out is None else settings.held_out
+    if count >= len(data):
+        raise UserError(f"held_out={count} of {len(data)} images leaves none to train on; hold fewer out.")
+    if not count:
+        return torch.zeros(len(data), dtype=torch.bool)
+    positions = replace(data, index=torch.arange(len(data))).take(count, stratified=True, seed=settings.seed).index
+    return torch.zeros(len(data), dtype=torch.bool).index_fill(0, positions, True)

@@ -1,0 +1,144 @@
+"""A training at work: all that it holds, from the beginning or from a checkpoint."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.datasets import Dataset
+from robustatlas.noise import Noise
+from robustatlas.training.checkpoint import (
+    Position,
+    optimizer_tensors,
+    read_checkpoint,
+    restore_optimizer,
+    write_checkpoint,
+)
+from robustatlas.training.devices import Workers
+from robustatlas.training.journal import write_log
+from robustatlas.training.recipes import Recipe
+from robustatlas.training.settings import Settings
+
+
+@dataclass
+class Run:
+    """A training at work."""
+
+    net: nn.Module
+    recipe: Recipe
+    settings: Settings
+    workers: Workers
+    optimizer: torch.optim.Optimizer
+    images: Tensor
+    labels: Tensor
+    index: Tensor
+    held_images: Tensor
+    held_labels: Tensor
+    held_index: Tensor
+    classes: int
+    ema: dict[str, Tensor]
+    best: dict[str, Tensor]
+    memory: dict[str, Tensor]
+    position: Position
+    sums: Tensor
+    """Over the images of the epoch at work: their number, loss and correctness; float64 [3]."""
+    order: Tensor
+    noise: Noise
+    order_epoch: int = -1
+    """The epoch that ``order`` and ``noise``, a stream per training image, belong to."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches."""
+        return math.ceil(len(self.labels) / self.settings.batch_size)
+
+    @property
+    def steps(self) -> int:
+        """Batches of all epochs together."""
+        return self.settings.epochs * self.steps_per_epoch
+
+
+def begin(
+    net: nn.Module,
+    data: Dataset,
+    recipe: Recipe,
+    settings: Settings,
+    team: Workers,
+    held: Tensor,
+    classes: int,
+) -> Run:
+    """The beginning of a training."""
+    dtype = next(p for p in net.parameters() if p.is_floating_point()).dtype
+    images, labels, index = (t.to(team.device) for t in (data.images.to(dtype), data.labels, data.index))
+    held = held.to(team.device)
+    start = Noise.of(settings.seed, torch.zeros(1, dtype=torch.int64, device=team.device), f"memory/{recipe.name}")
+    return Run(
+        net=net,
+        recipe=recipe,
+        settings=settings,
+        workers=team,
+        optimizer=_optimizer(net, settings),
+        images=images[~held],
+        labels=labels[~held],
+        index=index[~held],
+        held_images=images[held],
+        held_labels=labels[held],
+        held_index=index[held],
+        classes=classes,
+        ema={name: value.detach().clone() for name, value in net.state_dict().items()} if settings.ema else {},
+        best={},
+        memory=dict(recipe.remember(net, images[:1], start)),
+        position=Position(),
+        sums=torch.zeros(3, dtype=torch.float64, device=team.device),
+        order=torch.empty(0, dtype=torch.int64, device=team.device),
+        noise=start,
+    )
+
+
+def _optimizer(net: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+    trained = [p for p in net.parameters() if p.requires_grad]
+    if settings.decay_vectors:
+        groups: list[dict[str, Any]] = [{"params": trained}]
+    else:
+        groups = [
+            {"params": [p for p in trained if p.dim() > 1]},
+            {"params": [p for p in trained if p.dim() <= 1], "weight_decay": 0.0},
+        ]
+    rate, decay = settings.learning_rate, settings.weight_decay
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, rate, settings.momentum, weight_decay=decay, nesterov=settings.nesterov)
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(groups, rate, weight_decay=decay)
+    return torch.optim.Adam(groups, rate, weight_decay=decay)
+
+
+def restore(run: Run, folder: Path) -> None:
+    """Go on from the checkpoint in ``folder``, if there is one."""
+    found = read_checkpoint(folder)
+    if found is None:
+        return
+    groups, run.position = found
+    run.net.load_state_dict(groups["net"])
+    run.sums = groups["epoch"]["sums"].to(run.workers.device)
+    restore_optimizer(run.optimizer, groups.get("optimizer", {}))
+    for target, name in ((run.ema, "ema"), (run.best, "best"), (run.memory, "memory")):
+        target.update({key: value.to(run.workers.device) for key, value in groups.get(name, {}).items()})
+
+
+def save(run: Run, folder: Path) -> None:
+    """Write checkpoint and log."""
+    groups = {
+        "net": run.net.state_dict(),
+        "optimizer": optimizer_tensors(run.optimizer),
+        "ema": run.ema,
+        "best": run.best,
+        "memory": run.memory,
+        "epoch": {"sums": run.sums},
+    }
+    write_checkpoint(folder, groups, run.position)
+    write_log(folder, run.position.history)

@@ -1,0 +1,120 @@
+"""The updates of a training, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.noise import Noise
+from robustatlas.training.augmentation import augmentation_named
+from robustatlas.training.display import TrainingDisplay
+from robustatlas.training.recipes.base import Batch
+from robustatlas.training.run import Run
+from robustatlas.training.watch import check_loss
+
+_EMA_FROM = 0.025
+_SEEDS = 1_000_003
+_LOOK = 10
+"""Updates between two looks at the loss on devices that would have to wait for it."""
+
+
+@contextmanager
+def generators_kept(device: torch.device) -> Iterator[None]:
+    """Dropout draws from torch's generators, which are seeded at each step; the caller's are put back at the end."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        yield
+
+
+def step(run: Run, display: TrainingDisplay) -> None:
+    """The updates of one batch."""
+    settings, position, team = run.settings, run.position, run.workers
+    epoch, number = divmod(position.step, run.steps_per_epoch)
+    if run.order_epoch != epoch:
+        run.order, run.order_epoch = _order(run, epoch), epoch
+        run.noise = Noise.of(settings.seed, run.index, "training").child(epoch)
+    size = settings.batch_size
+    chosen = team.share(run.order[number * size : (number + 1) * size])
+    noise = run.noise.take(chosen)
+    x = augmentation_named(settings.augmentation)(run.images[chosen], noise.child(0))
+    rate = settings.rate(position.step, run.steps_per_epoch)
+    for group in run.optimizer.param_groups:
+        group["lr"] = rate
+    steps = torch.tensor([position.step], device=team.device)
+    for part in range(run.recipe.updates):
+        batch = Batch(
+            x=x,
+            labels=run.labels[chosen],
+            noise=noise.child(1 + part),
+            shared=Noise.of(settings.seed, steps, "batch").child(part),
+            epoch=epoch,
+            epochs=settings.epochs,
+            done=position.step / run.steps,
+            learning_rate=rate,
+            mode=settings.crafting,
+            part=part,
+        )
+        loss, correct = _update(run, batch)
+        run.sums += torch.stack([torch.ones_like(loss), loss, correct.to(loss.dtype)]).double() * len(chosen)
+    if run.ema:
+        _average_weights(run)
+    position.step += 1
+    known = None
+    if team.device.type == "cpu" or position.step % _LOOK == 0 or position.step % run.steps_per_epoch == 0:
+        known = float(loss)
+        check_loss(known, epoch, rate)
+    display.update(position.step, known)
+
+
+def _order(run: Run, epoch: int) -> Tensor:
+    """The training images in the order of this epoch."""
+    keys = Noise.of(run.settings.seed, run.index, "order").child(epoch)
+    return keys.uniform(1, dtype=torch.float64).squeeze(1).argsort(stable=True)
+
+
+def _seed(device: torch.device, seed: int) -> None:
+    """Set torch's generators of the CPU and of ``device`` (torch.manual_seed sets all there are, and takes longer)."""
+    torch.default_generator.manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
+
+
+def _update(run: Run, batch: Batch) -> tuple[Tensor, Tensor]:
+    """One update of the weights; its loss and accuracy, detached."""
+    settings, step = run.settings, run.position.step
+    _seed(run.workers.device, settings.seed * _SEEDS + step * run.recipe.updates + batch.part)
+    run.net.train()
+    run.optimizer.zero_grad(set_to_none=True)
+    half = settings.precision == "bfloat16"
+    with torch.autocast(run.workers.device.type, torch.bfloat16) if half else nullcontext():
+        update = run.recipe.update(run.net, batch, run.memory)
+    update.loss.backward()  # type: ignore[no-untyped-call]  # torch declares no types here
+    parameters = [p for p in run.net.parameters() if p.grad is not None]
+    run.workers.average(p.grad for p in parameters if p.grad is not None)
+    if settings.clip_norm is not None:
+        nn.utils.clip_grad_norm_(parameters, settings.clip_norm)
+    if settings.clip_value is not None:
+        nn.utils.clip_grad_value_(parameters, settings.clip_value)
+    run.optimizer.step()
+    if update.memory:
+        run.memory = dict(update.memory)
+        run.workers.average(run.memory.values())
+    return update.loss.detach(), update.correct
+
+
+@torch.no_grad()
+def _average_weights(run: Run) -> None:
+    """The running mean of the weights: none at first, then over more and more updates (Rebuffi et al. 2021).
+
+    Running statistics of normalisation are the network's own.
+    """
+    k = run.position.step
+    decay = 0.0 if k < _EMA_FROM * run.steps else min(run.settings.ema, (1 + k) / (10 + k))
+    averaged = {name for name, _ in run.net.named_parameters()}
+    for name, value in run.net.state_dict().items():
+        if name in averaged:
+            run.ema[name].lerp_(value, 1 - decay)
+        else:
+            run.ema[name].copy_(value)
