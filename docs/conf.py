@@ -38,6 +38,7 @@ extensions = [
     "examples",
     "board",
     "source_links",
+    "accessible",
 ]
 exclude_patterns = ["_build", "_tools", "board", "README.md"]
 default_role = "code"
@@ -94,7 +95,7 @@ html_theme_options = {
     "dark_logo": "mark-dark.svg",
     "navigation_with_keys": True,
 }
-pygments_style = "friendly"
+pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "github-dark"
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -10,7 +10,6 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 import robustatlas as ra
-from robustatlas.outcomes import load_result
 
 RUNS = Path("runs/demo")
 FIGURE = Path("docs/images/curves.png")
@@ -19,7 +18,7 @@ MODELS = ("digits-standard", "digits-linf", "digits-l2")
 
 def main() -> None:
     """One panel per norm."""
-    results = {name: load_result(RUNS / name) for name in MODELS}
+    results = {name: ra.load_result(RUNS / name) for name in MODELS}
     figure, panels = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")
     for attack, last, axes in zip(("linf", "l2", "l1"), (0.24, 1.2, 3.2), panels, strict=True):
         ra.plot_curves({name: result.curve(attack) for name, result in results.items()}, axes, up_to=last)

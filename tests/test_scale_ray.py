@@ -118,7 +118,7 @@ def test_trainings_go_to_the_nodes(nodes: Any, tmp_path: Path) -> None:
 def test_a_cluster_of_its_own_is_as_urgent_as_this_process(nodes: Any) -> None:
     """And its own, beside another that runs on this machine."""
     with connected(Cluster(workers=1)) as ray:
-        assert ray.get(ray.remote(os.nice).remote(0)) == os.nice(0)
+        assert ray.get(ray.remote(lambda: os.nice(0)).remote()) == os.nice(0)
     assert "RAY_worker_niceness" not in os.environ
 
 

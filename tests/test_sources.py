@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import io
 import json
 import sys
@@ -121,7 +122,9 @@ def test_torchvision() -> None:
 
 
 def test_robustbench(tmp_path: Path) -> None:
-    importable("robustbench.model_zoo.models")
+    importable("torchvision")
+    if importlib.util.find_spec("robustbench") is None:
+        pytest.skip("robustbench is not installed")
     source = "robustbench:cifar10/Linf/Wong2020Fast"
     with pytest.raises(UserError, match=r"The weights of 'robustbench:.*Wong2020Fast.pt; fetch them with"):
         ra.load_model(source)
@@ -137,6 +140,35 @@ def test_robustbench(tmp_path: Path) -> None:
         ra.load_model("robustbench:Wong2020Fst")
     with pytest.raises(UserError, match=r"no models for 'mnist/Linf'.*cifar10/Linf"):
         ra.load_model("robustbench:mnist/Linf/X")
+
+
+def test_robustbench_declares_autoattack_by_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that imports as RobustBench's on PyPI does, with one model."""
+    importable("pyautoattack")
+    package = tmp_path / "robustbench"
+    (package / "model_zoo").mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "from autoattack import AutoAttack\nfrom autoattack.state import EvaluationState\n"
+    )
+    (package / "model_zoo" / "__init__.py").touch()
+    (package / "model_zoo" / "models.py").write_text(
+        "from enum import Enum\nfrom torch import nn\n"
+        "Data = Enum('Data', {'cifar_10': 'cifar10'})\nThreat = Enum('Threat', {'Linf': 'Linf'})\n"
+        "net = lambda: nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10))\n"
+        "model_dicts = {Data.cifar_10: {Threat.Linf: {'Plain': {'model': net}}}}\n"
+    )
+    about = tmp_path / "robustbench-1.1.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: robustbench\nVersion: 1.1.1\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "robustbench"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    model = ra.load_model("robustbench:Plain", arguments={"pretrained": False})
+    for name in [name for name in sys.modules if name.partition(".")[0] == "robustbench"]:
+        monkeypatch.delitem(sys.modules, name)
+    assert model.logits(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+    assert model.origin is not None and model.origin.library == "robustbench 1.1.1"
+    assert "autoattack" not in sys.modules or importlib.util.find_spec("autoattack") is not None
 
 
 # transformers

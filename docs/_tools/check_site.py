@@ -21,13 +21,14 @@ RESERVED = ("genindex", "py-modindex", "search")
 
 
 class Page(HTMLParser):
-    """Links and anchors of a page, and images that say nothing to those who do not see them."""
+    """Links and anchors of a page, and what says nothing to those who do not see it or have no mouse."""
 
     def __init__(self) -> None:
         super().__init__()
         self.links: set[str] = set()
         self.anchors: set[str] = set()
         self.mute = 0
+        self.unreached: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
@@ -36,6 +37,10 @@ class Page(HTMLParser):
             if value := values.get(key):
                 self.links.add(value)
         self.mute += tag == "img" and values.get("alt") is None
+        if tag == "pre" and "tabindex" not in values:
+            self.unreached.add("code that scrolls and that the keyboard does not reach")
+        if values.get("role") == "heading" and "aria-level" not in values:
+            self.unreached.add("a heading without its level")
 
 
 def read(path: Path) -> Page:
@@ -59,6 +64,7 @@ def broken_links(site: Path) -> list[str]:
                 wrong.append(f"{path.relative_to(site.resolve())}: {link} leads nowhere")
         if page.mute:
             wrong.append(f"{path.relative_to(site.resolve())}: {page.mute} images without alternative text")
+        wrong += [f"{path.relative_to(site.resolve())}: {what}" for what in page.unreached]
     return sorted(wrong)
 
 

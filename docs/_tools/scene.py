@@ -158,7 +158,7 @@ def card(model: ra.Classifier, attack: ra.Attack, image: torch.Tensor, label: in
         else f"<code>{escape(attack.name)}</code>"
     )
     return (
-        f'<div class="ra-card"><h4>{escape(words.label)}</h4><p>{about}</p>'
+        f'<div class="ra-card"><h3>{escape(words.label)}</h3><p>{about}</p>'
         f'<div class="ra-strip">{"".join(cells)}{"".join(changes)}</div></div>'
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.bundle import Tree, copy
+from robustatlas.bundle import Tree, put, take
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
@@ -86,7 +86,7 @@ def open_ledger(
         ranking=ranking,
         nearest=ranking,
         best_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
-        best_theta=copy(attack.threat.neutral(x)),
+        best_theta=_neutral(attack, x, rows),
         possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
         found_class=torch.full((n,), -1, device=x.device),
         mistakes=mistakes * wrong,
@@ -100,6 +100,15 @@ def open_ledger(
         rejected=torch.zeros(n, dtype=torch.int64, device=x.device),
         finite=logits.isfinite().all(),
     )
+
+
+def _neutral(attack: Attack, x: Tensor, rows: Sequence[Tensor]) -> Tree:
+    """The neutral theta of ``x`` [N, ...] in memory of its own, a batch of ``rows`` at a time: whole it would be there
+    twice for a moment."""
+    theta = take(attack.threat.neutral(x[:1]), x.new_zeros(len(x), dtype=torch.int64))
+    for part in rows:
+        put(theta, part, attack.threat.neutral(x[part]))
+    return theta
 
 
 def check_finite(attack: Attack, finite: bool) -> None:

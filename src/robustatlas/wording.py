@@ -183,7 +183,9 @@ def shortened_apart(names: Sequence[str], longest: int = LONGEST_NAME) -> list[s
 
     Example:
         >>> shortened_apart(["resnet18-standard-0", "resnet18-standard-1", "resnet18-extended-1"], 13)
-        ['resnet…dard-0', 'resnet…ard-1 #2', 'resnet…ded-1']
+        ['resnet…dard-0', 'resnet…dard-1', 'resnet…nded-1']
+        >>> shortened_apart(["resnet18-standard-0", "resnet18-extra-standard-0"], 13)
+        ['resnet…dard-0 #1', 'resnet…dard-0 #2']
     """
     short = [shortened(name, longest) for name in names]
     return [f"{name} #{place}" if short.count(name) > 1 else name for place, name in enumerate(short, start=1)]

@@ -111,7 +111,8 @@ class Tab:
 
 
 TURN = """fragment => new Promise(done => {
-    addEventListener('popstate', () => setTimeout(() => requestAnimationFrame(() => setTimeout(done, 1)), 61), {once: true});
+    const painted = () => requestAnimationFrame(() => setTimeout(done, 1));
+    addEventListener('popstate', () => setTimeout(painted, 61), {once: true});
     location.hash = fragment;
 })"""
 """The page draws its plots 60 ms and a frame after the last change: its timers end before these."""

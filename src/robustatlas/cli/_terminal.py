@@ -116,11 +116,11 @@ class AccuracyTables:
     Args:
         result: the run.
         every: show every strength, in several rows where the terminal is too narrow, and not only those that fit.
+        rest: who does what is missing, a sentence.
     """
 
-    def __init__(self, result: Result, every: bool = False) -> None:
-        self.result = result
-        self.every = every
+    def __init__(self, result: Result, every: bool, rest: str) -> None:
+        self.result, self.every, self.rest = result, every, rest
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self.result
@@ -137,7 +137,7 @@ class AccuracyTables:
             yield "[dim]Some strengths are left out; --all shows all of them.[/dim]"
         if result.missing:
             lacking = ", ".join(f"{attack} ({count})" for attack, count in result.missing.items())
-            yield f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}. The same 'evaluate' goes on."
+            yield f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}. {safe(self.rest)}"
 
     def _of(self, attack: str, width: int) -> tuple[list[RenderableType], bool]:
         outcome = self.result.outcome(attack)
@@ -160,9 +160,9 @@ class AccuracyTables:
         return [*parts, Padding(f"[dim]{safe(said)}[/dim]", (0, 0, 0, 2))], sum(map(len, groups)) < len(headings)
 
 
-def accuracy_tables(result: Result, every: bool = False) -> RenderableType:
+def accuracy_tables(result: Result, every: bool = False, rest: str = "The same 'evaluate' goes on.") -> RenderableType:
     """The accuracies of a run, for `Console.print`; see `AccuracyTables`."""
-    return AccuracyTables(result, every)
+    return AccuracyTables(result, every, rest)
 
 
 def _grid(attack: str, headings: Sequence[str], cells: Sequence[str], positions: Sequence[int]) -> Table:

@@ -180,7 +180,7 @@ def evaluate(
         "devices": names_in(devices) or None,
     }
     if dry_run:
-        Console().print(forecast_table(forecast(classifier, dataset, **asked), f"{classifier.device}"))
+        Console().print(forecast_table(forecast(classifier, dataset, progress=True, **asked), f"{classifier.device}"))
         return
     try:
         result = ra.evaluate(
@@ -196,7 +196,8 @@ def evaluate(
         raise typer.Exit(130) from None
     result.describe(card)
     console = Console()
-    console.print(accuracy_tables(result))
+    others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
+    console.print(accuracy_tables(result, rest=others) if share.of > 1 else accuracy_tables(result))
     console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(folder)}", highlight=False, soft_wrap=True)
 
 

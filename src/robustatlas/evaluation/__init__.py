@@ -140,6 +140,10 @@ def evaluate(
     with _surroundings(classifier, seed), progress_shown(progress) as display:
         ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display, effort)
         manner = manner_of(ready, batch_size, seed, keep_adversarial)
+        if batch_size == "auto":
+            display.note(
+                f"{counted(manner.batch_size, 'sample')} at work at once is what {ready.model.device} is fast with."
+            )
         store = Run.begin(run, ready.identity)
         with store.claims() as claims:
             with claims.alone("plan"):

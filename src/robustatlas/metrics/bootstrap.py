@@ -128,6 +128,9 @@ def paired_differences(
 ) -> dict[str, Interval]:
     """Intervals of first - second for every statistic, by drawing the same samples for both models.
 
+    Where resampling sees no spread, or there are fewer than `FEW` samples, they are between the exact bounds of both
+    numbers: one image on which the models differ shows no difference.
+
     Args:
         first: statistics of one model.
         second: the same statistics of another model, on the same samples.
@@ -140,6 +143,9 @@ def paired_differences(
         >>> found = paired_differences({"accuracy": mean_statistic(100 * a)}, {"accuracy": mean_statistic(100 * b)})
         >>> print(found["accuracy"])
         10.00 [4.00, 16.00]
+        >>> one = {"accuracy": share_statistic(np.array([True]))}, {"accuracy": share_statistic(np.array([False]))}
+        >>> print(paired_differences(*one)["accuracy"])
+        100.00 [-97.50, 100.00]
     """
     if first.keys() != second.keys():
         raise UserError(f"the models' statistics differ: {', '.join(sorted(first.keys() ^ second.keys()))}")
@@ -147,10 +153,20 @@ def paired_differences(
         return {}
     values = bootstrap_replicates([*first.values(), *second.values()], replicates, seed)
     ours, theirs = np.split(values, 2)
-    return {
-        name: percentile_interval(first[name].value - second[name].value, ours[row] - theirs[row], confidence)
-        for row, name in enumerate(first)
-    }
+    found = {}
+    for name, our, their in zip(first, ours, theirs, strict=True):
+        one, other = first[name], second[name]
+        found[name] = percentile_interval(one.value - other.value, our - their, confidence)
+        bounded = one.largest is not None and other.largest is not None
+        if bounded and (len(one.columns) < FEW or found[name].low == found[name].high):
+            found[name] = _between_bounds(one, other, confidence)
+    return found
+
+
+def _between_bounds(first: SampleStatistic, second: SampleStatistic, confidence: float) -> Interval:
+    """first - second where both lie between their exact bounds, each with half of the doubt."""
+    ours, theirs = (statistic.bound(1 - (1 - confidence) / 2) for statistic in (first, second))
+    return Interval(first.value - second.value, ours.low - theirs.high, ours.high - theirs.low, confidence)
 
 
 def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: float | None = None) -> SampleStatistic:

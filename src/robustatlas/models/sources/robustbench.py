@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from robustatlas.classifier import Classifier, Origin
@@ -26,7 +31,8 @@ def robustbench_model(name: str, *, pretrained: bool = True, folder: str = "mode
         UserError: robustbench is not installed or does not import, has no such defense, or its weights are not there.
     """
     source = f"robustbench:{name}"
-    zoo = optional("robustbench.model_zoo.models", source, "robustbench").model_dicts
+    with _autoattack_by_either_name():
+        zoo = optional("robustbench.model_zoo.models", source, "robustbench").model_dicts
     kinds = {
         (dataset.value, threat.value): known for dataset, of_data in zoo.items() for threat, known in of_data.items()
     }
@@ -64,3 +70,17 @@ def robustbench_model(name: str, *, pretrained: bool = True, folder: str = "mode
             notes=notes,
         ),
     )
+
+
+@contextmanager
+def _autoattack_by_either_name() -> Iterator[None]:
+    """RobustBench's package declares pyautoattack, and imports it as autoattack, as its repository calls it."""
+    aliases = {}
+    if importlib.util.find_spec("autoattack") is None and importlib.util.find_spec("pyautoattack") is not None:
+        aliases = {name: importlib.import_module(f"py{name}") for name in ("autoattack", "autoattack.state")}
+    sys.modules.update(aliases)
+    try:
+        yield
+    finally:
+        for name in aliases:
+            del sys.modules[name]

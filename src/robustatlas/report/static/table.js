@@ -9,7 +9,7 @@
  */
 const Table = (() => {
   const { make } = Page;
-  const FIRST_ROWS = 60;
+  const FIRST_ROWS = 40;
 
   /**
    * A name that may be broken at its joints.
