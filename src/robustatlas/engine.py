@@ -282,8 +282,9 @@ def _stepped(
         better = evaluation.fooled & (evaluation.size < lanes.candidate_size * (1 - _GAIN))
         within = evaluation.size <= lanes.problem.epsilon * (1 + STRENGTH_TOLERANCE)
         ended = finished | (better & ~lanes.bounding & within)
-    progress = lanes.progress.after(evaluation, lanes.problem, lanes.state.step, stage.optimizer.steps)
+    progress = lanes.progress
     if patience is not None:
+        progress = progress.after(evaluation, lanes.problem, lanes.state.step, stage.optimizer.steps)
         ended = ended | patience.gives_up(progress, lanes.state.step, stage.optimizer, lanes.known)
     better, ended = better & ~lanes.ended, ended | lanes.ended
     candidate, size = lanes.candidate, lanes.candidate_size

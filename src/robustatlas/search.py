@@ -79,7 +79,7 @@ class Schedule(ABC):
     @abstractmethod
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         """Samples ``rows`` ended a run; ``fooled``: with a verified example at their strength; ``best_size``: their
-        smallest so far; ``reached``: the smallest size of that run (inf: none)."""
+        smallest so far; ``reached``: the smallest size of that run (inf: none, or nobody asked for it)."""
 
     def _next_attempt(self, rows: Tensor, fooled: Tensor) -> Tensor:
         """Count a failed run; which of the rows are through with their level."""
@@ -183,14 +183,14 @@ class Descent(Schedule):
     def _after_bounds(self, rows: Tensor, best_size: Tensor, reached: Tensor, following: Tensor) -> Tensor:
         """The attempt ``following`` [B], or the first strong one where the run that ended came to the size that one of
         another stage had found."""
+        if self.patience is None:
+            return following
         attempt, known = self.attempt[rows], self.smallest[rows]
         stage = self.stage_of[attempt]
         same = (reached >= (1 - self.AGREE) * known) & (reached <= (1 + self.AGREE) * known)
         agreed = same & known.isfinite() & (stage != self.finder[rows]) & (attempt < self.first)
         self.finder[rows] = torch.where(best_size < known, stage, self.finder[rows])
         self.smallest[rows] = best_size
-        if self.patience is None:
-            return following
         return torch.where(agreed, self.first, following)
 
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:

@@ -56,8 +56,8 @@ def test_a_board_of_sixty_at_every_width(visit: Visit, tmp_path: Path, reference
     """Its table: the plots show no more than five of them."""
     runs = [synthetic_result(reference, reference.ranked, f"run-{n:02d}-WideResNet", samples=50) for n in range(60)]
     page = visit(without_plots(build_leaderboard(runs, tmp_path, reference)))
+    page.wait_for_function("document.querySelectorAll('#board > tbody > tr:not(.detail)').length === 81")
     page.locator("#board .more").first.click()
-    assert page.locator("#board > tbody > tr:not(.detail)").count() == 81
     check(page, drawer=True)
 
 
