@@ -2,9 +2,9 @@
 
     python benchmarks/training_overhead.py [--rounds 5] [--batches 12] [--output FILE.json]
 
-The small CNN on 28x28 grey images, batches of 128, ten steps of crafting. Bare loop and trainer alternate; the lower
-quartile of all updates counts, in seconds of the processor (and of the wall's clock), so that other work on the machine
-disturbs little. Nothing is held out or written.
+The small CNN on 28x28 grey images, batches of 128, ten steps of crafting. Bare loop and trainer alternate; of each
+round the lower quartile of the updates counts, in seconds of the processor (and of the wall's clock), and of all rounds
+the median of their ratios, so that other work on the machine disturbs little. Nothing is held out or written.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import json
 import platform
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 
 import torch
 import torch.nn.functional as F
@@ -127,6 +128,16 @@ def time_trainer(recipe: Recipe, data: Dataset) -> list[tuple[float, float]]:
     return clock.seconds()
 
 
+def quartiles(seconds: list[tuple[float, float]]) -> dict[str, float]:
+    """The lower quartile of updates, by each clock."""
+    return {kind: quantiles([t[place] for t in seconds], n=4)[0] for place, kind in enumerate(("cpu", "wall"))}
+
+
+def ratio(rounds: list[dict[str, dict[str, float]]], name: str, other: str) -> float:
+    """Of two loops in the same round, the median of the rounds: a machine that slows down slows both."""
+    return median(one[name]["cpu"] / one[other]["cpu"] for one in rounds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
@@ -134,17 +145,16 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     data = images(options.batches * BATCH)
-    times: dict[str, list[tuple[float, float]]] = {}
-    for _ in range(options.rounds):
+    rounds: list[dict[str, dict[str, float]]] = []
+    for number in range(options.rounds):
+        found: dict[str, list[tuple[float, float]]] = {}
         for name, recipe in RECIPES.items():
+            loops = [(name, partial(time_trainer, recipe))]
             if name in BARE:
-                times.setdefault(f"bare {name}", []).extend(time_bare(name, data))
-            times.setdefault(name, []).extend(time_trainer(recipe, data))
-    best = {
-        name: {kind: quantiles([t[place] for t in each], n=4)[0] for place, kind in enumerate(("cpu", "wall"))}
-        for name, each in times.items()
-    }
-    pgd = best["pgd"]["cpu"]
+                loops.append((f"bare {name}", partial(time_bare, name)))
+            found |= {name: measure(data) for name, measure in (loops if number % 2 else loops[::-1])}
+        rounds.append({name: quartiles(each) for name, each in found.items()})
+    best = {name: {kind: median(one[name][kind] for one in rounds) for kind in ("cpu", "wall")} for name in rounds[0]}
     result = {
         "batch": BATCH,
         "steps": STEPS,
@@ -156,8 +166,8 @@ def main() -> None:
             name: {kind: 1000 * value for kind, value in each.items()} for name, each in best.items()
         },
         "samples_per_second": {name: BATCH / each["cpu"] for name, each in best.items()},
-        "overhead_percent": {name: 100 * (best[name]["cpu"] / best[f"bare {name}"]["cpu"] - 1) for name in BARE},
-        "times_pgd": {name: each["cpu"] / pgd for name, each in best.items() if not name.startswith("bare")},
+        "overhead_percent": {name: 100 * (ratio(rounds, name, f"bare {name}") - 1) for name in BARE},
+        "times_pgd": {name: ratio(rounds, name, "pgd") for name in RECIPES},
     }
     table = Table("recipe", "ms a batch", "samples/s", "over bare, %", "x pgd")
     for name, each in best.items():
