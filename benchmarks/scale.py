@@ -61,7 +61,7 @@ def ray(short: bool) -> dict[str, Any]:
     """Two actors of Ray against two processes, in turn, each with the start of its workers; the start of a cluster for
     them stands by itself. The shortest of each counts."""
     torch.set_num_threads(1)
-    samples = 240 if short else 1_500
+    samples = 240 if short else 600
     cluster_start, by_ray, by_processes = [], [], []
     for _ in range(1 if short else 2):
         begun = time.perf_counter()
