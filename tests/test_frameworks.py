@@ -328,7 +328,7 @@ def test_shapes_and_numbers_of_classes(shape: tuple[int, ...], classes: int) -> 
 def test_large_images_and_1000_classes(side: int) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 4, 7, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 1000))
-    x = torch.rand(1, 3, side, side)
+    x = torch.rand(2, 3, side, side)
     result = ra.evaluate(net, (x, net(x).argmax(1)), "linf", strengths={"linf": [0.1]})
     assert result.clean_accuracy == 100
 
