@@ -22,7 +22,7 @@ SAMPLES = 10
 STRENGTHS = {
     "linf": [0.04, 0.08, 0.12], "l2": [0.2, 0.4, 0.8], "l1": [0.5, 1.0, 2.0], "l0": [1.0, 2.0, 4.0],
     "square-linf": [0.05, 0.1], "cw-l2": [0.2, 0.4], "stadv": [0.02, 0.06], "elastic": [0.02, 0.1],
-    "lpips": [0.2, 0.4],
+    "lpips": [0.2, 0.4], "fog": [10.0, 30.0],
 }  # fmt: skip
 EXACT = ("minimal_strength", "found_class", "forward", "backward", "fooled")
 CLOSE = ("minimal_size", "margins")
@@ -67,7 +67,7 @@ def test_searches_do_not_see_the_batch(search: Any) -> None:
         assert_same(whole, some, attacks, slice(count))
 
 
-@pytest.mark.parametrize("name", ["l1", "l0", "square-linf", "cw-l2", "stadv", "elastic", "lpips"])
+@pytest.mark.parametrize("name", ["l1", "l0", "square-linf", "cw-l2", "stadv", "elastic", "lpips", "fog"])
 def test_attacks_do_not_see_the_batch(name: str) -> None:
     whole = evaluate(attacks=(name,), batch_size=256)
     for size, count in ((1, 4), (7, SAMPLES)):

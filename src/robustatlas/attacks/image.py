@@ -61,6 +61,10 @@ ASCENTS = (
     Stage(_SHORT, "margin", start="best"),
 )
 _LONG_ASCENTS = (Stage(_LONG, "margin", start="best"), Stage(_LONG, "cross-entropy", start="best"))
+_FINE = PGD(steps=25, rate=0.05, schedule="cosine", momentum=0.75)
+FINE_ASCENTS = (Stage(_FINE, "margin", targets=3, start="best"),)
+"""For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at."""
+
 _SCAN = Stage(Scan(), "margin")
 
 
@@ -196,6 +200,7 @@ ENTRIES = (
         "nested and do not contain the clean image. The default's fog grows with epsilon from"
         " none.",
         historical_nested=False,
+        stages=FINE_ASCENTS,
     ),
     Entry(
         "snow",
