@@ -18,7 +18,7 @@ from robustatlas.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
 LOOKS = 4
-"""Into how many parts an ascent is divided; at the end of each from the middle on its margin is looked at."""
+"""Into how many parts an ascent is divided; at the end of each but the last its margin is looked at."""
 
 
 def _part(steps: int) -> int:
@@ -89,7 +89,7 @@ class Patience:
         steps = optimizer.steps
         if not optimizer.minimum_size:
             parts_left = (steps - step) / _part(steps)
-            looked = (step % _part(steps) == 0) & (2 * step >= steps) & (step < steps)
+            looked = (step % _part(steps) == 0) & (step > 0) & (step < steps)
             return looked & (progress.lowest > self.hope * parts_left * progress.fall)
         lagging = torch.zeros_like(step, dtype=torch.bool)
         for share, ratio in self.behind:

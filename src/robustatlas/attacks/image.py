@@ -55,11 +55,7 @@ _MRB_RATE = 2 / (_STEPS - 2)
 _LONG = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
 _SHORT = PGD(steps=20, rate=0.25, schedule="cosine", momentum=0.75)
 _PERCEPTUAL_ASCENT = PGD(steps=10, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
-ASCENTS = (
-    Stage(_SHORT, "cross-entropy", start="best"),
-    Stage(_LONG, "cross-entropy", start="best"),
-    Stage(_SHORT, "margin", start="best"),
-)
+ASCENTS = (Stage(_SHORT, "cross-entropy", start="best"), Stage(_SHORT, "margin", targets=2, start="best"))
 _LONG_ASCENTS = (Stage(_LONG, "margin", start="best"), Stage(_LONG, "cross-entropy", start="best"))
 _FINE = PGD(steps=25, rate=0.05, schedule="cosine", momentum=0.75)
 FINE_ASCENTS = (Stage(_FINE, "margin", targets=3, start="best"),)
@@ -302,9 +298,9 @@ def lpips(procedure: Procedure) -> Attack:
     paper = procedure == "paper"
     judge: Literal["best", "last"] = "last" if paper else "best"
     steps = 40 if paper else 20
-    bound = Stage(PerceptualDescent(steps=50), "margin", start="neutral")
+    bound = Stage(PerceptualDescent(steps=45), "margin", start="neutral")
     other = Stage(PerceptualDescent(steps=30), "log-margin", start="neutral")
-    nearer = Stage(PerceptualDescent(steps=25, beyond=0.005), "margin", start="best")
+    nearer = Stage(PerceptualDescent(steps=20, beyond=0.005), "margin", start="best")
     return Attack(
         name="lpips",
         threat=HistoricalPerceptual() if paper else Perceptual(),
