@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
 from robustatlas.bundle import Fixed, gradient, over, watched
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.fog import Fog, FogTheta, crop, level_count, plasma, plasma_side
@@ -128,6 +130,18 @@ def test_historical_strength_is_not_optimised():
     moved = threat.project(x, threat.move(x, theta, step, epsilon), epsilon)
     assert torch.equal(threat.size(x, moved), epsilon)
     assert (moved.levels == 1).all()
+
+
+def test_short_steps_hold_on_to_the_example_they_start_at():
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(16)
+    attack, strengths = attack_named("fog"), {"fog": [30.0, 35.0, 40.0, 45.0, 50.0]}
+    (stage,) = attack.stages
+    long = replace(attack, stages=(replace(stage, optimizer=replace(stage.optimizer, rate=0.25)),))
+    short_steps, long_steps = (
+        ra.evaluate(model, data, each, strengths=strengths, progress=False).minimal_size("fog")
+        for each in (attack, long)
+    )
+    assert (short_steps <= long_steps).all() and (short_steps < long_steps).any()
 
 
 def test_needs_images():
