@@ -95,7 +95,7 @@ def test_ranking_again_lays_out_once_and_not_row_by_row(published_table: Path, v
 
 
 BEYOND = """[...document.querySelectorAll('#board > tbody > tr')].filter(row =>
-    !row.firstElementChild.checkVisibility({contentVisibilityAuto: true})).length"""
+    !row.lastElementChild.checkVisibility({contentVisibilityAuto: true})).length"""
 
 
 def test_of_a_long_board_rows_beyond_the_screen_wait_but_are_there(

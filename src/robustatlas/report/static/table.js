@@ -30,9 +30,12 @@ const Table = (() => {
     return make("span", { class: "model", ...whole }, ...label);
   }
 
-  /** @param {Defense} defense */
-  function tagsOf(defense) {
-    return [...(defense.ownRun ? [make("span", { class: "tag" }, "your run")] : []),
+  /**
+   * @param {Defense} defense
+   * @param {boolean} mixed whether the board has rows of others as well
+   */
+  function tagsOf(defense, mixed) {
+    return [...(defense.ownRun && mixed ? [make("span", { class: "tag" }, "your run")] : []),
       ...(defense.few ? [make("span", { class: "tag few", title: "Other rows rest on far more images; this place says little" },
         `only ${Page.counted(defense.samples ?? 0, "image")}`)] : [])];
   }
@@ -113,6 +116,8 @@ const Table = (() => {
   function of(board, act) {
     const table = /** @type {HTMLTableElement} */ (Page.element("board"));
     const head = /** @type {HTMLElement} */ (table.querySelector("thead"));
+    const mixed = board.defenses.some(({ ownRun }) => !ownRun);
+    table.classList.toggle("mixed", mixed);
     /** @type {Map<string, Built>} */
     const built = new Map();
     /** @type {Map<string, HTMLElement>} */
@@ -169,10 +174,11 @@ const Table = (() => {
      * @param {Row[][]} widest by the columns
      */
     function measure(rows, widest) {
-      const parts = [...new Set(rows.flatMap(({ defense }) => defense.parts))];
-      const widestPart = parts.reduce((a, b) => (roomOf(b) > roomOf(a) ? b : a), "");
+      const widestOfAll = (/** @type {string[]} */ texts) => texts.reduce((a, b) => (roomOf(b) > roomOf(a) ? b : a), "");
+      const widestPart = widestOfAll([...new Set(rows.flatMap(({ defense }) => defense.parts))]);
+      const widestName = widestOfAll(rows.map(({ defense }) => defense.parts.join("")));
       const few = rows.filter(({ defense }) => defense.few).sort((a, b) => (b.defense.samples ?? 0) - (a.defense.samples ?? 0)).slice(0, 1);
-      const names = make("th", { class: "name" }, make("div", { class: "model" }, widestPart), ...few.flatMap(({ defense }) => tagsOf(defense)));
+      const names = make("th", { class: "name" }, make("div", {}, widestPart), make("div", { class: "whole" }, widestName), ...few.flatMap(({ defense }) => tagsOf(defense, mixed)));
       const samples = columns.map((column, i) => (column.key === "defense" ? names : make("td", { class: `${column.kind} ${column.key}` },
         ...widest[i].map((row) => make("div", {}, ...contentOf(column, row, linesOf(column, row), rankOnItsCells))))));
       const headings = [...head.querySelectorAll("th")].map((heading) => /** @type {HTMLElement} */ (heading.cloneNode(true)));
@@ -218,7 +224,7 @@ const Table = (() => {
     /** @param {Defense} defense */
     function headingOf(defense) {
       const name = defense.url ? make("a", { href: defense.url, rel: "noopener" }, nameOf(defense)) : nameOf(defense);
-      return make("th", { role: "rowheader", scope: "row", class: "name", "data-key": "defense", "data-name": defense.name }, name, ...tagsOf(defense));
+      return make("th", { role: "rowheader", scope: "row", class: "name", "data-key": "defense", "data-name": defense.name }, name, ...tagsOf(defense, mixed));
     }
 
     /** @param {Row} row */
