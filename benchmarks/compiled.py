@@ -1,9 +1,10 @@
-"""Seconds of one forward and backward pass of ResNet-20: as it is, channels-last, and compiled as a search does it.
+"""Seconds of one forward and backward pass of a ResNet: as it is, channels-last, compiled, and in bfloat16.
 
-    python benchmarks/compiled.py [--batch 64] [--device cpu] [--output FILE.json]
+    python benchmarks/compiled.py [--net resnet20] [--batch 64] [--device cpu] [--output FILE.json]
 
-The three alternate, the shortest of the rounds counts (seconds of the processor on CPUs). The time to compile is said
-beside, and how far the compiled gradient is from the other, relative to its largest number.
+They alternate, the shortest of the rounds counts (seconds of the processor on CPUs). The time to compile is said
+beside, and how far the compiled gradient is from the other, relative to its largest number. A search in bfloat16 goes
+channels-last.
 """
 
 from __future__ import annotations
@@ -21,16 +22,23 @@ from rich.table import Table
 from torch import Tensor
 
 from robustatlas.classifier.compiled import Compiled
-from robustatlas.models.architectures import resnet20
+from robustatlas.classifier.layout import ChannelsLast
+from robustatlas.models.architectures import resnet18, resnet20
 
+NETS = {"resnet20": resnet20, "resnet18": resnet18}
 RESULTS = Path(__file__).parent / "results" / "compiled.json"
 ROUNDS = 7
 
 
 def gradient(net: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     leaf = x.detach().requires_grad_()
-    (slope,) = torch.autograd.grad(net(leaf).amax(1).sum(), leaf)
+    (slope,) = torch.autograd.grad(net(leaf).float().amax(1).sum(), leaf)
     return slope
+
+
+def half(net: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    with torch.autocast(x.device.type, torch.bfloat16):
+        return gradient(net, x)
 
 
 def seconds(work: Callable[[], Tensor], device: torch.device) -> float:
@@ -44,16 +52,17 @@ def seconds(work: Callable[[], Tensor], device: torch.device) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--net", choices=NETS, default="resnet20")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     device = torch.device(given.device)
     torch.manual_seed(0)
-    net = resnet20().to(device).eval().requires_grad_(False)
+    net = NETS[given.net]().to(device).eval().requires_grad_(False)
     x = torch.rand(given.batch, 3, 32, 32, device=device)
     last = copy.deepcopy(net).to(memory_format=torch.channels_last)
-    compiled = Compiled(net)
+    compiled, images_last = Compiled(net), ChannelsLast(net)
     begun = time.perf_counter()
     found = gradient(compiled, x)
     to_compile = time.perf_counter() - begun
@@ -62,9 +71,12 @@ def main() -> None:
         "as it is": lambda: gradient(net, x),
         "channels-last": lambda: gradient(last, x.contiguous(memory_format=torch.channels_last)),
         "compiled": lambda: gradient(compiled, x),
+        "bfloat16": lambda: half(net, x),
+        "bfloat16, images channels-last": lambda: half(images_last, x),
     }
     times = {name: min(seconds(way, device) for _ in range(ROUNDS)) for name, way in ways.items()}
     result = {
+        "network": given.net,
         "batch": given.batch,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),

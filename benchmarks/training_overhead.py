@@ -1,10 +1,11 @@
 """What the trainer costs over a bare hand-written loop of the same recipe, and what joint recipes cost over one attack.
 
-    python benchmarks/training_overhead.py [--rounds 5] [--batches 12] [--output FILE.json]
+    python benchmarks/training_overhead.py [--batches 40] [--output FILE.json]
 
-The small CNN on 28x28 grey images, batches of 128, ten steps of crafting. Bare loop and trainer alternate; of each
-round the lower quartile of the updates counts, in seconds of the processor (and of the wall's clock), and of all rounds
-the median of their ratios, so that other work on the machine disturbs little. Nothing is held out or written.
+The small CNN on 28x28 grey images, batches of 128, ten steps of crafting. After each update of the trainer the bare
+loop makes one of its own on as many images (beside joint recipes: that of pgd), so a machine that slows down slows
+both. What counts is the median of the ratios of such pairs, in seconds of the processor, with an interval (95 %,
+bootstrap of the pairs). Nothing is held out or written.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import json
 import platform
 import time
 from collections.abc import Callable
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -91,94 +92,91 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-class Clock(TrainingDisplay):
-    """Times the updates after the first one."""
-
-    def __init__(self) -> None:
-        self.marks: list[tuple[float, float]] = []
-
-    def update(self, done: int, loss: float | None) -> None:
-        self.marks.append((time.process_time(), time.perf_counter()))
-
-    def seconds(self) -> list[tuple[float, float]]:
-        """Of each update: of the processor, and of the wall's clock."""
-        return [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(self.marks)]
-
-
 def network() -> nn.Module:
     torch.manual_seed(0)
     return small_cnn()
 
 
-def time_bare(name: str, data: Dataset) -> list[tuple[float, float]]:
-    net, clock = network(), Clock()
-    optimizer = torch.optim.Adam(net.parameters(), 1e-3)
-    for chosen in torch.randperm(len(data)).split(BATCH):
-        loss = BARE[name](net, data.images[chosen], data.labels[chosen])
-        optimizer.zero_grad()
+class Bare:
+    """A hand-written loop: one update at each call."""
+
+    def __init__(self, name: str, data: Dataset) -> None:
+        self.loss, self.data, self.net = BARE[name], data, network()
+        self.optimizer = torch.optim.Adam(self.net.parameters(), 1e-3)
+        self.batches = iter(torch.randperm(len(data)).split(BATCH))
+
+    def __call__(self) -> float:
+        chosen = next(self.batches)
+        loss = self.loss(self.net, self.data.images[chosen], self.data.labels[chosen])
+        self.optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
-        clock.update(0, loss.item())
-    return clock.seconds()
+        self.optimizer.step()
+        return loss.item()
 
 
-def time_trainer(recipe: Recipe, data: Dataset) -> list[tuple[float, float]]:
-    clock = Clock()
-    train(network(), data, recipe, settings=Settings(epochs=1, batch_size=BATCH, held_out=0), progress=clock)
-    return clock.seconds()
+class Taking(TrainingDisplay):
+    """Takes turns: after each update of the trainer one of the bare loop. Seconds of both, by the processor's clock."""
+
+    def __init__(self, bare: Bare) -> None:
+        self.bare, self.begun = bare, time.process_time()
+        self.trainer: list[float] = []
+        self.by_hand: list[float] = []
+
+    def update(self, done: int, loss: float | None) -> None:
+        turn = time.process_time()
+        self.bare()
+        end = time.process_time()
+        self.trainer.append(turn - self.begun)
+        self.by_hand.append(end - turn)
+        self.begun = time.process_time()
 
 
-def quartiles(seconds: list[tuple[float, float]]) -> dict[str, float]:
-    """The lower quartile of updates, by each clock."""
-    return {kind: quantiles([t[place] for t in seconds], n=4)[0] for place, kind in enumerate(("cpu", "wall"))}
+def compared(recipe: Recipe, bare: str, data: Dataset) -> Taking:
+    """The trainer and a bare loop in turn; the first pair, which warms up, is left out."""
+    torch.manual_seed(0)
+    turns = Taking(Bare(bare, data))
+    train(network(), data, recipe, settings=Settings(epochs=1, batch_size=BATCH, held_out=0), progress=turns)
+    turns.trainer, turns.by_hand = turns.trainer[1:], turns.by_hand[1:]
+    return turns
 
 
-def ratio(rounds: list[dict[str, dict[str, float]]], name: str, other: str) -> float:
-    """Of two loops in the same round, the median of the rounds: a machine that slows down slows both."""
-    return median(one[name]["cpu"] / one[other]["cpu"] for one in rounds)
+def ratio(turns: Taking) -> NDArray[np.float64]:
+    """Median ratio of trainer to bare loop in pairs, with the ends of its interval."""
+    pairs = np.array(turns.trainer) / np.array(turns.by_hand)
+    drawn = np.random.default_rng(0).choice(pairs, (2000, len(pairs)))
+    return np.array([np.median(pairs), *np.percentile(np.median(drawn, 1), [2.5, 97.5])])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--batches", type=int, default=12)
+    parser.add_argument("--batches", type=int, default=40)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
+    torch.set_num_threads(1)
     data = images(options.batches * BATCH)
-    rounds: list[dict[str, dict[str, float]]] = []
-    for number in range(options.rounds):
-        found: dict[str, list[tuple[float, float]]] = {}
-        for name, recipe in RECIPES.items():
-            loops = [(name, partial(time_trainer, recipe))]
-            if name in BARE:
-                loops.append((f"bare {name}", partial(time_bare, name)))
-            found |= {name: measure(data) for name, measure in (loops if number % 2 else loops[::-1])}
-        rounds.append({name: quartiles(each) for name, each in found.items()})
-    best = {name: {kind: median(one[name][kind] for one in rounds) for kind in ("cpu", "wall")} for name in rounds[0]}
+    turns = {name: compared(recipe, name if name in BARE else "pgd", data) for name, recipe in RECIPES.items()}
+    over = {name: 100 * (ratio(turns[name]) - 1) for name in BARE}
+    times_pgd = {name: ratio(each)[0] / ratio(turns["pgd"])[0] for name, each in turns.items() if name not in BARE}
     result = {
         "batch": BATCH,
         "steps": STEPS,
-        "rounds": options.rounds,
+        "pairs": options.batches - 1,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "processor": platform.processor() or platform.machine(),
-        "milliseconds_per_batch": {
-            name: {kind: 1000 * value for kind, value in each.items()} for name, each in best.items()
-        },
-        "samples_per_second": {name: BATCH / each["cpu"] for name, each in best.items()},
-        "overhead_percent": {name: 100 * (ratio(rounds, name, f"bare {name}") - 1) for name in BARE},
-        "times_pgd": {name: ratio(rounds, name, "pgd") for name in RECIPES},
+        "milliseconds_per_batch": {name: 1000 * median(each.trainer) for name, each in turns.items()},
+        "milliseconds_per_batch_bare": {name: 1000 * median(turns[name].by_hand) for name in BARE},
+        "overhead_percent": {name: each.round(2).tolist() for name, each in over.items()},
+        "times_pgd": times_pgd,
     }
-    table = Table("recipe", "ms a batch", "samples/s", "over bare, %", "x pgd")
-    for name, each in best.items():
-        over = result["overhead_percent"].get(name)  # type: ignore[attr-defined]
-        times_pgd = result["times_pgd"].get(name)  # type: ignore[attr-defined]
+    table = Table("recipe", "ms a batch", "bare", "over bare, %", "x pgd")
+    for name, each in turns.items():
         table.add_row(
             name,
-            f"{1000 * each['cpu']:.1f}",
-            f"{BATCH / each['cpu']:.0f}",
-            "" if over is None else f"{over:.1f}",
-            "" if times_pgd is None else f"{times_pgd:.2f}",
+            f"{1000 * median(each.trainer):.1f}",
+            f"{1000 * median(each.by_hand):.1f}" if name in BARE else "",
+            "{:.1f} [{:.1f}, {:.1f}]".format(*over[name]) if name in BARE else "",
+            f"{times_pgd[name]:.2f}" if name in times_pgd else "",
         )
     Console().print(table)
     if options.output:

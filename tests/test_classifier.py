@@ -399,6 +399,36 @@ def test_a_compiled_search_is_verified_by_the_network_itself(monkeypatch: pytest
     assert not Classifier(model, compiled=False).compiled
 
 
+def test_a_search_in_half_precision_sees_images_channels_last() -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    class Watched(nn.Module):
+        def __init__(self, taken_apart: bool) -> None:
+            super().__init__()
+            self.conv, self.head, self.taken_apart = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(128, 3), taken_apart
+
+        def forward(self, x: Tensor) -> Tensor:
+            last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+            seen.append((torch.is_autocast_enabled("cpu"), last))
+            maps = self.conv(x).relu()
+            answer: Tensor = self.head(maps.view(len(x), -1) if self.taken_apart else maps.flatten(1))
+            return answer
+
+    torch.manual_seed(0)
+    x, net = torch.rand(12, 3, 4, 4), Watched(taken_apart=False)
+    labels = net(x).argmax(1)
+    found = {}
+    for taken_apart in (False, True):
+        net.taken_apart = taken_apart
+        half = Classifier(net, precision="bfloat16")
+        seen.clear()
+        found[taken_apart] = ra.evaluate(half, (x, labels), "linf", progress=False).minimal_size("linf").tolist()
+        assert seen.count((True, True)) == 1 if taken_apart else seen.count((True, True)) > 20
+        assert (False, False) in seen
+        assert (False, True) not in seen
+    assert found[False] == pytest.approx(found[True], rel=0.05)
+
+
 def test_what_cannot_be_compiled_is_searched_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(module: nn.Module, dynamic: bool) -> Callable[[Tensor], Tensor]:
         def fast(x: Tensor) -> Tensor:

@@ -123,7 +123,7 @@ def norm(tree: Tree) -> Tensor:
 
 def largest(tree: Tree) -> Tensor:
     """``[B]``: the largest absolute number."""
-    sizes: list[Tensor] = [torch.linalg.vector_norm(flat(leaf), torch.inf, dim=1) for leaf in free(tree)]
+    sizes = [flat(leaf).abs().amax(1) for leaf in free(tree)]  # (vector_norm takes ten times as long)
     return reduce(torch.maximum, sizes)
 
 

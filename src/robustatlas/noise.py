@@ -64,6 +64,10 @@ class Noise(Bundle):
             offset = (offset + _HALF) % (2 * _HALF) - _HALF  # as tensors of int64 overflow
         return Noise(_mix(self.keys + offset))
 
+    def at(self, position: int) -> Noise:
+        """The stream of one of the samples."""
+        return Noise(self.keys[position : position + 1])
+
     def take(self, index: Tensor) -> Noise:
         """The streams of a subset of the samples."""
         return Noise(self.keys[index])

@@ -15,6 +15,7 @@ from robustatlas.classifier.batches import batch_sizes, in_batches
 from robustatlas.classifier.compiled import Compiled
 from robustatlas.classifier.draws import Drawing, Verdict, judged_by_draws
 from robustatlas.classifier.identity import ModelIdentity, Origin, tensors_of
+from robustatlas.classifier.layout import ChannelsLast
 from robustatlas.classifier.modes import in_eval_mode
 from robustatlas.classifier.normalisation import Given, Statistic, normalised, statistic
 from robustatlas.classifier.outputs import Outputs, as_logits, check_outputs, logits_in
@@ -53,9 +54,9 @@ class Classifier:
             [0, 1]).
         device: where to run; by default where the parameters of ``net`` are. Another device gets a copy; ``net``
             itself stays.
-        precision: ``"float32"`` (default); ``"bfloat16"`` runs the search under autocast, and what counts is always
-            verified in float32 or the network's own float64. A network whose parameters are float16 or bfloat16
-            computes in that and gets its inputs in it, in search and verification alike.
+        precision: ``"float32"`` (default); ``"bfloat16"`` runs the search under autocast and on images channels-last,
+            and what counts is always verified in float32 or the network's own float64. A network whose parameters are
+            float16 or bfloat16 computes in that and gets its inputs in it, in search and verification alike.
         compiled: search through ``torch.compile`` (default False): worth its minute on long runs. What counts is
             verified by the network itself. Where compiling fails the search goes on without, and says so.
         outputs: what ``net`` returns: ``"logits"`` (default; log-probabilities are such), ``"probabilities"``, or,
@@ -194,10 +195,10 @@ class Classifier:
         self.prepare = prepare
         self.net = net if own is None or self.device == home else copy_on(self.device, net)
         self.compiled = bool(compiled)
-        self._compiled = self._compile()
         self.dtype = held_in(own, dtype)
         self.network_dtype = own.dtype if own is not None else self.dtype
         self.casts = own is not None
+        self._fast = self._faster()
         self.name = name or str(getattr(net, "__name__", type(net).__name__))
         self.origin = origin
         self.mean, self.std = statistic(mean, "mean"), statistic(std, "std")
@@ -314,13 +315,16 @@ class Classifier:
 
             return judged_by_draws(drawn, labels, noise, self.threshold)
 
-    def _compile(self) -> Compiled | None:
-        return Compiled(self.net) if self.compiled and isinstance(self.net, nn.Module) else None
+    def _faster(self) -> Compiled | ChannelsLast | None:
+        """The network in another form, for the search."""
+        if self.compiled and isinstance(self.net, nn.Module):
+            return Compiled(self.net)
+        return ChannelsLast(self.net) if self.rounding else None
 
     @property
     def _searching(self) -> Net:
         """What a search goes through; where an attack chooses the way back, its choice is not compiled in."""
-        return self.net if self._compiled is None or backward_here(None) else self._compiled
+        return self.net if self._fast is None or (self.compiled and backward_here(None)) else self._fast
 
     def _one(self, x: Tensor, labels: Tensor | None, verifying: bool, net: Net | None = None) -> Tensor:
         logits = self._counted_logits(x, verifying, net or self.net) if len(x) else self._logits_of_nothing(x)
@@ -422,7 +426,7 @@ class Classifier:
 
     def __getstate__(self) -> dict[str, Any]:
         """On the CPU, so that it can go to processes that have other devices."""
-        state = {name: value for name, value in vars(self).items() if name != "_compiled"}
+        state = {name: value for name, value in vars(self).items() if name != "_fast"}
         if self.casts and self.device.type != "cpu":
             state["net"] = copy_on(torch.device("cpu"), self.net)
         state["_normalisation"] = {what: values.cpu() for what, values in self._normalisation.items()}
@@ -434,7 +438,7 @@ class Classifier:
         self.device = arriving() or self.device
         if self.casts and isinstance(self.net, nn.Module):
             self.net.to(self.device)
-        self._compiled = self._compile()
+        self._fast = self._faster()
         self._normalisation = {what: values.to(self.device) for what, values in self._normalisation.items()}
 
     def __repr__(self) -> str:

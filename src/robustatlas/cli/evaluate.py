@@ -120,7 +120,8 @@ def evaluate(
         typer.Option(metavar="N", min=1, help="On a processor; default: 1 or torch's own, whichever is faster here."),
     ] = None,
     precision: Annotated[
-        str, typer.Option(metavar="NAME", help="bfloat16 searches faster on GPUs; successes count in float32.")
+        str,
+        typer.Option(metavar="NAME", help="bfloat16 searches faster on GPUs and new CPUs; successes count in float32."),
     ] = "float32",
     compiled: Annotated[
         bool, typer.Option("--compile", help="Search through torch.compile: a minute to begin, then faster.")

@@ -97,4 +97,4 @@ class ThreatModel(ABC):
 
     def move(self, x: Tensor, theta: Tree, direction: Tree, length: Tensor) -> Tree:
         """Theta after a step of ``length`` [B] along ``direction`` (before :meth:`project`)."""
-        return over(lambda at, along: at + per_sample(length, at) * along, theta, direction)
+        return over(lambda at, along: (per_sample(length, at) * along).add_(at), theta, direction)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
+from robustatlas.bundle import largest, per_sample
 from robustatlas.host import looking_is_free
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
@@ -24,20 +24,23 @@ _NEWTON_ROUNDS = 10
 _ROUNDINGS = 8
 
 
-class _Box(torch.autograd.Function):
-    """Clamp to [0, 1] with the gradient of the identity, so that rounding at the border does not hide a coordinate."""
+class _Inside(torch.autograd.Function):
+    """x + theta clamped to [0, 1], with the gradient of the sum, so that rounding at the border does not hide a
+    coordinate."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.clamp(0, 1)
+    def forward(ctx: Any, x: Tensor, theta: Tensor) -> Tensor:
+        return (x + theta).clamp_(0, 1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        return gradient, gradient
 
 
 def norm(delta: Tensor, p: float) -> Tensor:
     """``[B]``: the lp norm of each sample's ``delta`` [B, ...]; p in {0, 1, 2, inf}."""
+    if p == torch.inf:
+        return largest(delta)
     size: Tensor = torch.linalg.vector_norm(delta.flatten(1), p, dim=1)
     return size
 
@@ -161,7 +164,7 @@ class Lp(ThreatModel):
         return torch.zeros_like(x)
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        inside: Tensor = _Box.apply(x + theta)  # type: ignore[no-untyped-call]
+        inside: Tensor = _Inside.apply(x, theta)  # type: ignore[no-untyped-call]
         return inside
 
     def size(self, x: Tensor, theta: Tensor) -> Tensor:
@@ -199,7 +202,8 @@ class Linf(Lp):
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
         bound = per_sample(epsilon, theta)
-        return theta.clamp(torch.maximum(-x, -bound), torch.minimum(1 - x, bound))
+        low, high = x.neg().clamp_min_(-bound), torch.rsub(x, 1).clamp_max_(bound)
+        return theta.clamp(low, high)
 
     def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         return gradient.sign()

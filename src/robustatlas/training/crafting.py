@@ -133,11 +133,11 @@ def craft(
     problem = _problem(opponent, x, labels, epsilon, noise, targets)
     optimizer = opponent.optimizer
     state = optimizer.init(problem, _start(problem, start))
-    survived = torch.ones_like(labels, dtype=torch.bool)
+    fooled = [torch.zeros_like(labels, dtype=torch.bool)]
     best, highest = state.theta, torch.full_like(epsilon, -torch.inf)
     for _ in range(optimizer.steps):
         evaluation = _evaluate(net, problem, state.theta, value, optimizer)
-        survived = survived & ~evaluation.fooled
+        fooled.append(evaluation.fooled)
         if keep == "best":
             best, highest = _better(evaluation.objective, state.theta, highest, best)
         state = optimizer.step(problem, state, evaluation)
@@ -145,9 +145,9 @@ def craft(
     if keep == "best":
         with torch.no_grad():
             logits = net(problem.threat.apply(problem.x, theta))
-            survived = survived & (logits.argmax(1) == labels)
+            fooled.append(logits.argmax(1) != labels)
             theta, _ = _better(value(logits), theta, highest, best)
-    return Crafted(_applied(problem, theta), survived)
+    return Crafted(_applied(problem, theta), ~torch.stack(fooled).any(0))
 
 
 def adversarial_examples(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from robustatlas.datasets import Dataset
 from robustatlas.noise import Noise
+from robustatlas.training.chance import Chance
 from robustatlas.training.checkpoint import (
     Position,
     optimizer_tensors,
@@ -47,10 +48,8 @@ class Run:
     position: Position
     sums: Tensor
     """Over the images of the epoch at work: their number, loss and correctness; float64 [3]."""
-    order: Tensor
-    noise: Noise
-    order_epoch: int = -1
-    """The epoch that ``order`` and ``noise``, a stream per training image, belong to."""
+    chance: Chance | None = None
+    """Of the epoch at work."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -95,8 +94,6 @@ def begin(
         memory=dict(recipe.remember(net, images[:1], start)),
         position=Position(),
         sums=torch.zeros(3, dtype=torch.float64, device=team.device),
-        order=torch.empty(0, dtype=torch.int64, device=team.device),
-        noise=start,
     )
 
 

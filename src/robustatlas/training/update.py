@@ -8,8 +8,8 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from robustatlas.noise import Noise
 from robustatlas.training.augmentation import augmentation_named
+from robustatlas.training.chance import Chance
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.recipes.base import Batch
 from robustatlas.training.run import Run
@@ -32,23 +32,19 @@ def step(run: Run, display: TrainingDisplay) -> None:
     """The updates of one batch."""
     settings, position, team = run.settings, run.position, run.workers
     epoch, number = divmod(position.step, run.steps_per_epoch)
-    if run.order_epoch != epoch:
-        run.order, run.order_epoch = _order(run, epoch), epoch
-        run.noise = Noise.of(settings.seed, run.index, "training").child(epoch)
+    chance = _chance(run, epoch)
     size = settings.batch_size
-    chosen = team.share(run.order[number * size : (number + 1) * size])
-    noise = run.noise.take(chosen)
-    x = augmentation_named(settings.augmentation)(run.images[chosen], noise.child(0))
+    chosen = team.share(chance.order[number * size : (number + 1) * size])
+    x = augmentation_named(settings.augmentation)(run.images[chosen], chance.augmentation.take(chosen))
     rate = settings.rate(position.step, run.steps_per_epoch)
     for group in run.optimizer.param_groups:
         group["lr"] = rate
-    steps = torch.tensor([position.step], device=team.device)
     for part in range(run.recipe.updates):
         batch = Batch(
             x=x,
             labels=run.labels[chosen],
-            noise=noise.child(1 + part),
-            shared=Noise.of(settings.seed, steps, "batch").child(part),
+            noise=chance.crafting[part].take(chosen),
+            shared=chance.shared[part].at(number),
             epoch=epoch,
             epochs=settings.epochs,
             done=position.step / run.steps,
@@ -57,7 +53,7 @@ def step(run: Run, display: TrainingDisplay) -> None:
             part=part,
         )
         loss, correct = _update(run, batch)
-        run.sums += torch.stack([torch.ones_like(loss), loss, correct.to(loss.dtype)]).double() * len(chosen)
+        run.sums.add_(torch.stack([torch.ones_like(loss), loss, correct.to(loss.dtype)]), alpha=len(chosen))
     if run.ema:
         _average_weights(run)
     position.step += 1
@@ -68,10 +64,10 @@ def step(run: Run, display: TrainingDisplay) -> None:
     display.update(position.step, known)
 
 
-def _order(run: Run, epoch: int) -> Tensor:
-    """The training images in the order of this epoch."""
-    keys = Noise.of(run.settings.seed, run.index, "order").child(epoch)
-    return keys.uniform(1, dtype=torch.float64).squeeze(1).argsort(stable=True)
+def _chance(run: Run, epoch: int) -> Chance:
+    if run.chance is None or run.chance.epoch != epoch:
+        run.chance = Chance.of(run.settings.seed, run.index, epoch, run.steps_per_epoch, run.recipe.updates)
+    return run.chance
 
 
 def _seed(device: torch.device, seed: int) -> None:
