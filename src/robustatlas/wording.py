@@ -73,7 +73,7 @@ UPPER_BOUND = "upper bound"
 
 
 def axis(unit: str) -> str:
-    """What stands under an axis of strengths: the unit of the attack, or that it has none; "[0, 1]" stays on its line."""
+    """What stands under an axis of strengths: the unit of the attack, or none; "[0, 1]" stays in one line."""
     return unit.replace(", ", ",\u00a0") if "[" in unit else unit or "strength"
 
 
