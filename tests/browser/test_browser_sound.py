@@ -115,7 +115,7 @@ def test_of_a_long_board_rows_beyond_the_screen_wait_but_are_there(
     page.evaluate("document.querySelector('input[name=board]:not(:checked)').click()")
     assert page.evaluate("document.getElementById('scroller').scrollTop") == pytest.approx(before, abs=100)
     page.emulate_media(media="print")
-    assert page.evaluate(BEYOND) == 0
+    page.wait_for_function(f"{BEYOND} === 0")
 
 
 def test_paper_keeps_headings_with_what_follows(each_page: Path, look: Visit) -> None:
