@@ -73,8 +73,8 @@ UPPER_BOUND = "upper bound"
 
 
 def axis(unit: str) -> str:
-    """What stands under an axis of strengths: the unit of the attack, or that it has none."""
-    return unit or "strength"
+    """What stands under an axis of strengths: the unit of the attack, or none; "[0, 1]" stays in one line."""
+    return unit.replace(", ", ",\u00a0") if "[" in unit else unit or "strength"
 
 
 def size(value: float) -> str:

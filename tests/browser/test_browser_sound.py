@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from browser.browser_helpers import complete_result, serious_problems
+from browser.browser_helpers import complete_result, serious_problems, without_plots
 from robustatlas.references import Reference
+from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
 
 Visit = Callable[..., Any]
@@ -90,6 +92,30 @@ def test_ranking_again_lays_out_once_and_not_row_by_row(published_table: Path, v
     page.evaluate("document.querySelector('.attack input[value=l1]').click()")
     assert layouts() - before < 8 < page.locator("#board tbody tr").count()
     devtools.detach()
+
+
+BEYOND = """[...document.querySelectorAll('#board > tbody > tr')].filter(row =>
+    !row.lastElementChild.checkVisibility({contentVisibilityAuto: true})).length"""
+
+
+def test_of_a_long_board_rows_beyond_the_screen_wait_but_are_there(
+    tmp_path: Path, visit: Visit, reference: Reference
+) -> None:
+    """For the search of the browser, for readers of screens, for the keyboard, and on paper."""
+    many = tuple(replace(d, name=f"{d.name}-{copy}") for copy in range(9) for d in reference.defenses)
+    page = visit(without_plots(build_leaderboard([], tmp_path, replace(reference, defenses=many))))
+    page.wait_for_function(f"{BEYOND} > 150")
+    last = page.locator("#board th.name").last.get_attribute("data-name")
+    assert page.get_by_role("row", name=last).get_by_role("cell").count() == 11
+    assert page.evaluate("name => find(name)", last)
+    details = page.get_by_role("button", name=f"Details of {last}", exact=True)
+    details.focus()
+    assert 0 <= details.bounding_box()["y"] <= 900
+    before = page.evaluate("document.getElementById('scroller').scrollTop")
+    page.evaluate("document.querySelector('input[name=board]:not(:checked)').click()")
+    assert page.evaluate("document.getElementById('scroller').scrollTop") == pytest.approx(before, abs=100)
+    page.emulate_media(media="print")
+    page.wait_for_function(f"{BEYOND} === 0")
 
 
 def test_paper_keeps_headings_with_what_follows(each_page: Path, look: Visit) -> None:

@@ -19,5 +19,9 @@
       if (range.getClientRects().length > 1) told("split inside a word", model);
     }
   }
+  for (const text of document.querySelectorAll(".multiple text")) {
+    const [box, frame] = [text, text.ownerSVGElement].map((node) => node.getBoundingClientRect());
+    if (box.left < frame.left - 0.5 || box.right > frame.right + 0.5) told("clipped", text);
+  }
   return [...new Set(found)].slice(0, 8);
 }

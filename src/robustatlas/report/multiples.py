@@ -12,7 +12,7 @@ from robustatlas.facts.run import AttackFacts, RunFacts
 from robustatlas.wording import axis, strength, wording
 
 WIDTH, HEIGHT = 220, 106
-_LEFT, _RIGHT, _TOP, _BOTTOM = 36, 6, 8, 18
+_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 6, 8, 18
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,11 @@ from robustatlas.wording import shortened
 LONGEST_PART = 20
 """Characters that stand together without a place to break."""
 
-_JOINTS = re.compile(r"(?<=[-_/.:+ …])|(?<=[a-z0-9])(?=[A-Z])")
+LONGEST_WORD = 12
+"""Characters of a word of several capitals (WideResNet) that stay together."""
+
+_JOINTS = re.compile(r"(?<=[-_/.:+ …])")
+_CAPITALS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def parts(name: str) -> list[str]:
@@ -19,9 +23,12 @@ def parts(name: str) -> list[str]:
 
     >>> parts("Dai2023MultiRobustBench_LPIPS")
     ['Dai2023', 'Multi', 'Robust', 'Bench_', 'LPIPS']
+    >>> parts("WideResNet-28-10")
+    ['WideResNet-', '28-', '10']
     """
-    pieces = [shortened(part, LONGEST_PART) for part in _JOINTS.split(shortened(name))]
-    return [part for piece in pieces for part in _JOINTS.split(piece) if part]
+    words = [word for word in _JOINTS.split(shortened(name)) if word]
+    pieces = [piece for word in words for piece in (_CAPITALS.split(word) if len(word) > LONGEST_WORD else [word])]
+    return [part for piece in pieces for part in _JOINTS.split(shortened(piece, LONGEST_PART)) if part]
 
 
 def breakable(name: str) -> Markup:

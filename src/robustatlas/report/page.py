@@ -94,6 +94,7 @@ def build_report(
         multiples=multiples.panels(facts, distances),
         runs=runs,
         many=len(runs) > 1,
+        ranked=any(run.reference is not None and run.reference.place is not None for run in facts),
         standings=table,
         verdict=words.verdict(table) if table else [],
         trust=words.trust_together(facts, table) if len(facts) > 1 else "",

@@ -8,6 +8,7 @@
  *   extra: string, trained: string, haystack: string}} Row
  * @typedef {{key: string, cells: Cells, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
  *
+ * `below` is what stands small under it on the screen.
  * @typedef {{key: string, title: string, hint: string, kind: "number" | "text", value: (row: Row) => number | string | null,
  *   show: (row: Row) => string, below?: (row: Row) => string, descends: boolean, usual: boolean}} Column
  */

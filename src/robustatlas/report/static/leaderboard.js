@@ -110,7 +110,7 @@
     const { cells, rows } = now();
     const shown = visibleRows(rows);
     table.setColumns(Columns.shown(columns, state));
-    table.draw(state, shown, compared(), ownRows(rows)[0]?.defense.name ?? "");
+    table.draw(state, shown, rows, compared(), ownRows(rows)[0]?.defense.name ?? "");
     const complete = rows.filter((row) => row.rank !== null).length;
     const attacks = new Set(cells.attack.filter((attack) => attack >= 0)).size;
     Page.element("status").textContent =

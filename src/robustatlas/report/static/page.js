@@ -18,17 +18,24 @@ const Page = (() => {
     return found;
   }
 
+  /** @type {Map<string, string>} colours by theme and name: asking for one makes the browser restyle the page */
+  const colours = new Map();
+
   /**
    * A colour of the style sheet as the browser resolves it in the current theme.
    * @param {string} name custom property, for example "--accent"
    */
   function colour(name) {
+    const key = `${isDark()} ${name}`;
+    const known = colours.get(key);
+    if (known !== undefined) return known;
     const probe = document.createElement("span");
     probe.style.color = `var(${name})`;
     probe.hidden = true;
     document.body.append(probe);
     const value = getComputedStyle(probe).color;
     probe.remove();
+    colours.set(key, value);
     return value;
   }
 

@@ -40,7 +40,7 @@ const Plots = (() => {
     // Whiskers of rows with few images may leave the picture: they would flatten all the others.
     const ends = shown.flatMap((row) => (row.span && !row.defense.few ? row.span : [value(row)]));
     const pad = 0.06 * (Math.max(...ends) - Math.min(...ends)) || 5;
-    const faint = Page.colour("--line-strong");
+    const faint = Page.colour("--mark");
     const colours = shown.map((row) => styles[place(row) ?? -1]?.colour ?? faint);
     const data = [{
       type: "scatter", mode: "markers", x: shown.map(({ defense }) => defense[across]), y: shown.map(value), cliponaxis: false,
@@ -51,10 +51,10 @@ const Plots = (() => {
       text: shown.map((row) => `${Page.plotText(short(row.defense.name, 34))}<br>rank ${row.rank}, ${Columns.ratioOf(board).short} ${percent(value(row))}${row.span ? ` (${Columns.between(row.span)})` : ""}`),
       hovertemplate: "%{text}<br>%{x}<extra></extra>",
     }];
-    const axis = across === "clean" ? { title: "clean accuracy (%)", maxallowed: 100 } : { title: "cost of the training (PetaFLOPs)", type: "log" };
+    const axis = across === "clean" ? { title: "clean accuracy (%)", minallowed: 0, maxallowed: 100 } : { title: "cost of the training (PetaFLOPs)", type: "log" };
     return {
       data,
-      layout: Page.layout({ height: 380, xaxis: Page.axis(axis), yaxis: Page.axis({ title: `${Columns.ratioOf(board).name} (%)`, range: [Math.min(...ends) - pad, Math.max(...ends) + pad] }) }),
+      layout: Page.layout({ height: 380, xaxis: Page.axis(axis), yaxis: Page.axis({ title: `${Columns.ratioOf(board).name} (%)`, range: [Math.max(0, Math.min(...ends) - pad), Math.max(...ends) + pad] }) }),
     };
   }
 
@@ -149,7 +149,7 @@ const Plots = (() => {
       const reference = [board.reference.clean, ...at.map((i) => cells.reference[i])];
       const anchor = { xaxis: `x${suffix}`, yaxis: `y${suffix}`, type: "scatter" };
       if (board.compared) data.push({
-        ...anchor, mode: "lines", x: strengths, y: reference, line: { color: Page.colour("--line-strong"), width: 4 },
+        ...anchor, mode: "lines", x: strengths, y: reference, line: { color: Page.colour("--mark"), width: 4 },
         hovertemplate: "%{x:.4~r}: %{y:.2f}%<extra>reference</extra>",
       });
       entries.forEach(({ defense, accuracies }, i) => {
@@ -177,7 +177,7 @@ const Plots = (() => {
     const style = stylesOf(entries);
     const spread = entries.length > 1 ? 0.6 / (entries.length - 1) : 0;
     const data = entries.map(({ defense, accuracies }, i) => ({
-      type: "scatter", mode: "markers", text: labels,
+      type: "scatter", mode: "markers", text: labels, cliponaxis: false,
       x: shown.map(({ index }) => Metrics.ratioOn(accuracies, cells, kind, Metrics.indicesOf(cells, index, true))),
       y: shown.map((_, row) => row + (entries.length > 1 ? i * spread - 0.3 : 0)),
       marker: { color: style[i].colour, symbol: style[i].symbol, size: 8, line: { color: Page.colour("--surface"), width: 1 } },
@@ -277,7 +277,7 @@ const Plots = (() => {
       const y = `#${i + 1}`;
       const [inside, outside] = [side(true), side(false)];
       const mark = (/** @type {number | null} */ x, /** @type {boolean} */ filled) => ({
-        type: "scatter", mode: "markers", x: [x], y: [y],
+        type: "scatter", mode: "markers", x: [x], y: [y], cliponaxis: false,
         marker: { color: style[i].colour, symbol: `${style[i].symbol}${filled ? "" : "-open"}`, size: 13, line: { width: 2, color: style[i].colour } },
         hovertemplate: `${filled ? "inside" : "outside"} the training attacks: %{x:.2f}%<extra></extra>`,
       });

@@ -29,13 +29,15 @@
    */
   function curveFigure(panel, axis) {
     const style = Page.series();
+    // Many bands over each other would be one grey.
+    const opacity = panel.lines.length > 2 ? 0.07 : 0.14;
     const data = panel.lines.flatMap((line, i) => {
       if (!line) return [];
       const { colour, dash } = style[i];
       const shared = { type: "scatter", mode: "lines", x: line.sizes };
       return [
         { ...shared, y: line.high, line: { width: 0, shape: "hv" }, hoverinfo: "skip" },
-        { ...shared, y: line.low, line: { width: 0, shape: "hv" }, fill: "tonexty", fillcolor: faint(colour, 0.14), hoverinfo: "skip" },
+        { ...shared, y: line.low, line: { width: 0, shape: "hv" }, fill: "tonexty", fillcolor: faint(colour, opacity), hoverinfo: "skip" },
         { ...shared, y: line.error, line: { color: colour, dash, width: 2, shape: "hv" },
           customdata: line.low.map((low, k) => [low, line.high[k]]),
           hovertemplate: `%{x:.4g}: %{y:.1f}% (%{customdata[0]:.1f} to %{customdata[1]:.1f})<extra>${names[i]}</extra>` },
@@ -107,7 +109,7 @@
         return values ? [{ row: row + (names.length > 1 ? i * spread - 0.25 : 0), values, label: labels[row] }] : [];
       });
       return {
-        type: "scatter", mode: "markers", x: found.map(({ values }) => values[0]), y: found.map(({ row }) => row),
+        type: "scatter", mode: "markers", cliponaxis: false, x: found.map(({ values }) => values[0]), y: found.map(({ row }) => row),
         text: found.map(({ label, values }) => `${label}: ${values[0].toFixed(1)}% (${values[1].toFixed(1)} to ${values[2].toFixed(1)})`),
         error_x: {
           type: "data", symmetric: false, array: found.map(({ values }) => values[2] - values[0]),

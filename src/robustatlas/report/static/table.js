@@ -4,12 +4,21 @@
 /**
  * The table of the board: its rows, their details, and the row of the reader's own model, which stays in sight.
  *
- * @typedef {{tr: HTMLElement, pick: HTMLInputElement, more: HTMLElement, cells: Map<string, HTMLElement>, key: string}} Built
+ * All rows are in the document, where readers of screens and the browser's search find them, but each is a grid of its own
+ * with widths that are measured once, and some of them in a row are a group: so of a long board the browser styles, lays out
+ * and paints none before it comes near the screen (`content-visibility`). A cell is written only where its words have changed.
+ *
+ * @typedef {{node: HTMLElement, lines: string[]}} Written a cell and what it says
+ * @typedef {{tr: HTMLElement, pick: HTMLInputElement, more: HTMLElement, cells: Map<string, Written>}} Built
  * @typedef {{change: (changes: Partial<State>) => void, toggleCompared: (name: string, wanted: boolean) => void}} Actions
  */
 const Table = (() => {
   const { make } = Page;
+  /** Rows that are built before the first paint; the others follow it. */
   const FIRST_ROWS = 40;
+  /** A board of more rows than this is a long one: the browser leaves out those beyond the screen, so many together. */
+  const LONG = 100;
+  const GROUP = 20;
 
   /**
    * A name that may be broken at its joints.
@@ -22,35 +31,168 @@ const Table = (() => {
   }
 
   /**
+   * @param {Defense} defense
+   * @param {boolean} mixed whether the board has rows of others as well
+   */
+  function tagsOf(defense, mixed) {
+    return [...(defense.ownRun && mixed ? [make("span", { class: "tag" }, "your run")] : []),
+      ...(defense.few ? [make("span", { class: "tag few", title: "Other rows rest on far more images; this place says little" },
+        `only ${Page.counted(defense.samples ?? 0, "image")}`)] : [])];
+  }
+
+  /**
+   * What a cell says: its number or words, and what stands small below.
+   * @param {Column} column
+   * @param {Row} row
+   */
+  function linesOf({ key, show, below }, row) {
+    if (key === "rank") {
+      const moved = row.before !== null && row.rank !== null && row.before !== row.rank;
+      return [show(row), Columns.rangeOf(row), moved ? `was ${row.before}` : ""];
+    }
+    if (key === "cr" && row.cr === null) return [`incomplete, ${row.missing} missing`];
+    if (key === "cr") return [show(row), row.span ? Columns.between(row.span) : "images unknown"];
+    return [show(row), below?.(row) ?? ""];
+  }
+
+  /** @param {string[]} lines @param {{[line: number]: Record<string, string>}} [attributes] of small ones */
+  function written([first, ...small], attributes = {}) {
+    return [first, ...small.flatMap((text, i) => (text ? [make("small", attributes[i] ?? {}, text)] : []))];
+  }
+
+  /**
+   * What a cell of a column holds.
+   * @param {Column} column
+   * @param {Row} row
+   * @param {string[]} lines
+   * @param {(defense: Defense) => void} rankOnItsCells
+   */
+  function contentOf({ key }, row, lines, rankOnItsCells) {
+    if (key === "rank") return written(lines, { 0: { title: "Places that the intervals leave open" }, 1: { class: "before" } });
+    if (key !== "cr") return written(lines);
+    if (row.cr === null) {
+      const own = make("button", { type: "button" }, "Rank on its cells");
+      own.addEventListener("click", () => rankOnItsCells(row.defense));
+      return [make("span", {}, lines[0]), own];
+    }
+    const at = (/** @type {number} */ value) => `${Math.max(0, Math.min(100, value))}%`;
+    const ends = row.span ? `; --low: ${at(row.span[0])}; --high: ${at(row.span[1])}` : "";
+    return [...written(lines), make("span", { class: row.span ? "bar ranged" : "bar", "aria-hidden": "true", style: `--value: ${at(row.cr)}${ends}` })];
+  }
+
+  /** Room that a text takes, in units of its own. @type {(text: string) => number} */
+  const roomOf = (() => {
+    const context = document.createElement("canvas").getContext("2d");
+    if (context) context.font = getComputedStyle(document.body).font;
+    return (text) => context?.measureText(text).width ?? text.length;
+  })();
+
+  /**
+   * Rows that hold the widest text of each line of a column; digits are equally wide, so for numbers the longest is that.
+   * @param {Column} column
+   * @param {Row[]} rows
+   * @param {(row: Row) => string[]} linesFor
+   */
+  function widestOf(column, rows, linesFor) {
+    /** @type {{row: Row, room: number}[]} */
+    const found = [];
+    const room = column.kind === "text" ? roomOf : (/** @type {string} */ text) => text.length;
+    for (const row of rows) {
+      const lines = linesFor(row);
+      // What is said instead of a number is another kind of line.
+      const shift = column.key === "cr" && row.cr === null ? 2 : 0;
+      lines.forEach((text, i) => {
+        const wanted = room(text);
+        if (wanted > (found[i + shift]?.room ?? 0)) found[i + shift] = { row, room: wanted };
+      });
+    }
+    return [...new Set(found.filter(Boolean).map(({ row }) => row))];
+  }
+
+  /**
    * @param {Board} board
    * @param {Actions} act
    */
   function of(board, act) {
-    const table = Page.element("board");
-    const body = /** @type {HTMLElement} */ (table.querySelector("tbody"));
+    const table = /** @type {HTMLTableElement} */ (Page.element("board"));
     const head = /** @type {HTMLElement} */ (table.querySelector("thead"));
+    const mixed = board.defenses.some(({ ownRun }) => !ownRun);
+    table.classList.toggle("mixed", mixed);
     /** @type {Map<string, Built>} */
     const built = new Map();
+    /** @type {Map<string, HTMLElement>} */
+    const details = new Map();
     /** @type {Set<string>} names of the rows whose details are open */
     const open = new Set();
     /** @type {Column[]} */
     let columns = [];
+    /** @type {Map<string, Record<string, string>>} widths by what they were measured for */
+    const measured = new Map();
+    /** @type {Map<Row, string[][]>} what the cells of each row say, in the order of the columns */
+    let said = new Map();
     /** @type {number | undefined} */
     let placing;
-    /** @type {{rows: Row[], compared: string[], full: boolean, pinned: string}} */
-    let last = { rows: [], compared: [], full: false, pinned: "" };
+    /** @type {{rows: Row[], all: Row[], compared: string[], full: boolean, pinned: string}} */
+    let last = { rows: [], all: [], compared: [], full: false, pinned: "" };
+
+    /** Where letters and margins are smaller, as in the style sheet. */
+    const narrow = matchMedia("(max-width: 640px)");
+    narrow.addEventListener("change", () => setWidths(last.all));
+
+    const rankOnItsCells = (/** @type {Defense} */ defense) => act.change({ selection: cellsOfDefense(defense) });
 
     /** @param {Column[]} wanted */
     function setColumns(wanted) {
       if (wanted.map((column) => column.key).join() === columns.map((column) => column.key).join()) return;
       columns = wanted;
       built.clear();
+      details.clear();
       const headings = columns.map((column) => {
         const button = make("button", { type: "button", title: column.hint, "data-sort": column.key }, column.title);
-        return make("th", { scope: "col", class: column.kind, "data-key": column.key }, button);
+        return make("th", { role: "columnheader", scope: "col", class: column.kind, "data-key": column.key }, button);
       });
-      const pick = make("th", { scope: "col", class: "pick" }, make("span", { class: "hidden-visually" }, "Details and comparison"));
-      head.replaceChildren(make("tr", {}, pick, ...headings));
+      const pick = make("th", { role: "columnheader", scope: "col", class: "pick" }, make("span", { class: "hidden-visually" }, "Details and comparison"));
+      head.replaceChildren(make("tr", { role: "row" }, pick, ...headings));
+    }
+
+    /**
+     * The least width of each column, from its heading and the widest that stands in it, as the browser measures it; it is not
+     * asked twice about texts of the same lengths.
+     * @param {Row[]} rows of the whole board: filters move no column
+     */
+    function setWidths(rows) {
+      const widest = columns.map((column, i) => (column.key === "defense" ? [] : widestOf(column, rows, (row) => said.get(row)?.[i] ?? [])));
+      const lengths = columns.map(({ key }, i) => [key, widest[i].map((row) => said.get(row)?.[i].map((line) => line.length))]);
+      const wanted = JSON.stringify([narrow.matches, lengths]);
+      const found = measured.get(wanted) ?? measure(rows, widest);
+      measured.set(wanted, found);
+      for (const [name, value] of Object.entries(found)) if (table.style.getPropertyValue(name) !== value) table.style.setProperty(name, value);
+    }
+
+    /**
+     * @param {Row[]} rows
+     * @param {Row[][]} widest by the columns
+     */
+    function measure(rows, widest) {
+      const widestOfAll = (/** @type {string[]} */ texts) => texts.reduce((a, b) => (roomOf(b) > roomOf(a) ? b : a), "");
+      const widestPart = widestOfAll([...new Set(rows.flatMap(({ defense }) => defense.parts))]);
+      const widestName = widestOfAll(rows.map(({ defense }) => defense.parts.join("")));
+      const few = rows.filter(({ defense }) => defense.few).sort((a, b) => (b.defense.samples ?? 0) - (a.defense.samples ?? 0)).slice(0, 1);
+      const names = make("th", { class: "name" }, make("div", {}, widestPart), make("div", { class: "whole" }, widestName), ...few.flatMap(({ defense }) => tagsOf(defense, mixed)));
+      const samples = columns.map((column, i) => (column.key === "defense" ? names : make("td", { class: `${column.kind} ${column.key}` },
+        ...widest[i].map((row) => make("div", {}, ...contentOf(column, row, linesOf(column, row), rankOnItsCells))))));
+      const headings = [...head.querySelectorAll("th")].map((heading) => /** @type {HTMLElement} */ (heading.cloneNode(true)));
+      for (const heading of headings) heading.setAttribute("aria-sort", "ascending");
+      const pick = make("td", { class: "pick" }, make("span", {}, make("button", { class: "more" }), make("input", { type: "checkbox" })));
+      const ruler = make("thead", { class: "ruler", inert: "" }, make("tr", {}, ...headings), make("tr", { class: "incomplete" }, pick, ...samples));
+      ruler.style.gridTemplateColumns = `repeat(${columns.length + 1}, min-content)`;
+      table.append(ruler);
+      const { gridTemplateColumns, gridTemplateRows } = getComputedStyle(ruler);
+      const widths = gridTemplateColumns.split(" ").map((width) => Math.ceil(parseFloat(width)));
+      const height = gridTemplateRows.split(" ")[0];
+      ruler.remove();
+      const tracks = widths.map((width, i) => (i === 0 ? `${width}px` : `minmax(${width}px, ${columns[i - 1].key === "defense" ? 4 : 1}fr)`));
+      return { "--columns": tracks.join(" "), "--least": `${widths.reduce((sum, width) => sum + width, 0)}px`, "--head": height };
     }
 
     /** @param {Defense} defense @returns {Built} */
@@ -62,16 +204,19 @@ const Table = (() => {
         if (!open.delete(defense.name)) open.add(defense.name);
         place();
       });
-      const tr = make("tr", defense.ownRun ? { class: "own" } : {}, make("td", { class: "pick" }, make("span", {}, more, pick)));
-      /** @type {Map<string, HTMLElement>} */
+      const tr = make("tr", { role: "row", ...(defense.ownRun ? { class: "own" } : {}) }, make("td", { role: "cell", class: "pick" }, make("span", {}, more, pick)));
+      /** @type {Map<string, Written>} */
       const cells = new Map();
       for (const column of columns) {
-        const attributes = { class: `${column.kind} ${column.key}`, "data-key": column.key };
-        const cell = column.key === "defense" ? headingOf(defense) : make("td", attributes);
-        cells.set(column.key, cell);
-        tr.append(cell);
+        if (column.key === "defense") {
+          tr.append(headingOf(defense));
+          continue;
+        }
+        const node = make("td", { role: "cell", class: `${column.kind} ${column.key}`, "data-key": column.key });
+        cells.set(column.key, { node, lines: [] });
+        tr.append(node);
       }
-      const row = { tr, pick, more, cells, key: "" };
+      const row = { tr, pick, more, cells };
       built.set(defense.name, row);
       return row;
     }
@@ -79,54 +224,23 @@ const Table = (() => {
     /** @param {Defense} defense */
     function headingOf(defense) {
       const name = defense.url ? make("a", { href: defense.url, rel: "noopener" }, nameOf(defense)) : nameOf(defense);
-      const tags = [...(defense.ownRun ? [make("span", { class: "tag" }, "your run")] : []),
-        ...(defense.few ? [make("span", { class: "tag few", title: "Other rows rest on far more images; this place says little" },
-          `only ${Page.counted(defense.samples ?? 0, "image")}`)] : [])];
-      return make("th", { scope: "row", class: "name", "data-key": "defense", "data-name": defense.name }, name, ...tags);
+      return make("th", { role: "rowheader", scope: "row", class: "name", "data-key": "defense", "data-name": defense.name }, name, ...tagsOf(defense, mixed));
     }
 
     /** @param {Row} row */
     function fillRow(row) {
       const target = built.get(row.defense.name) ?? buildRow(row.defense);
-      const key = JSON.stringify([row.rank, row.range, row.before, row.cr, row.span, row.sc, row.seen, row.uar, row.missing]);
-      if (target.key === key) return target;
-      target.key = key;
       target.tr.classList.toggle("incomplete", row.missing > 0);
-      for (const column of columns) {
+      const texts = said.get(row) ?? [];
+      for (const [i, column] of columns.entries()) {
         const cell = target.cells.get(column.key);
-        if (!cell || column.key === "defense") continue;
-        if (column.key === "cr") cell.replaceChildren(...ratioCell(row));
-        else if (column.key === "rank") cell.replaceChildren(...rankCell(row));
-        else cell.replaceChildren(column.show(row), ...(column.below?.(row) ? [make("small", {}, column.below(row))] : []));
+        if (!cell) continue;
+        const lines = texts[i];
+        if (lines.length === cell.lines.length && lines.every((line, i) => line === cell.lines[i])) continue;
+        cell.lines = lines;
+        cell.node.replaceChildren(...contentOf(column, row, lines, rankOnItsCells));
       }
       return target;
-    }
-
-    /** @param {Row} row */
-    function rankCell(row) {
-      const range = Columns.rangeOf(row);
-      const moved = row.before !== null && row.rank !== null && row.before !== row.rank;
-      return [String(row.rank ?? "–"), ...(range ? [make("small", { title: "Places that the intervals leave open" }, range)] : []),
-        ...(moved ? [make("small", { class: "before" }, `was ${row.before}`)] : [])];
-    }
-
-    /** @param {Row} row */
-    function ratioCell(row) {
-      if (row.cr === null) {
-        const own = make("button", { type: "button" }, "Rank on its cells");
-        own.addEventListener("click", () => act.change({ selection: cellsOfDefense(row.defense) }));
-        return [make("span", {}, `incomplete, ${row.missing} missing`), own];
-      }
-      const at = (/** @type {number} */ value) => `${Math.max(0, Math.min(100, value))}%`;
-      const fill = make("i");
-      fill.style.width = at(row.cr);
-      const bar = make("span", { class: "bar", "aria-hidden": "true" }, fill);
-      if (!row.span) return [Columns.fixed(row.cr), make("small", {}, "images unknown"), bar];
-      const whisker = make("b");
-      whisker.style.left = at(row.span[0]);
-      whisker.style.right = `calc(100% - ${at(row.span[1])})`;
-      bar.append(whisker);
-      return [Columns.fixed(row.cr), make("small", {}, Columns.between(row.span)), bar];
     }
 
     /** @param {Defense} defense @returns {Choice} */
@@ -154,7 +268,7 @@ const Table = (() => {
         make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Attack"), make("th", { scope: "col" }, "Strengths"),
           make("th", { scope: "colgroup", colspan: `${most}` }, "Accuracy, %, weakest to strongest"))), make("tbody", {}, ...strips));
       const frame = make("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": `All accuracies of ${defense.name}` }, cells);
-      return make("tr", { class: "detail" }, make("td", { colspan: `${columns.length + 1}` },
+      return make("tr", { role: "row", class: "detail" }, make("td", { role: "cell", colspan: `${columns.length + 1}` },
         make("div", { class: "sheet" }, make("dl", {}, ...facts), ...(strips.length > 0 ? [frame] : []))));
     }
 
@@ -175,45 +289,68 @@ const Table = (() => {
       return cell;
     }
 
-    /** Put rows into the board: those that fit on a screen now, the others after the next paint. The focus stays. */
+    /** @param {Row} row @returns {HTMLElement[]} its line, and its details where they are open */
+    function linesFor(row) {
+      const { name } = row.defense;
+      const { tr, pick, more } = fillRow(row);
+      pick.checked = last.compared.includes(name);
+      pick.disabled = !pick.checked && last.full;
+      pick.title = pick.disabled ? "Five are compared; untick one first" : "";
+      more.setAttribute("aria-expanded", String(open.has(name)));
+      tr.classList.toggle("pinned", name === last.pinned);
+      if (!open.has(name)) return [tr];
+      const detail = details.get(name) ?? detailOf(row);
+      details.set(name, detail);
+      return [tr, detail];
+    }
+
+    /** Put the rows into the board; at the start those that fit on a screen, the others after the first paint. The focus stays. */
     function place() {
-      const focused = document.activeElement;
-      const keepFocus = () => {
-        if (focused instanceof HTMLElement && focused !== document.activeElement && body.contains(focused)) focused.focus({ preventScroll: true });
-      };
-      const lines = (/** @type {Row[]} */ rows) => rows.flatMap((row) => {
-        const name = row.defense.name;
-        const { tr, pick, more } = fillRow(row);
-        pick.checked = last.compared.includes(name);
-        pick.disabled = !pick.checked && last.full;
-        pick.title = pick.disabled ? "Five are compared; untick one first" : "";
-        more.setAttribute("aria-expanded", String(open.has(name)));
-        tr.classList.toggle("pinned", name === last.pinned);
-        return open.has(name) ? [tr, detailOf(row)] : [tr];
-      });
       clearTimeout(placing);
-      body.replaceChildren(...lines(last.rows.slice(0, FIRST_ROWS)));
-      if (last.rows.length === 0) {
-        body.append(make("tr", {}, make("td", { colspan: `${columns.length + 1}` }, "No defense matches. Clear the search or the filters.")));
+      const bodies = [...table.tBodies];
+      const first = bodies.length === 1 && bodies[0].childElementCount === 0 ? FIRST_ROWS : Infinity;
+      const focused = document.activeElement;
+      const groups = groupsOf(last.rows.slice(0, first));
+      groups.forEach((lines, i) => {
+        const body = bodies[i] ?? make("tbody", { role: "rowgroup" });
+        body.classList.toggle("pinned", lines[0].classList.contains("pinned"));
+        if (lines.length !== body.childElementCount || lines.some((line, k) => line !== body.children[k])) body.replaceChildren(...lines);
+        if (i >= bodies.length) table.append(body);
+      });
+      for (const left of bodies.slice(groups.length)) left.remove();
+      if (focused instanceof HTMLElement && focused !== document.activeElement && table.contains(focused)) focused.focus({ preventScroll: true });
+      if (last.rows.length > first) placing = setTimeout(place, 30);
+    }
+
+    /**
+     * The lines of the rows in groups; the pinned row stands alone, as it moves against all others.
+     * @param {Row[]} rows
+     */
+    function groupsOf(rows) {
+      if (rows.length === 0) {
+        const cell = make("td", { role: "cell", colspan: `${columns.length + 1}` }, "No defense matches. Clear the search or the filters.");
+        return [[make("tr", { role: "row" }, cell)]];
       }
-      keepFocus();
-      if (last.rows.length > FIRST_ROWS) {
-        placing = setTimeout(() => {
-          body.append(...lines(last.rows.slice(FIRST_ROWS)));
-          keepFocus();
-        }, 30);
-      }
+      const lines = rows.map(linesFor);
+      const groups = rows[0].defense.name === last.pinned ? [lines[0].splice(0, 1)] : [];
+      for (let i = 0; i < lines.length; i += GROUP) groups.push(lines.slice(i, i + GROUP).flat());
+      return groups.filter((group) => group.length > 0);
     }
 
     /**
      * @param {State} state
      * @param {Row[]} rows those that are shown, in their order
+     * @param {Row[]} all those of the board
      * @param {string[]} compared
      * @param {string} pinned name of the row that comes first and stays in sight
      */
-    function draw(state, rows, compared, pinned) {
+    function draw(state, rows, all, compared, pinned) {
       const first = rows.filter(({ defense }) => defense.name === pinned);
-      last = { rows: [...first, ...rows.filter((row) => !first.includes(row))], compared, full: compared.filter(Boolean).length >= Address.MOST_COMPARED, pinned };
+      const others = first.length > 0 ? rows.filter((row) => row !== first[0]) : rows;
+      last = { rows: [...first, ...others], all, compared, full: compared.filter(Boolean).length >= Address.MOST_COMPARED, pinned };
+      said = new Map(all.map((row) => [row, columns.map((column) => linesOf(column, row))]));
+      table.classList.toggle("long", all.length > LONG);
+      setWidths(all);
       place();
       for (const heading of head.querySelectorAll("th[data-key]")) {
         if (heading.getAttribute("data-key") !== state.sort) heading.removeAttribute("aria-sort");
@@ -225,7 +362,7 @@ const Table = (() => {
     function show(name) {
       open.add(name);
       place();
-      built.get(name)?.tr.nextElementSibling?.scrollIntoView({ block: "center" });
+      details.get(name)?.scrollIntoView({ block: "center" });
       built.get(name)?.more.focus({ preventScroll: true });
     }
 
