@@ -134,7 +134,7 @@ def memory(short: bool) -> dict[str, Any]:
     then the peak is what the evaluation holds, without the luck of where pieces were laid.
     """
     found: dict[str, Any] = {}
-    for how, settings in {"as it is": {}, "freed at once": {"MALLOC_MMAP_THRESHOLD_": str(2**22)}}.items():
+    for how, settings in {"as it is": {}, "freed at once": {"MALLOC_MMAP_THRESHOLD_": str(2**17)}}.items():
         peaks = {}
         for samples, runs in ((1_000, 3), (10_000 if short else 100_000, 1)):
             peaks[str(samples)] = [_peak(samples, settings) for _ in range(runs)]
