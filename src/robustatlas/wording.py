@@ -73,7 +73,8 @@ UPPER_BOUND = "upper bound"
 
 
 def axis(unit: str) -> str:
-    """What stands under an axis of strengths: the unit of the attack, or none; "[0, 1]" stays in one line."""
+    """What stands under an axis of strengths: the unit of the attack ("[0, 1]" stays in one line), or
+    that it is a strength."""
     return unit.replace(", ", ",\u00a0") if "[" in unit else unit or "strength"
 
 

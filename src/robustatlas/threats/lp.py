@@ -164,7 +164,7 @@ class Lp(ThreatModel):
         return torch.zeros_like(x)
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        inside: Tensor = _Inside.apply(x, theta)  # type: ignore[no-untyped-call]
+        inside: Tensor = _Inside.apply(x, theta)  # type: ignore[no-untyped-call]  # torch declares no types here
         return inside
 
     def size(self, x: Tensor, theta: Tensor) -> Tensor:
