@@ -114,6 +114,9 @@ def connected(cluster: Cluster) -> Iterator[Any]:
         raise UserError(
             f"The cluster of Ray at {cluster.address or 'this machine'} cannot be reached: {error}"
         ) from error
+    except BaseException:  # a Ctrl-C
+        ray.shutdown()
+        raise
     try:
         yield ray
     finally:

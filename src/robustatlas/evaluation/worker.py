@@ -20,6 +20,7 @@ import torch
 from robustatlas.classifier import Classifier, undisturbed
 from robustatlas.errors import UserError
 from robustatlas.evaluation.identity import check_same
+from robustatlas.evaluation.memory import hand_back_at_once
 from robustatlas.evaluation.plan import Task
 from robustatlas.evaluation.travel import packed, unpacked
 from robustatlas.evaluation.work import Doer, Job, Manner
@@ -71,6 +72,7 @@ def serve(descriptor: int) -> None:
     Says "hello"; to the kit "ready"; to a job "through" and how many samples are, where it reports, and "found" and
     what came of it; to either "failed" and an error.
     """
+    hand_back_at_once()
     connection = Connection(descriptor)
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
