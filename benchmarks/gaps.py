@@ -70,7 +70,7 @@ def contenders(name: str, seeds: int, more: Collection[str]) -> Iterator[tuple[s
     if "high effort" in more:
         yield "high effort", attack, {"effort": "high"}
     if "brute force" in more:
-        yield "brute force", replace(attack, stages=BRUTE_FORCE), {"seed": seeds}
+        yield "brute force", replace(attack, stages=BRUTE_FORCE, descent=None, closing=()), {"seed": seeds}
 
 
 def found(

@@ -21,6 +21,7 @@ from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.bundle import (
     Bundle,
     Tree,
+    copy,
     dot,
     gradient,
     join,
@@ -72,8 +73,8 @@ class Lanes(Bundle):
     ``rows`` [B] into the ledger; ``level`` [B] of their strength (-1: none of the grid); ``bounding`` [B]: looks for
     the smallest size, so success does not end the run; ``state``: the optimizer's, none once the run has ended;
     ``candidate``: the smallest example of this run, smaller than what was known; its ``candidate_size`` [B];
-    ``known`` [B]: the sample's smallest size when the run began; ``progress``: what the run has come to; ``ended`` [B]:
-    the run has.
+    ``known`` [B]: the sample's smallest size when the run began; ``progress``: what the run has come to; ``nearest``:
+    where its margin was lowest, if another run may go on from there; ``ended`` [B]: the run has.
     """
 
     rows: Tensor
@@ -85,6 +86,7 @@ class Lanes(Bundle):
     candidate_size: Tensor
     known: Tensor
     progress: Progress
+    nearest: Tree
     ended: Tensor
 
 
@@ -149,6 +151,8 @@ def run(
     if attack.threat.chooses:
         for rows in todo:
             put(ledger.best_theta, rows, _chosen(model, attack, ledger, rows))
+    if any(stage.start == "missed" for stage in schedule.stages):
+        ledger.missed_theta = copy(ledger.best_theta)
     if schedule.shares:
         rows = torch.arange(len(ledger.x), device=ledger.x.device)
         ledger.lowest_theta = take(ledger.best_theta, rows.repeat_interleave(ledger.margins.shape[1]))
@@ -199,7 +203,8 @@ def _run_stage(
             over = _those(replace(lanes, state=None), lanes.ended, ended)
             fresh = indices(_those(fresh, lanes.ended, ended), candidates)
             fooled = _verify(model, attack, ledger, over, fresh, last=last)
-            schedule.advance(over.rows, fooled, ledger.best_size[over.rows], over.progress.smallest)
+            missed = _missed(ledger, over, fooled)
+            schedule.advance(over.rows, fooled, ledger.best_size[over.rows], over.progress.smallest, missed)
             line.unknown = over.rows
             del over
             lanes = _those(lanes, ~lanes.ended, len(lanes.rows) - ended)
@@ -282,9 +287,12 @@ def _stepped(
         better = evaluation.fooled & (evaluation.size < lanes.candidate_size * (1 - _GAIN))
         within = evaluation.size <= lanes.problem.epsilon * (1 + STRENGTH_TOLERANCE)
         ended = finished | (better & ~lanes.bounding & within)
-    progress = lanes.progress
-    if patience is not None:
+    progress, nearest = lanes.progress, lanes.nearest
+    if patience is not None or ledger.missed_theta is not None:
         progress = progress.after(evaluation, lanes.problem, lanes.state.step, stage.optimizer.steps)
+    if ledger.missed_theta is not None:
+        nearest = select(progress.lowest < lanes.progress.lowest, lanes.state.theta, nearest)
+    if patience is not None:
         ended = ended | patience.gives_up(progress, lanes.state.step, stage.optimizer, lanes.known)
     better, ended = better & ~lanes.ended, ended | lanes.ended
     candidate, size = lanes.candidate, lanes.candidate_size
@@ -293,7 +301,15 @@ def _stepped(
         size = torch.where(better, evaluation.size, size)
     if not looking_is_free(ended.device):
         moved = select(ended | ~finite, lanes.state, moved)
-    return replace(lanes, state=moved, candidate=candidate, candidate_size=size, progress=progress, ended=ended)
+    return replace(
+        lanes,
+        state=moved,
+        candidate=candidate,
+        candidate_size=size,
+        progress=progress,
+        nearest=nearest,
+        ended=ended,
+    )
 
 
 def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule, stage: Stage, rows: Tensor) -> Lanes:
@@ -312,9 +328,19 @@ def _enter(model: Classifier, attack: Attack, ledger: Ledger, schedule: Schedule
         state = stage.optimizer.init(problem, theta)
     known = ledger.best_size[rows] if stage.judge == "best" else torch.full_like(epsilon, torch.inf)
     level = level if schedule.on_grid else torch.full_like(level, -1)
-    ended = torch.zeros_like(bounding)
-    progress, smallest = Progress.none(epsilon), ledger.best_size[rows]
-    return Lanes(rows, level, bounding, problem, state, take(ledger.best_theta, rows), known, smallest, progress, ended)
+    return Lanes(
+        rows=rows,
+        level=level,
+        bounding=bounding,
+        problem=problem,
+        state=state,
+        candidate=take(ledger.best_theta, rows),
+        candidate_size=known,
+        known=ledger.best_size[rows],
+        progress=Progress.none(epsilon),
+        nearest=() if ledger.missed_theta is None else theta,
+        ended=torch.zeros_like(bounding),
+    )
 
 
 def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> Tensor:
@@ -372,7 +398,10 @@ def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: T
         theta = threat.project(x, _lowest(ledger, ledger.lowest_theta, rows, source), problem.epsilon)
     elif stage.start == "best" and minimum:
         theta = select(ledger.best_size[rows].isfinite(), take(ledger.best_theta, rows), theta)
-    elif stage.start == "best":
+    elif stage.start in ("best", "missed"):
+        if stage.start == "missed":
+            missed = threat.project(x, take(ledger.missed_theta, rows), problem.epsilon)
+            theta = select(ledger.missed[rows].isfinite(), missed, theta)
         warm = warm & ledger.best_size[rows].isfinite()
         theta = select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta)
     return theta
@@ -423,6 +452,21 @@ def _record_in_full(model: Classifier, ledger: Ledger, doubtful: Doubtful, count
         logits = model.logits(x_adv, labels=low.problem.labels, verifying=True)
     ledger.finite &= logits.isfinite().all()
     _record(ledger, low.theta, low.place, margin_of(logits.to(ledger.margins.dtype).softmax(1), low.problem.labels))
+
+
+def _missed(ledger: Ledger, over: Lanes, fooled: Tensor) -> Tensor:
+    """``[B]``: the lowest share of the clean margin that ascents at the strength of the ended runs came to, where they
+    failed; a success forgets those before it."""
+    rows = over.rows
+    known = ledger.missed[rows]
+    if ledger.missed_theta is None:
+        return known
+    share = (over.progress.lowest / ledger.clean_lead[rows]).masked_fill(over.bounding, torch.inf)
+    nearer = ~fooled & (share < known)
+    missed = torch.where(nearer, share, known).masked_fill(fooled, torch.inf)
+    ledger.missed[rows] = missed
+    put(ledger.missed_theta, rows, select(nearer, over.nearest, take(ledger.missed_theta, rows)))
+    return missed
 
 
 def _verify(model: Classifier, attack: Attack, ledger: Ledger, over: Lanes, fresh: Tensor, *, last: bool) -> Tensor:

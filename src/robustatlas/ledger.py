@@ -32,8 +32,11 @@ class Ledger:
     lowest softmax margin seen with a size within each strength, and ``rough`` [N, S] that of a search in reduced
     precision, as it saw it; ``fooled`` int8 [N, S]: how runs at that very strength ended (1 fooled, 0 survived, -1
     none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates verification refused; ``lowest_theta``
-    [N * (S + 1)]: the parameters of ``margins``, where a search shares them; ``finite`` []: whether all logits so far
-    were, in whichever pass (looked at where the loop waits for the device anyway, by :func:`check_finite`).
+    [N * (S + 1)]: the parameters of ``margins``, where a search shares them; ``clean_lead`` [N]: the margin of the
+    logits at the clean input, ``missed`` [N] the lowest, as a share of that, of the ascents that failed since the last
+    success (inf: none), and ``missed_theta`` its parameter, where an attack goes on from there; ``finite`` []: whether
+    all logits so far were, in whichever pass (looked at where the loop waits for the device anyway, by
+    :func:`check_finite`).
     """
 
     x: Tensor
@@ -53,6 +56,9 @@ class Ledger:
     margins: Tensor
     rough: Tensor
     lowest_theta: Tree | None
+    clean_lead: Tensor
+    missed: Tensor
+    missed_theta: Tree | None
     fooled: Tensor
     forward: Tensor
     backward: Tensor
@@ -94,6 +100,9 @@ def open_ledger(
         margins=unseen,
         rough=unseen.clone(),
         lowest_theta=None,
+        clean_lead=margin_of(logits, labels),
+        missed=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
+        missed_theta=None,
         fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
         forward=drawn.clone(),
         backward=torch.zeros(n, dtype=torch.int64, device=x.device),

@@ -77,9 +77,12 @@ class Schedule(ABC):
         return {}
 
     @abstractmethod
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
+    def advance(
+        self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor, missed: Tensor | None = None
+    ) -> None:
         """Samples ``rows`` ended a run; ``fooled``: with a verified example at their strength; ``best_size``: their
-        smallest so far; ``reached``: the smallest size of that run (inf: none, or nobody asked for it)."""
+        smallest so far; ``reached``: the smallest size of that run (inf: none, or nobody asked for it); ``missed``: by
+        how much the ascents at that strength failed, as a share of the clean margin (inf or None: nobody asked)."""
 
     def _next_attempt(self, rows: Tensor, fooled: Tensor) -> Tensor:
         """Count a failed run; which of the rows are through with their level."""
@@ -97,7 +100,9 @@ class Every(Schedule):
         super().__init__(attack, strengths, classes, todo)
         self.skips = attack.nested and all(a.stage.judge == "best" for a in self.attempts)
 
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
+    def advance(
+        self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor, missed: Tensor | None = None
+    ) -> None:
         settled = self._next_attempt(rows, fooled)
         following = self.level[rows] + settled.long()
         over = following >= len(self.strengths)
@@ -117,7 +122,9 @@ class Bisection(Schedule):
         self.high = torch.full_like(self.level, len(strengths) - 1)
         self.level = (self.low + self.high) // 2
 
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
+    def advance(
+        self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor, missed: Tensor | None = None
+    ) -> None:
         settled = self._next_attempt(rows, fooled)
         middle = self.level[rows]
         self.high[rows] = torch.where(settled & fooled, middle - 1, self.high[rows])
@@ -136,6 +143,9 @@ class Descent(Schedule):
     little proof, one just below deserves all runs, and the closing attack of another kind. At the end minimum-size
     attacks go on from the smallest example.
 
+    Where all of these fail, but one left no more than ``NEAR`` of the clean margin, the closing attacks that go on from
+    there do so, whatever the ratio.
+
     Runs that come to nothing are given up (:class:`~robustatlas.patience.Patience`), and where two kinds of
     minimum-size attacks come to the same size, up to a share of ``AGREE``, the remaining ones are left out. High effort
     does neither.
@@ -145,6 +155,7 @@ class Descent(Schedule):
     CLOSE = 0.9
     PATIENCE = Patience(behind=((1 / 3, 1.8), (1 / 2, 1.4), (2 / 3, 1.2), (3 / 4, 1.1), (5 / 6, 1.03)), hope=1.0)
     AGREE = 0.003
+    NEAR = 0.1
 
     @classmethod
     def settings(cls) -> dict[str, float | list[list[float]]]:
@@ -153,14 +164,16 @@ class Descent(Schedule):
     @classmethod
     def _bounding(cls) -> dict[str, float | list[list[float]]]:
         behind: list[list[float]] = [list(look) for look in cls.PATIENCE.behind]
-        return {"behind": behind, "hope": cls.PATIENCE.hope, "agree": cls.AGREE}
+        return {"behind": behind, "hope": cls.PATIENCE.hope, "agree": cls.AGREE, "near": cls.NEAR}
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         bound = attempts_of(attack.bound, classes, bound=True)
         strong = attempts_of(attack.stages if attack.descent is None else attack.descent, classes)
         self.first, self.strong = len(bound), len(strong)
         closing, polish = attempts_of(attack.closing, classes), attempts_of(attack.polish, classes, bound=True)
+        closing.sort(key=lambda attempt: attempt.stage.start == "missed")
         self.last = len(bound) + len(strong) + len(closing)
+        self.resuming = self.last - sum(attempt.stage.start == "missed" for attempt in closing)
         return [*bound, *strong, *closing, *polish]
 
     def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
@@ -174,11 +187,17 @@ class Descent(Schedule):
     def allowed(self, ratio: Tensor) -> Tensor:
         """Number of attempts (bound ones included) that a sample gets when its strength is ``ratio`` times its
         bound."""
-        allowed = torch.full_like(ratio, self.last, dtype=torch.int64)
+        allowed = torch.full_like(ratio, self.resuming, dtype=torch.int64)
         allowed = torch.where(ratio < self.CLOSE, self.first + self.strong, allowed)
         for limit, runs in reversed(self.EFFORT):
             allowed = torch.where(ratio < limit, self.first + min(runs, self.strong), allowed)
         return allowed
+
+    def _resumes(self, attempt: Tensor, fooled: Tensor, missed: Tensor | None) -> Tensor:
+        """``[B]``: closing attacks are left that go on from a near miss, or one of them has just succeeded."""
+        if missed is None or self.resuming == self.last:
+            return torch.zeros_like(fooled)
+        return (attempt < self.last) & ((missed <= self.NEAR) | (fooled & (attempt >= self.resuming)))
 
     def _after_bounds(self, rows: Tensor, best_size: Tensor, reached: Tensor, following: Tensor) -> Tensor:
         """The attempt ``following`` [B], or the first strong one where the run that ended came to the size that one of
@@ -193,7 +212,9 @@ class Descent(Schedule):
         self.smallest[rows] = best_size
         return torch.where(agreed, self.first, following)
 
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
+    def advance(
+        self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor, missed: Tensor | None = None
+    ) -> None:
         below = torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), best_size) - 1
         attempt = self.attempt[rows]
         bounding, polishing = attempt < self.first, attempt >= self.last
@@ -202,7 +223,10 @@ class Descent(Schedule):
         bounding = attempt < self.first
         level = torch.where(bounding, len(self.strengths) - 1, torch.minimum(below, self.level[rows]))
         ratio = torch.where(best_size.isfinite(), self.strengths[level.clamp_min(0)] / best_size, 1.0)
-        settled = ~bounding & ~polishing & ((level < 0) | (attempt >= self.allowed(ratio)))
+        over = ~bounding & ~polishing & (attempt >= self.allowed(ratio))
+        resumed = over & self._resumes(attempt, fooled, missed)
+        settled = (over & ~resumed) | (~bounding & ~polishing & (level < 0))
+        attempt = torch.where(resumed, attempt.clamp_min(self.resuming), attempt)
         attempt = torch.where(settled, self.last, attempt)
         self.done[rows] = (settled & best_size.isinf()) | (attempt >= len(self.attempts))
         self.attempt[rows] = attempt.clamp_max(len(self.attempts) - 1)
@@ -227,14 +251,16 @@ class Minimum(Descent):
         super().__init__(attack, strengths, classes, todo)
         self.level, self.levels = torch.zeros_like(self.level), len(self.STEPS)
         self.ratios = torch.tensor([ratio for ratio, _ in self.STEPS], dtype=strengths.dtype, device=todo.device)
-        runs = [self.last if n is None else self.first + min(n, self.strong) for _, n in self.STEPS]
+        runs = [self.resuming if n is None else self.first + min(n, self.strong) for _, n in self.STEPS]
         self.ends = torch.tensor(runs, device=todo.device)
 
     def epsilon(self, rows: Tensor, best_size: Tensor) -> Tensor:
         below = best_size * self.ratios[self.level[rows]]
         return torch.where(self.bounds[self.attempt[rows]] | best_size.isinf(), self.strengths[-1], below)
 
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
+    def advance(
+        self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor, missed: Tensor | None = None
+    ) -> None:
         attempt, level = self.attempt[rows], self.level[rows]
         bounding, polishing = attempt < self.first, attempt >= self.last
         attempt = self._after_bounds(rows, best_size, reached, attempt + (bounding | polishing | ~fooled).long())
@@ -243,6 +269,9 @@ class Minimum(Descent):
         level = torch.where(strong & unknown, len(self.STEPS) - 1, level)
         over = strong & (attempt >= self.ends[level])
         finest = level == len(self.STEPS) - 1
+        resumed = over & finest & self._resumes(attempt, fooled, missed)
+        over &= ~resumed
+        attempt = torch.where(resumed, attempt.clamp_min(self.resuming), attempt)
         finer = over & ~finest
         self.warm[rows] = fooled | bounding | finer
         attempt = torch.where(finer, self.first, torch.where(over & finest, self.last, attempt))
@@ -288,7 +317,9 @@ class Frontier(Schedule):
         level = self.level[rows]
         return torch.where(self._rises(self.round[rows]), (level - 1).clamp_min(0), level + 1)
 
-    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
+    def advance(
+        self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor, missed: Tensor | None = None
+    ) -> None:
         top = torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), best_size) - 1
         round_, bounding = self.round[rows], self.attempt[rows] + 1
         following = self.level[rows] + torch.where(self._rises(round_), 1, -1)

@@ -39,7 +39,7 @@ def grid(last: float, count: int = 20) -> tuple[float, ...]:
     return tuple(round(last * k / count, 10) for k in range(1, count + 1))
 
 
-Start = Literal["random", "neutral", "best"]
+Start = Literal["random", "neutral", "best", "missed"]
 Judge = Literal["best", "last"]
 Order = Literal["logits", "distance"]
 
@@ -51,7 +51,9 @@ class Stage:
     ``targets``: number of target classes, tried one after the other (0: untargeted; ``"random"``: one wrong class drawn
     per sample), in the ``order`` of their logits or of the linearised ``"distance"`` to their boundary; ``restarts``:
     number of untargeted runs from different random starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or
-    ``"best"``: right after a success the run begins at that example, drawn into the set, otherwise at random.
+    ``"best"``: right after a success the run begins at that example, drawn into the set, otherwise at random; or
+    ``"missed"``: likewise, but otherwise where the run that failed by least at this strength came nearest to an
+    example, and the descent makes such a run only where that is near.
     ``judge``: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures). ``backward``: the gradient it
     takes of input transformations (None: what the model says; see :mod:`robustatlas.models.defenses`).
     """

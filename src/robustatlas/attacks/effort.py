@@ -76,7 +76,7 @@ def _longer(stage: Stage) -> Stage:
         return longer
     if stage.targets or stage.optimizer.minimum_size:  # the latter begin at the clean point, so targets tell them apart
         return replace(longer, targets=_MORE * max(stage.targets, 1))
-    return longer if stage.start == "neutral" else replace(longer, restarts=_MORE * stage.restarts)
+    return longer if stage.start in ("neutral", "missed") else replace(longer, restarts=_MORE * stage.restarts)
 
 
 def _stepping(stage: Stage, factor: float) -> Stage:

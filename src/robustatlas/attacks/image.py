@@ -53,13 +53,28 @@ _UAR_RATE = _STEPS**-0.5
 _MRB_RATE = 2 / (_STEPS - 2)
 
 _LONG = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
-_SHORT = PGD(steps=20, rate=0.25, schedule="cosine", momentum=0.75)
 _PERCEPTUAL_ASCENT = PGD(steps=10, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
-ASCENTS = (Stage(_SHORT, "cross-entropy", start="best"), Stage(_SHORT, "margin", targets=2, start="best"))
+
+
+def _ascents(steps: int) -> tuple[Stage, ...]:
+    ascent = PGD(steps, rate=0.25, schedule="cosine", momentum=0.75)
+    return Stage(ascent, "cross-entropy", start="best"), Stage(ascent, "margin", targets=2, start="best")
+
+
+ASCENTS, _BRIEF_ASCENTS = _ascents(20), _ascents(16)
 _LONG_ASCENTS = (Stage(_LONG, "margin", start="best"), Stage(_LONG, "cross-entropy", start="best"))
 _FINE = PGD(steps=25, rate=0.05, schedule="cosine", momentum=0.75)
 FINE_ASCENTS = (Stage(_FINE, "margin", targets=3, start="best"),)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at."""
+
+
+def _resumed(rate: float) -> tuple[Stage, ...]:
+    """What goes on from where the ascents failed by little."""
+    return (Stage(PGD(40, rate, schedule="cosine", momentum=0.75), "margin", start="missed"),)
+
+
+_CLOSINGS = {ASCENTS: _resumed(0.1), FINE_ASCENTS: _resumed(0.02)}
+"""By steps two fifths as long as those of the ascents."""
 
 _SCAN = Stage(Scan(), "margin")
 
@@ -106,13 +121,15 @@ class Entry:
             strengths=self.strengths,
             stages=self.stages,
             bound=(Stage(FMN(steps=10), "margin"),),
+            descent=_BRIEF_ASCENTS if self.stages == ASCENTS else None,
+            closing=_CLOSINGS.get(self.stages, ()),
             unit=self.unit,
             source=self.source,
             note=self.note,
         )
-        return (
-            replace(sound, stages=(_SCAN,), bound=(_SCAN,), descent=(), frontier=(_SCAN,)) if self.one_number else sound
-        )
+        if not self.one_number:
+            return sound
+        return replace(sound, stages=(_SCAN,), bound=(_SCAN,), descent=(), closing=(), frontier=(_SCAN,))
 
 
 ENTRIES = (
