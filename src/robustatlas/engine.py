@@ -42,7 +42,7 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.patience import Patience, Progress
 from robustatlas.search import Schedule
 
-NUMERICS = 5
+NUMERICS = 6
 """Version of what determines numbers and stands in no setting: rises when the same settings give other numbers."""
 
 _ROUNDING = 16 * torch.finfo(torch.float64).eps
@@ -371,11 +371,21 @@ def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: T
     if stage.start == "best" and ledger.lowest_theta is not None:
         theta = threat.project(x, _lowest(ledger, ledger.lowest_theta, rows, source), problem.epsilon)
     elif stage.start == "best" and minimum:
-        theta = select(ledger.best_size[rows].isfinite(), take(ledger.best_theta, rows), theta)
+        size = ledger.best_size[rows]
+        theta = select(size.isfinite(), _kicked(stage, problem, take(ledger.best_theta, rows), size), theta)
     elif stage.start == "best":
         warm = warm & ledger.best_size[rows].isfinite()
         theta = select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta)
     return theta
+
+
+def _kicked(stage: Stage, problem: Problem, theta: Tree, size: Tensor) -> Tree:
+    """``theta``, whose sizes are ``size`` [B] (inf: none), moved at random by as much as the stage asks for."""
+    if not stage.kick:
+        return theta
+    threat, x, known = problem.threat, problem.x, size.isfinite()
+    kick = threat.start(x, stage.kick * size.where(known, 0), problem.noise)
+    return threat.project(x, threat.move(x, theta, kick, torch.ones_like(size)), torch.full_like(size, torch.inf))
 
 
 def _lowest(ledger: Ledger, lowest: Tree, rows: Tensor, source: Tensor) -> Tree:
