@@ -44,7 +44,9 @@ def test_bounds_end_where_two_kinds_agree(kind: type[Descent]) -> None:
     assert bounds_until(descent(kind=kind), [*classes, 0.2004]) == 4
     assert bounds_until(descent(kind=kind), [*classes, 0.1996]) == 4
     assert bounds_until(descent(kind=kind), [*classes, 0.25, 0.2004]) == 5
-    assert bounds_until(descent(kind=kind), [*classes, 0.19, *[0.2] * (every - 4)]) == every, "the smallest is what counts"
+    assert bounds_until(descent(kind=kind), [*classes, 0.19, *[0.2] * (every - 4)]) == every, (
+        "the smallest is what counts"
+    )
     assert bounds_until(descent(kind=kind), [torch.inf] * every) == every, "nothing found twice is no agreement"
 
 

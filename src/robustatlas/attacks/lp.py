@@ -32,10 +32,11 @@ THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
 
 _ASCENT = Stage(PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=1, start="best")
-_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=1, start="best", order="distance")
+_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=5, start="best", order="distance")
 _FRONTIER_L1 = frontier(
     Stage(FMN(60, rate=4.0, dense=True), "margin", targets=3), APGDL1(steps=8, schedule=((1.0, 1.0),))
 )
+_FAB = Stage(FAB(steps=20), "margin", targets=1, order="distance")
 
 _CAREFUL = FMN(30)
 _WANDERING = FMN(30, rate=3.0, shrink=0.2)
@@ -58,8 +59,9 @@ _BOUNDS = {
         _hop(FMN(30, shrink=0.3), kick=4.0, restarts=5),
     ),
     "l1": (
-        Stage(FMN(30, rate=4.0, shrink=0.2, dense=True), "margin", targets=2),
-        _hop(FMN(30, rate=2.0, shrink=0.3, dense=True), kick=8.0, restarts=3),
+        Stage(FMN(40, rate=4.0, shrink=0.2, dense=True), "margin", targets=3),
+        _FAB,
+        _hop(FMN(30, rate=2.0, shrink=0.3, dense=True), kick=8.0, restarts=1),
     ),
 }
 """Minimum-size runs that end in different valleys: towards other classes, by another objective, and then hops from the
@@ -89,6 +91,7 @@ def autoattack(norm: str) -> Attack:
         bound=_BOUNDS[norm],
         polish=(_POLISH_L1 if l1 else _POLISH,),
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
+        closing=(_FAB,) if l1 else (),
         frontier=_FRONTIERS[norm],
         unit=UNITS[norm],
         source="Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)",
