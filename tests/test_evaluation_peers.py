@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ import torch
 
 import robustatlas as ra
 from helpers_core import digits_images, digits_network
+from robustatlas.attacks.catalogue import catalogue
 
 pytestmark = pytest.mark.oracle
 fb = pytest.importorskip("foolbox")
 pyautoattack = pytest.importorskip("pyautoattack")
 
 SAMPLES = 50
+TARGETS = 4
 STRENGTHS = {"linf": [0.06, 0.1, 0.14], "l2": [0.3, 0.5, 0.7], "l1": [0.8, 1.2, 1.8]}
 PEERS: list[tuple[str, str, Callable[[], Any]]] = [
     ("linf", "FMN", lambda: fb.attacks.LInfFMNAttack(steps=200)),
@@ -62,16 +65,20 @@ def test_sizes_are_no_larger_than_foolboxs(
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_bisection_agrees_with_autoattack(norm: str) -> None:
-    """APGD-T and FAB-T at the same epsilon: within one sample in fifty, the seeds being different."""
+    """APGD-T and FAB-T towards as many classes at the same epsilon: within one sample in fifty, the seeds being
+    different."""
     net, (images, labels) = digits_network(), digits_images(SAMPLES)
-    strengths = {norm: STRENGTHS[norm][:2]}
-    ours = ra.evaluate(net, (images, labels), norm, search="bisection", strengths=strengths).accuracies().values(norm)
+    strengths = STRENGTHS[norm][:2]
+    stages = tuple(replace(stage, targets=TARGETS) for stage in catalogue()[norm].stages)
+    attack = replace(catalogue()[norm], stages=stages, strengths=tuple(strengths))
+    ours = ra.evaluate(net, (images, labels), [attack], search="bisection").accuracies().values(norm)
     theirs = []
-    for epsilon in strengths[norm]:
+    for epsilon in strengths:
         peer = pyautoattack.AutoAttack(
             net, norm={"linf": "Linf", "l2": "L2"}[norm], eps=epsilon, version="custom",
             attacks=["apgd-t", "fab-t"], device="cpu", seed=0,
         )  # fmt: skip
+        peer.apgd_targeted.n_target_classes = peer.fab.n_target_classes = TARGETS
         logging.disable()
         adversarial, _ = peer.run_standard_evaluation(images, labels, batch_size=SAMPLES)
         logging.disable(logging.NOTSET)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.abc
 import os
 import signal
+import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robustatlas.__main__ import main
+from robustatlas.__main__ import run
 from robustatlas.interrupts import interrupts_wait
 from robustatlas.outcomes.tables import read_parquet, write_parquet
 
@@ -81,6 +83,27 @@ def test_an_interrupt_anywhere_in_the_command_line_ends_with_one_word(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
     with pytest.raises(SystemExit) as ended:
-        main()
+        run()
     assert ended.value.code == 130
     assert capsys.readouterr().err == "Aborted.\n"
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), [(["--version"], 0, "robustatlas"), (["merge"], 2, "")])
+def test_with_ray_the_command_line_ends_before_the_interpreter(arguments: list[str], code: int, said: str) -> None:
+    """Whose end Ray's threads may crash; what others want to do at the end is done."""
+    script = """
+        import atexit, os, signal, sys, types
+        from robustatlas.__main__ import main
+
+        class Crashes:
+            def __del__(self, kill=os.kill, number=os.getpid(), how=signal.SIGSEGV):
+                kill(number, how)
+
+        sys.crashes, sys.modules["ray"] = Crashes(), types.ModuleType("ray")
+        atexit.register(print, "at the end")
+        main()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == code
+    assert ended.stdout.startswith(said) and ended.stdout.endswith("at the end\n")

@@ -25,7 +25,7 @@ import robustatlas as ra
 from helpers_core import digits_images
 from nursery import Nursery
 from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.evaluation import processes
+from robustatlas.evaluation import line
 from robustatlas.evaluation.share import share_of, share_of_environment
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import Run, merge
@@ -250,7 +250,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> Iterator[list[
         numbers.append(worker.pid)
         return worker
 
-    monkeypatch.setattr(processes.subprocess, "Popen", popen)
+    monkeypatch.setattr(line.subprocess, "Popen", popen)
     yield numbers
     assert not [number for number in numbers if alive(number)]
 

@@ -58,6 +58,23 @@ def results(draw: st.DrawFn) -> Result:
     )
 
 
+def _counted(run: Path, asked: dict[str, list[float]]) -> dict[str, dict[tuple[str, float], tuple[int, int]]]:
+    """By SQL, from the lists and from the macro (at the strengths ``asked``): how many samples are broken, of how
+    many, for each attack and strength."""
+    lists = "(SELECT attack, unnest(strengths) AS strength, unnest(broken) AS broken FROM outcomes)"
+    ways = [f"SELECT 'lists' AS way, attack, strength, sum(broken::INT), count(*) FROM {lists} GROUP BY ALL"]
+    ways += [
+        f"SELECT 'macro', attack, {strength!r}, sum(broken::INT), count(*) FROM broken({strength!r}) "
+        f"WHERE attack = '{attack}' GROUP BY ALL"
+        for attack, strengths in asked.items()
+        for strength in strengths
+    ]
+    counted: dict[str, dict[tuple[str, float], tuple[int, int]]] = {"lists": {}, "macro": {}}
+    for way, attack, strength, broken, samples in query(" UNION ALL ".join(ways), run).rows:
+        counted[way][attack, float(strength)] = (int(broken), samples)
+    return counted
+
+
 def check_seams(result: Result, folder: Path) -> None:
     """Every view of a result gives the same numbers, at every strength of every attack."""
     table, written = result.accuracies(), run_files.write(folder / "run", result)
@@ -68,16 +85,9 @@ def check_seams(result: Result, folder: Path) -> None:
     page = build_report([result], folder / "report.html").read_text(encoding="utf-8")
     data = json.loads(page.split('id="report-data">')[1].split("</script>")[0])
     assert load_result(written).accuracies() == table
-    cells = [(attack, strength) for attack in result.attacks for strength in result.strengths(attack).tolist()]
-    at: dict[float, list[str]] = {}
-    for attack, strength in cells:
-        at.setdefault(strength, []).append(attack)
-    sql = " UNION ALL BY NAME ".join(
-        f"SELECT attack, CAST({strength!r} AS DOUBLE) AS strength, sum(broken::INT) AS b, count(*) AS n "
-        f"FROM broken({strength!r}) WHERE attack IN {(*attacks, '')} GROUP BY attack"
-        for strength, attacks in at.items()
-    )
-    counted = {(attack, strength): (int(broken), n) for attack, strength, broken, n in query(sql, written).rows}
+    ends = (result.attacks[0], result.attacks[-1])
+    counted = _counted(written, {attack: result.strengths(attack).tolist() for attack in ends})
+    assert counted["macro"] == {cell: found for cell, found in counted["lists"].items() if cell[0] in ends}
     assert facts["clean accuracy"]["value"] == table.clean == 100 * result.clean.sum() / result.samples
     for position, attack in enumerate(result.attacks):
         outcome, grid = result.outcome(attack), result.strengths(attack)
@@ -89,7 +99,7 @@ def check_seams(result: Result, folder: Path) -> None:
             assert accuracy == 100 * (result.samples - broken) / result.samples
             assert float(curve.robust_accuracy(strength)) == accuracy
             assert float(curve.at(strength)) == 100 * broken / result.samples
-            assert counted[attack, strength] == (broken, result.samples)
+            assert counted["lists"][attack, strength] == (broken, result.samples)
             assert points[str((attack, k))].value == wanted[attack, k].value == accuracy
             assert facts["attacks"][attack]["accuracy"][k]["value"] == accuracy
             assert line["error"][line["sizes"].index(strength)] == 100 * broken / result.samples

@@ -198,7 +198,7 @@ ra.train(net, data, recipe, settings=killed_settings(), out={out!r})
 
 def killed_settings() -> Settings:
     return Settings(
-        epochs=6, optimizer="sgd", learning_rate=0.05, weight_decay=1e-3, augmentation="crop+flip", clip_norm=1.0,
+        epochs=4, optimizer="sgd", learning_rate=0.05, weight_decay=1e-3, augmentation="crop+flip", clip_norm=1.0,
         ema=0.9, selection="best", batch_size=32,
     )  # fmt: skip
 

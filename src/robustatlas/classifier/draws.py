@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import scipy  # which imports its parts where they are used: special takes long
 import torch
-from scipy import special
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -53,8 +53,8 @@ def decided(mistakes: Tensor, drawn: int, threshold: float) -> tuple[Tensor, Ten
         (tensor([ True, False, False]), tensor([False, False,  True]))
     """
     counts, level = mistakes.cpu().numpy(), _ERROR / len(LOOKS)
-    above = torch.from_numpy(special.bdtrc(counts - 1, drawn, threshold) <= level)
-    below = torch.from_numpy(special.bdtr(counts, drawn, threshold) <= level)
+    above = torch.from_numpy(scipy.special.bdtrc(counts - 1, drawn, threshold) <= level)
+    below = torch.from_numpy(scipy.special.bdtr(counts, drawn, threshold) <= level)
     return above.to(mistakes.device), below.to(mistakes.device)
 
 

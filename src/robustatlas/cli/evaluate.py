@@ -154,6 +154,7 @@ def evaluate(
     """
     import robustatlas as ra
     from robustatlas.evaluation import forecast
+    from robustatlas.evaluation.memory import hand_back_at_once
 
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
@@ -183,6 +184,7 @@ def evaluate(
     if dry_run:
         Console().print(forecast_table(forecast(classifier, dataset, progress=True, **asked), f"{classifier.device}"))
         return
+    hand_back_at_once()
     try:
         result = ra.evaluate(
             classifier,

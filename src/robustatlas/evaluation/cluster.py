@@ -1,10 +1,14 @@
-"""Workers on a cluster of Ray: actors that hold the model and do jobs; what they find comes back to this process."""
+"""Workers on a cluster of Ray: actors, each with a process that holds the model and does jobs.
+
+What they find comes back to this process.
+"""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import os
+import pickle
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,10 +16,11 @@ from types import TracebackType
 from typing import Any
 
 from robustatlas.errors import UserError
+from robustatlas.evaluation import line
 from robustatlas.evaluation.crew import Hand, Hands, Lost, News
 from robustatlas.evaluation.desk import Desk
 from robustatlas.evaluation.work import Job
-from robustatlas.evaluation.worker import Worker
+from robustatlas.evaluation.worker import Kit
 
 _LOOK_EVERY = 5.0
 """Seconds after which nodes that came are given workers."""
@@ -109,6 +114,9 @@ def connected(cluster: Cluster) -> Iterator[Any]:
         raise UserError(
             f"The cluster of Ray at {cluster.address or 'this machine'} cannot be reached: {error}"
         ) from error
+    except BaseException:  # a Ctrl-C
+        ray.shutdown()
+        raise
     try:
         yield ray
     finally:
@@ -129,19 +137,6 @@ def _as_urgent_as_this() -> Iterator[None]:
         del os.environ[_NICENESS]
 
 
-class _Actor:
-    """What runs on the cluster."""
-
-    def __init__(self, content: bytes, threads: int, on_gpu: bool) -> None:
-        self.worker = Worker(content, "cuda" if on_gpu else "cpu", threads)
-
-    def ready(self) -> None:
-        pass
-
-    def do(self, job: Job) -> Any:
-        return self.worker.do(job)
-
-
 @dataclass
 class _Hand(Hand):
     """``pending``: what its actor was asked last."""
@@ -160,19 +155,22 @@ class Actors(Hands[_Hand]):
     """
 
     def __init__(self, cluster: Cluster, content: bytes, desk: Desk) -> None:
-        super().__init__()
-        self.cluster, self.content, self.desk = cluster, content, desk
+        super().__init__(desk)
+        self.cluster, self.content = cluster, content
+        self.threads = max(1, int(cluster.cpus))
         self.surroundings = ExitStack()
 
     def __enter__(self) -> Actors:
         self.ray = ray = self.surroundings.enter_context(connected(self.cluster))
         try:
             self.cluster.check_fits(ray)
-            self.shared = ray.put(self.content)
-            self.make = ray.remote(_Actor).options(
+            kit = Kit((), "cuda" if self.cluster.gpus else "cpu", self.threads, False, self.content)
+            self.shared = ray.put(pickle.dumps(kit, pickle.HIGHEST_PROTOCOL))
+            self.make = ray.remote(line.Relay).options(
                 num_cpus=self.cluster.cpus, num_gpus=self.cluster.gpus, max_restarts=0, max_task_retries=0
             )
-            self._fill()
+            with _by_value(ray):
+                self._fill()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -187,7 +185,7 @@ class Actors(Hands[_Hand]):
         self.surroundings.close()
 
     def _order(self, hand: _Hand, job: Job) -> None:
-        hand.pending = hand.actor.do.remote(job)
+        hand.pending = hand.actor.ask.remote(pickle.dumps(job, pickle.HIGHEST_PROTOCOL))
 
     def news(self) -> Iterator[News]:
         self._fill()
@@ -199,25 +197,22 @@ class Actors(Hands[_Hand]):
     def _heard(self, hand: _Hand) -> Iterator[News]:
         job, exceptions = hand.job, self.ray.exceptions
         try:
-            found = self.ray.get(hand.pending)
+            word, *rest = pickle.loads(self.ray.get(hand.pending))
         except exceptions.RayTaskError as error:
             self._dismiss(hand)
-            cause = error.as_instanceof_cause()
-            said = UserError(str(error.cause)) if isinstance(error.cause, UserError) else cause
             if job is None:
-                raise said from error
-            yield job, said
+                raise error.as_instanceof_cause() from error
+            yield job, error.as_instanceof_cause()
         except exceptions.RayError as error:
             self._dismiss(hand)
-            cause = getattr(error, "cause", None)
-            if isinstance(cause, UserError):  # while the actor was made
-                raise UserError(str(cause)) from error
             if job is not None:
                 yield job, Lost(f"A worker on the cluster was lost ({type(error).__name__}).")
         else:
-            hand.ready, hand.job, hand.pending = True, None, None
-            if job is not None:
-                yield job, found
+            hand.pending = None
+            if word == "lost":
+                yield from self._lost(hand, f"A worker on the cluster was lost: its process {rest[0]}.")
+            else:
+                yield from self._said(hand, word, *rest)
 
     def _dismiss(self, hand: _Hand) -> None:
         self.hands.remove(hand)
@@ -225,8 +220,17 @@ class Actors(Hands[_Hand]):
 
     def _fill(self) -> None:
         """Have as many workers as fit, on the nodes that are there now."""
-        threads = max(1, int(self.cluster.cpus))
         for _ in range(self.cluster.slots(self.ray) - len(self.hands)):
-            actor = self.make.remote(self.shared, threads, self.cluster.gpus > 0)
-            self.hands.append(_Hand(actor, actor.ready.remote()))
+            actor = self.make.remote()
+            self.hands.append(_Hand(actor, actor.begin.remote(self.shared, self.threads)))
         self.desk.hands = max(1, len(self.hands))
+
+
+@contextmanager
+def _by_value(ray: Any) -> Iterator[None]:
+    """The code of an actor goes to it, so that it imports nothing of this package, and with it torch."""
+    ray.cloudpickle.register_pickle_by_value(line)
+    try:
+        yield
+    finally:
+        ray.cloudpickle.unregister_pickle_by_value(line)

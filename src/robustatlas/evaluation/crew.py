@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from robustatlas.errors import UserError
 from robustatlas.evaluation.desk import Desk
@@ -57,9 +57,10 @@ H = TypeVar("H", bound=Hand)
 
 
 class Hands(ABC, Generic[H]):
-    """A crew of several workers elsewhere."""
+    """A crew of several workers elsewhere; the ``desk`` hears how far their jobs are."""
 
-    def __init__(self) -> None:
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
         self.hands: list[H] = []
 
     def free(self) -> bool:
@@ -77,6 +78,34 @@ class Hands(ABC, Generic[H]):
     @abstractmethod
     def _order(self, hand: H, job: Job) -> None:
         """Send a worker its job."""
+
+    @abstractmethod
+    def _dismiss(self, hand: H) -> None:
+        """Let a worker go that died or failed; there will be another in its place."""
+
+    def _said(self, hand: H, word: str, *rest: Any) -> Iterator[News]:
+        """Take in what a worker says, see :func:`robustatlas.evaluation.worker.serve`."""
+        job = hand.job
+        if word == "ready":
+            hand.ready = True
+        elif word == "failed" and job is None:
+            raise rest[0]
+        elif word == "failed" and job is not None:
+            self._dismiss(hand)
+            yield job, rest[0]
+        elif word == "through" and job is not None:
+            self.desk.report(job, rest[0])
+        elif word == "found" and job is not None:
+            hand.job = None
+            yield job, rest[0]
+
+    def _lost(self, hand: H, said: str) -> Iterator[News]:
+        """Do without a worker whose process ended, as ``said``."""
+        job = hand.job
+        if job is None:
+            raise UserError(f"{said} It had not begun; what it printed last says why.")
+        self._dismiss(hand)
+        yield job, Lost(said)
 
 
 class Alone:

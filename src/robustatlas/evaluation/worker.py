@@ -20,6 +20,7 @@ import torch
 from robustatlas.classifier import Classifier, undisturbed
 from robustatlas.errors import UserError
 from robustatlas.evaluation.identity import check_same
+from robustatlas.evaluation.memory import hand_back_at_once
 from robustatlas.evaluation.plan import Task
 from robustatlas.evaluation.travel import packed, unpacked
 from robustatlas.evaluation.work import Doer, Job, Manner
@@ -30,11 +31,13 @@ Payload = tuple[Classifier, Sequence[Task], Manner, Identity, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Kit:
-    """What a worker needs: where to import from, where to compute, and model and tasks, :func:`packed`."""
+    """What a worker needs: where to import from besides, where to compute, whether it ``reports`` how far its jobs are,
+    and model and tasks, :func:`packed`."""
 
     path: tuple[str, ...]
     device: str
     threads: int
+    reports: bool
     content: bytes
 
 
@@ -64,27 +67,42 @@ class Worker(Doer):
 
 
 def serve(descriptor: int) -> None:
-    """Do what comes through a socket until it ends."""
+    """Do what comes through a socket until it ends.
+
+    Says "hello"; to the kit "ready"; to a job "through" and how many samples are, where it reports, and "found" and
+    what came of it; to either "failed" and an error.
+    """
+    hand_back_at_once()
     connection = Connection(descriptor)
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
     connection.send(("hello",))
-    kit: Kit = pickle.loads(inbox.get())
-    sys.path[:] = [*kit.path, *(place for place in sys.path if place not in kit.path)]
     try:
-        worker = Worker(kit.content, kit.device, kit.threads)
+        worker, reports = _equipped(inbox.get())
     except BaseException as error:
         connection.send(("failed", _plain(error)))
         return
+
+    def report(through: int) -> None:
+        if reports:
+            connection.send(("through", through))
+
     connection.send(("ready",))
     while True:
         job: Job = pickle.loads(inbox.get())
         try:
-            found = worker.do(job, lambda count: connection.send(("through", count)))
+            found = worker.do(job, report)
         except BaseException as error:
             connection.send(("failed", _plain(error)))
         else:
             connection.send(("found", found))
+
+
+def _equipped(pickled: bytes) -> tuple[Worker, bool]:
+    """A worker as its kit says, of which nothing stays in memory but the model; and whether it reports."""
+    kit: Kit = pickle.loads(pickled)
+    sys.path[:] = [*kit.path, *(place for place in sys.path if place not in kit.path)]
+    return Worker(kit.content, kit.device, kit.threads), kit.reports
 
 
 def _receive(connection: Connection, inbox: queue.SimpleQueue[bytes]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # which imports its parts where they are used: special takes long
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from robustatlas.errors import UserError
 from robustatlas.outcomes.outcome import percent
@@ -68,8 +68,9 @@ def proportion_bounds(
     if total < 1 or not ((counts >= 0) & (counts <= total)).all():
         raise UserError(f"the successes must lie between 0 and the {total} trials, of which there must be at least one")
     tail = (1 - confidence) / 2
-    low = np.where(counts == 0, 0.0, special.betaincinv(np.maximum(counts, 0.5), total - counts + 1, tail))
-    high = np.where(counts == total, 1.0, special.betaincinv(counts + 1, np.maximum(total - counts, 0.5), 1 - tail))
+    below, above = (np.maximum(counts, 0.5), total - counts + 1), (counts + 1, np.maximum(total - counts, 0.5))
+    low = np.where(counts == 0, 0.0, scipy.special.betaincinv(*below, tail))
+    high = np.where(counts == total, 1.0, scipy.special.betaincinv(*above, 1 - tail))
     return 100 * low, 100 * high
 
 

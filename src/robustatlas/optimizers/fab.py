@@ -66,8 +66,9 @@ class FAB(Optimizer[FABState]):
         normal = evaluation.gradient
         rise_from_clean = (normal * state.theta).flatten(1).sum(1) - evaluation.objective
         rise = rise_from_clean - (normal * base).flatten(1).sum(1)
-        near = threat.hyperplane(x, base, normal, rise)
-        far = threat.hyperplane(x, torch.zeros_like(base), normal, rise_from_clean)
+        clean = torch.zeros_like(base)
+        both, rises = torch.cat([base, clean]), torch.cat([rise, rise_from_clean])
+        near, far = threat.hyperplane(torch.cat([x, x]), both, torch.cat([normal, normal]), rises).chunk(2)
         distance, distance_clean = threat.size(x, near).clamp_min(1e-8), threat.size(x, far).clamp_min(1e-8)
         alpha = per_sample((distance / (distance + distance_clean)).clamp_max(self.alpha_max), base)
         theta = (1 - alpha) * (base + self.eta * near) + alpha * self.eta * far

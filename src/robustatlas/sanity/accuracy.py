@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import scipy  # which imports its parts where they are used: special takes long
 import torch
-from scipy import special
 from torch import Tensor
 
 from robustatlas.classifier import Classifier, seeded
@@ -46,7 +46,7 @@ def accuracy_warnings(model: Classifier, images: Tensor | Rows, labels: Tensor, 
 
 
 def _guessed(right: int, count: int, classes: int) -> bool:
-    return right == 0 or float(special.bdtrc(right - 1, count, 1 / classes)) > _CHANCE
+    return right == 0 or float(scipy.special.bdtrc(right - 1, count, 1 / classes)) > _CHANCE
 
 
 def _predicted(model: Classifier, x: Tensor) -> Tensor:

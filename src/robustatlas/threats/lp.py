@@ -7,6 +7,7 @@ Besides the methods of every threat model these sets offer what optimizers with 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -146,6 +147,21 @@ def _fill(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor
     return torch.zeros_like(room).scatter(1, order, torch.minimum(full, part))
 
 
+def _climbed(ahead: Callable[[Tensor], Tensor], level: Tensor) -> Tensor:
+    """The root ``[B]`` of a concave, piecewise linear function, to which Newton's method climbs from the left."""
+    for _ in range(_NEWTON_STEPS):
+        reached = torch.maximum(level, ahead(level))  # it comes back by rounding alone
+        if looking_is_free(level.device) and torch.equal(reached, level):
+            break
+        level = reached
+    return level
+
+
+def _newton(level: Tensor, left: Tensor, slope: Tensor) -> Tensor:
+    """A step of Newton's method, where there is a slope."""
+    return level + torch.where(slope > 0, left / slope.clamp_min(1e-30), torch.zeros_like(left))
+
+
 @dataclass(frozen=True)
 class Lp(ThreatModel):
     """The ball of an lp norm, intersected with [0, 1].
@@ -209,15 +225,13 @@ class Linf(Lp):
         return gradient.sign()
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
-        # sum(weight * min(level, room)) is concave in level, so Newton's method climbs to the root from the left.
-        level = torch.zeros_like(rise)
-        for _ in range(_NEWTON_STEPS):
-            reached = torch.minimum(room, level[:, None])
+        def ahead(level: Tensor) -> Tensor:
+            reached = (weight * torch.minimum(room, level[:, None])).sum(1)
             slope = (weight * (room > level[:, None])).sum(1)
-            level = level + torch.where(
-                slope > 0, (rise - (weight * reached).sum(1)) / slope.clamp_min(1e-30), torch.ones_like(rise)
-            )
-        return torch.minimum(room, level.clamp_min(0)[:, None])
+            return _newton(level, rise - reached, slope)
+
+        level = _climbed(ahead, torch.zeros_like(rise))
+        return torch.minimum(room, level[:, None])
 
 
 @dataclass(frozen=True)
@@ -244,14 +258,14 @@ class L2(Lp):
         return gradient / (per_sample(norm(gradient, 2), gradient) + _TINY)
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
-        level = torch.zeros_like(rise)
-        for _ in range(_NEWTON_STEPS):
+        def ahead(level: Tensor) -> Tensor:
             move = weight * level[:, None]
-            free = move < room
-            slope = (weight.square() * free).sum(1)
             reached = (weight * torch.minimum(move, room)).sum(1)
-            level = level + torch.where(slope > 0, (rise - reached) / slope.clamp_min(1e-30), torch.zeros_like(rise))
-        return torch.minimum(weight * level.clamp_min(0)[:, None], room)
+            slope = (weight.square() * (move < room)).sum(1)
+            return _newton(level, rise - reached, slope)
+
+        level = _climbed(ahead, torch.zeros_like(rise))
+        return torch.minimum(weight * level[:, None], room)
 
 
 @dataclass(frozen=True)
