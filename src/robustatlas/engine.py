@@ -397,7 +397,8 @@ def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: T
     if stage.start == "best" and ledger.lowest_theta is not None:
         theta = threat.project(x, _lowest(ledger, ledger.lowest_theta, rows, source), problem.epsilon)
     elif stage.start == "best" and minimum:
-        theta = select(ledger.best_size[rows].isfinite(), take(ledger.best_theta, rows), theta)
+        size = ledger.best_size[rows]
+        theta = select(size.isfinite(), _kicked(stage, problem, take(ledger.best_theta, rows), size), theta)
     elif stage.start in ("best", "missed"):
         if stage.start == "missed":
             missed = threat.project(x, take(ledger.missed_theta, rows), problem.epsilon)
@@ -405,6 +406,15 @@ def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: T
         warm = warm & ledger.best_size[rows].isfinite()
         theta = select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta)
     return theta
+
+
+def _kicked(stage: Stage, problem: Problem, theta: Tree, size: Tensor) -> Tree:
+    """``theta``, whose sizes are ``size`` [B] (inf: none), moved at random by as much as the stage asks for."""
+    if not stage.kick:
+        return theta
+    threat, x, known = problem.threat, problem.x, size.isfinite()
+    kick = threat.start(x, stage.kick * size.where(known, 0), problem.noise)
+    return threat.project(x, threat.move(x, theta, kick, torch.ones_like(size)), torch.full_like(size, torch.inf))
 
 
 def _lowest(ledger: Ledger, lowest: Tree, rows: Tensor, source: Tensor) -> Tree:

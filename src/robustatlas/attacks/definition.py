@@ -51,9 +51,10 @@ class Stage:
     ``targets``: number of target classes, tried one after the other (0: untargeted; ``"random"``: one wrong class drawn
     per sample), in the ``order`` of their logits or of the linearised ``"distance"`` to their boundary; ``restarts``:
     number of untargeted runs from different random starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or
-    ``"best"``: right after a success the run begins at that example, drawn into the set, otherwise at random; or
-    ``"missed"``: likewise, but otherwise where the run that failed by least at this strength came nearest to an
-    example, and the descent makes such a run only where that is near.
+    ``"best"``: right after a success the run begins at that example, drawn into the set, otherwise at random (a
+    minimum-size run at the smallest example, moved at random by ``kick`` times its size: basin hopping, Wales and Doye
+    1997); or ``"missed"``: likewise, but otherwise where the run that failed by least at this strength came nearest to
+    an example, and the descent makes such a run only where that is near.
     ``judge``: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures). ``backward``: the gradient it
     takes of input transformations (None: what the model says; see :mod:`robustatlas.models.defenses`).
     """
@@ -65,6 +66,7 @@ class Stage:
     start: Start = "random"
     judge: Judge = "best"
     order: Order = "logits"
+    kick: float = field(default=0.0, metadata={LATER: True})
     backward: Backward | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
@@ -91,6 +93,11 @@ class Stage:
             if getattr(self, name) not in get_args(known):
                 expected = ", ".join(map(repr, get_args(known)))
                 raise UserError(f"A stage got {name}={getattr(self, name)!r}; expected one of {expected}.")
+        if self.kick and not (self.kick > 0 and self.start == "best" and self.optimizer.minimum_size):
+            raise UserError(
+                f"A stage got kick={self.kick}; expected a positive number, and only for a minimum-size attack with "
+                "start='best'."
+            )
 
     def runs(self, classes: int) -> int:
         """How often the stage runs with this number of classes."""

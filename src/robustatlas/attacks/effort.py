@@ -9,7 +9,7 @@ from robustatlas.attacks.definition import Attack, Effort, Stage
 from robustatlas.errors import UserError
 
 _LESS = 0.6
-"""Of the steps and of the targets of a stage at low effort."""
+"""Of the steps, and of the targets or hops, of a stage at low effort."""
 
 _MORE = 2
 """Times the steps, and times the targets or restarts, of what high effort adds to a stage."""
@@ -18,9 +18,9 @@ _MORE = 2
 def at_effort(attack: Attack, effort: Effort) -> Attack:
     """``attack`` with about half of its passes (``"low"``) or about five times as many (``"high"``).
 
-    Low effort shortens each stage and leaves targets out. High effort keeps each stage, and runs it once more with
-    twice the steps towards twice the targets, or, without targets, from two more random points. What has no steps to
-    scale (a single look, attacks of other libraries) stays as it is.
+    Low effort shortens each stage and leaves targets or hops out. High effort keeps each stage, and runs it once more
+    with twice the steps towards twice the targets, or, without targets, from two more random points (or by as many
+    hops). What has no steps to scale (a single look, attacks of other libraries) stays as it is.
 
     Raises:
         UserError: no such effort.
@@ -67,12 +67,15 @@ def _frontier(stages: tuple[Stage, ...], effort: Effort) -> tuple[Stage, ...]:
 
 def _shorter(stage: Stage) -> Stage:
     fewer = max(1, round(_LESS * stage.targets)) if isinstance(stage.targets, int) and stage.targets else stage.targets
-    return replace(_stepping(stage, _LESS), targets=fewer)
+    hops = max(1, round(_LESS * stage.restarts)) if stage.kick else stage.restarts
+    return replace(_stepping(stage, _LESS), targets=fewer, restarts=hops)
 
 
 def _longer(stage: Stage) -> Stage:
     longer = _stepping(stage, _MORE)
     if longer == stage or not stage.optimizer.needs_gradient or stage.targets == "random":
+        return longer
+    if stage.kick:
         return longer
     if stage.targets or stage.optimizer.minimum_size:  # the latter begin at the clean point, so targets tell them apart
         return replace(longer, targets=_MORE * max(stage.targets, 1))

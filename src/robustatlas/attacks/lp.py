@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from robustatlas.attacks.definition import FRONTIER, Attack, Procedure, Stage, frontier, grid
+from robustatlas.objectives import Objective
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.carlini_wagner import CarliniWagner
 from robustatlas.optimizers.ead import EAD
 from robustatlas.optimizers.fab import FAB
@@ -39,26 +42,31 @@ _CAREFUL = FMN(30)
 _WANDERING = FMN(30, rate=3.0, shrink=0.2)
 """Long steps, and a size that swings far: it comes to valleys that a careful one from the clean point does not see."""
 
-_FAR = FMN(30, rate=6.0, shrink=0.2)
+
+def _hop(optimizer: Optimizer[Any], kick: float, restarts: int, objective: Objective = "margin") -> Stage:
+    return Stage(optimizer, objective, start="best", kick=kick, restarts=restarts)
+
 
 _BOUNDS = {
     "linf": (
         Stage(_CAREFUL, "margin", targets=3),
-        Stage(_WANDERING, "dlr", targets=1),
-        Stage(_WANDERING, "margin"),
-        Stage(_WANDERING, "log-margin"),
+        Stage(_WANDERING, "dlr"),
+        _hop(FMN(30, shrink=0.2), kick=8.0, restarts=3),
     ),
     "l2": (
         Stage(_WANDERING, "margin", targets=3),
-        Stage(_WANDERING, "log-margin"),
-        Stage(_FAR, "margin", targets=1),
-        Stage(_WANDERING, "dlr", targets=1),
+        Stage(_WANDERING, "dlr"),
+        _hop(FMN(30, shrink=0.3), kick=4.0, restarts=5),
     ),
-    "l1": (Stage(FMN(40, rate=4.0, shrink=0.2, dense=True), "margin", targets=3), _FAB),
+    "l1": (
+        Stage(FMN(40, rate=4.0, shrink=0.2, dense=True), "margin", targets=3),
+        _FAB,
+        _hop(FMN(30, rate=2.0, shrink=0.3, dense=True), kick=8.0, restarts=1),
+    ),
 }
-"""Minimum-size runs that end in different valleys: for the same passes, another class, another objective or another
-length of step finds more than longer runs of one kind, and more than strong attacks below the bound. In l1 the strong
-attacks below it find more. The last kinds are for networks with many valleys: elsewhere two kinds agree before."""
+"""Minimum-size runs that end in different valleys: towards other classes, by another objective, and then hops from the
+smallest example far away and down again, which on networks with many valleys find more than any runs from the clean
+point. Elsewhere two kinds agree before."""
 
 _FRONTIERS = {
     "linf": FRONTIER,
@@ -93,7 +101,8 @@ def autoattack(norm: str) -> Attack:
 
 def sparse() -> Attack:
     """l0: sigma-zero (with a smoother count and a higher first threshold than its own) and FAB's projection bound the
-    count; projected ascent on the largest changes, by steps from border to border of the box, tries below."""
+    count, hops of sigma-zero lower it; projected ascent on the largest changes, by steps from border to border of the
+    box, tries below."""
     sigma = Stage(SigmaZero(steps=180, sigma=0.1, threshold=0.6), "margin")
     fab = Stage(FAB(steps=20), "margin", targets=1)
     ascent = Stage(PGD(steps=25, rate=10.0, schedule="cosine"), "margin", targets=3, start="best")
@@ -102,7 +111,7 @@ def sparse() -> Attack:
         threat=THREATS["l0"],
         strengths=STRENGTHS["l0"],
         stages=(ascent, sigma, replace(fab, targets=3)),
-        bound=(sigma, fab),
+        bound=(sigma, fab, _hop(SigmaZero(steps=60, rate=2.0, sigma=0.1, threshold=0.3), 40.0, 10, "dlr")),
         descent=(ascent,),
         frontier=(Stage(SigmaZero(steps=100), "margin"), *FRONTIER[1:]),
         unit=UNITS["l0"],
