@@ -29,7 +29,8 @@ FEW = {"steps": 4, "inner_steps": 2, "search_steps": 2, "restarts": 1}
 
 
 def brief(attack: Attack, strengths: Sequence[float] = (), most: Mapping[str, int] = FEW) -> Attack:
-    """The attack with at most two targets and so many steps, at its second strength and its largest unless told."""
+    """The attack with at most two targets or restarts and so many steps, at its second strength and its largest unless
+    told."""
 
     def fewer(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         shorter = []
@@ -39,7 +40,8 @@ def brief(attack: Attack, strengths: Sequence[float] = (), most: Mapping[str, in
                 name: min(count, known[name]) for name, count in most.items() if isinstance(known.get(name), int)
             }
             targets = stage.targets if isinstance(stage.targets, str) else min(2, stage.targets)
-            shorter.append(replace(stage, optimizer=replace(stage.optimizer, **changes), targets=targets))
+            optimizer, restarts = replace(stage.optimizer, **changes), min(2, stage.restarts)
+            shorter.append(replace(stage, optimizer=optimizer, targets=targets, restarts=restarts))
         return tuple(shorter)
 
     return replace(
