@@ -14,6 +14,8 @@ INTERPRETED := $(LEANING) $(wildcard tests/test_optimizer*.py) tests/test_board.
 	tests/test_references.py tests/test_search_minimum.py tests/test_threats_lp.py
 
 export OMP_NUM_THREADS ?= 1
+# Tests start dozens of processes: what the first compiles, the others read.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lowest core zoos lint examples board docs wheel clean
 

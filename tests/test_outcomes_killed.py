@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 import robustatlas as ra
+from helpers_core import brief
+from robustatlas.attacks.catalogue import catalogue
 from robustatlas.models import load_model
 from robustatlas.outcomes import Run
 
 
 def evaluate(run: Path | None) -> ra.Result:
-    net = load_model("builtin:digits-standard")
-    strengths = {"linf": [0.05, 0.1]}
-    return ra.evaluate(net, ra.load_dataset("digits"), "linf", strengths=strengths, samples=32, shard_size=8, run=run)
+    net, attack = load_model("builtin:digits-standard"), brief(catalogue()["linf"], (0.05, 0.1))
+    return ra.evaluate(net, ra.load_dataset("digits"), [attack], samples=32, shard_size=8, run=run)
 
 
 def evaluate_until_killed(run: Path, shards: int) -> None:

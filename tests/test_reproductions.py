@@ -40,7 +40,7 @@ def test_verdicts() -> None:
 def test_claims_on_digits_can_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two trainings of an epoch, on few images: the numbers mean nothing, and are the same the second time."""
     monkeypatch.setattr(on_digits, "TRANSFORMATIONS", {"bit depth 2": BitDepthReduction(2)})
-    scale = on_digits.Scale(epochs=1, steps=1, samples=4, strengths=2, levels=2)
+    scale = on_digits.Scale(epochs=1, steps=1, samples=4, strengths=2, levels=2, effort="low")
     first = on_digits.claims(tmp_path, scale, seeds=(0, 1))
     assert {claim.paper for claim in first} == {"MSD", "Robustness curves", "Adversarial hypervolume"}
     assert on_digits.claims(tmp_path, scale, seeds=(0, 1)) == first

@@ -13,7 +13,7 @@ from networks import trained
 from torch import nn
 
 import robustatlas as ra
-from robustatlas.attacks.definition import grid
+from robustatlas.attacks.definition import Effort, grid
 from robustatlas.metrics import OutcomeTable, adversarial_hypervolume
 from robustatlas.models.defenses import BitDepthReduction, Defended, JPEGCompression, MedianSmoothing, Transformation
 from robustatlas.training import Settings, recipe_named
@@ -26,13 +26,15 @@ _WARM = {"warmup": 0.3}
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done: epochs, steps of crafting, test images, strengths of a curve, levels of a hypervolume."""
+    """How much is done: epochs, steps of crafting, test images, strengths of a curve, levels of a hypervolume, and the
+    effort of the attacks."""
 
     epochs: int = 25
     steps: int = 5
     samples: int = 200
     strengths: int = 8
     levels: int = 10
+    effort: Effort = "default"
 
 
 RECIPES: Mapping[str, tuple[str, Mapping[str, float], Mapping[str, Any]]] = {
@@ -163,6 +165,7 @@ def _curves(folder: Path, scale: Scale, name: str, seed: int) -> OutcomeTable:
         ["linf", "l2"],
         strengths={"linf": grid(0.3, scale.strengths), "l2": grid(1.6, scale.strengths)},
         samples=scale.samples,
+        effort=scale.effort,
         run=folder / f"{name}-seed{seed}" / "curves",
         progress=False,
     )
@@ -185,6 +188,7 @@ def _margins(
         search="every",
         strengths={"linf": grid(LINF, scale.levels)},
         samples=scale.samples,
+        effort=scale.effort,
         run=run,
         progress=False,
     )

@@ -394,11 +394,11 @@ def _start(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, warm: T
     theta = threat.start(x, radius, problem.noise)
     if threat.chooses:
         theta = over(lambda _, started: started, take(ledger.best_theta, rows), theta)
-    if stage.start == "best" and ledger.lowest_theta is not None:
-        theta = threat.project(x, _lowest(ledger, ledger.lowest_theta, rows, source), problem.epsilon)
-    elif stage.start == "best" and minimum:
+    if stage.start == "best" and minimum:
         size = ledger.best_size[rows]
         theta = select(size.isfinite(), _kicked(stage, problem, take(ledger.best_theta, rows), size), theta)
+    elif stage.start == "best" and ledger.lowest_theta is not None:
+        theta = threat.project(x, _lowest(ledger, ledger.lowest_theta, rows, source), problem.epsilon)
     elif stage.start in ("best", "missed"):
         if stage.start == "missed":
             missed = threat.project(x, take(ledger.missed_theta, rows), problem.epsilon)

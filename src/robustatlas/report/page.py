@@ -112,7 +112,7 @@ def build_report(
         percent=words.percent,
         styles=[pages.inline(name) for name in ("base.css", "report.css")],
         scripts=[pages.inline("page.js"), pages.inline("report.js")],
-        plotly=pages.packed(pages.plotly_script()),
+        plotly=pages.packed_plotly(),
     )
     write_text(path, text)
     return path

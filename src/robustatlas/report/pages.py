@@ -58,9 +58,10 @@ def plotly_script() -> str:
     return script
 
 
-def packed(text: str) -> str:
-    """A script compressed and in letters, for a page that unpacks it in the browser: a third of its size."""
-    return base64.b64encode(gzip.compress(text.encode("utf-8"), mtime=0)).decode("ascii")
+@cache
+def packed_plotly() -> str:
+    """plotly.js compressed and in letters, for a page that unpacks it in the browser: a third of its size."""
+    return base64.b64encode(gzip.compress(plotly_script().encode("utf-8"), mtime=0)).decode("ascii")
 
 
 def web_address(url: str) -> str:

@@ -93,16 +93,15 @@ def pale(x: Tensor) -> Tensor:
 def to_blocks(flakes: Tensor) -> Tensor:
     """``[B * 7 * blocks, 64]``: blocks of 8 by 8 flakes; those over the border are filled with zeros."""
     rows, columns = (-flakes.shape[2] % BLOCK, -flakes.shape[3] % BLOCK)
-    return F.unfold(F.pad(flakes, (0, columns, 0, rows)).flatten(0, 1)[:, None], BLOCK, stride=BLOCK).mT.flatten(0, 1)
+    tiled = F.pad(flakes, (0, columns, 0, rows)).unflatten(3, (-1, BLOCK)).unflatten(2, (-1, BLOCK))
+    return tiled.transpose(3, 4).reshape(-1, BLOCK * BLOCK)
 
 
 def from_blocks(blocks: Tensor, like: Tensor) -> Tensor:
     """The inverse of :func:`to_blocks`."""
-    rows, columns = (math.ceil(side / BLOCK) * BLOCK for side in like.shape[2:])
-    folded = F.fold(
-        blocks.view(like.shape[0] * GRIDS, -1, BLOCK * BLOCK).mT, (rows, columns), kernel_size=BLOCK, stride=BLOCK
-    )
-    return folded.view(-1, GRIDS, rows, columns)[..., : like.shape[2], : like.shape[3]]
+    rows, columns = (math.ceil(side / BLOCK) for side in like.shape[2:])
+    tiled = blocks.view(len(like), GRIDS, rows, columns, BLOCK, BLOCK).transpose(3, 4)
+    return tiled.reshape(len(like), GRIDS, rows * BLOCK, columns * BLOCK)[..., : like.shape[2], : like.shape[3]]
 
 
 def _flakes_in_blocks(like: Tensor) -> Tensor:
