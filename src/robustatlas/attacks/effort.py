@@ -62,7 +62,7 @@ def _frontier(stages: tuple[Stage, ...], effort: Effort) -> tuple[Stage, ...]:
     if effort == "low":
         return tuple(_shorter(stage) for stage in stages)
     longer = tuple(_longer(stage) for stage in stages)
-    return (*longer, *(stage for stage in longer if stage.start == "best"))
+    return (*longer, *(stage for stage in longer if stage.start == "best" and not stage.kick))
 
 
 def _shorter(stage: Stage) -> Stage:

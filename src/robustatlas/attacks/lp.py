@@ -68,11 +68,17 @@ _BOUNDS = {
 smallest example far away and down again, which on networks with many valleys find more than any runs from the clean
 point. Elsewhere two kinds agree before."""
 
-_FRONTIERS = {
-    "linf": FRONTIER,
-    "l2": (Stage(_WANDERING, "margin", targets=4), *FRONTIER[1:]),
-    "l1": _FRONTIER_L1,
-}
+_SWEEP = PGD(6, rate=1.0, schedule="cosine", momentum=0.5)
+
+
+def _frontier(hop: Stage) -> tuple[Stage, ...]:
+    """Two runs of long steps and three hops, then the ascents, the last upwards by shorter steps."""
+    ascents = frontier(Stage(_WANDERING, "margin", targets=2), _SWEEP)
+    upwards = replace(ascents[-1], optimizer=replace(_SWEEP, rate=0.3))
+    return (ascents[0], replace(hop, restarts=3), *ascents[1:-1], upwards)
+
+
+_FRONTIERS = {"linf": _frontier(_BOUNDS["linf"][-1]), "l2": _frontier(_BOUNDS["l2"][-1]), "l1": _FRONTIER_L1}
 _POLISH = Stage(FMN(20, rate=0.1, shrink=0.02), "margin", start="best")
 _POLISH_L1 = Stage(FMN(30, shrink=0.02, dense=True), "margin", start="best")
 
