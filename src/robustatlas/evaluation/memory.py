@@ -21,7 +21,7 @@ _SHARE = 2
 """An attack holds a few batches besides the network's activations, so this part of the largest batch that fits is
 taken."""
 
-_AT_ONCE, _KEPT = 18 * 2**20, 64 * 2**20
+_AT_ONCE, _KEPT = 18 * 2**20, 16 * 2**20
 """Bytes of a piece that is handed back as soon as it is freed, and of free memory that is kept for what comes next."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
