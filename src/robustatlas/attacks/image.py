@@ -67,13 +67,20 @@ _FINE = PGD(steps=25, rate=0.05, schedule="cosine", momentum=0.75)
 FINE_ASCENTS = (Stage(_FINE, "margin", targets=3, start="best"),)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at."""
 
+_MANY = PGD(steps=10, rate=0.25, schedule="cosine", momentum=0.75)
+MANY_ASCENTS = (
+    Stage(_MANY, "cross-entropy", start="best", restarts=8),
+    Stage(_MANY, "margin", targets=3, start="best"),
+)
+"""For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many random starts."""
+
 
 def _resumed(rate: float) -> tuple[Stage, ...]:
     """What goes on from where the ascents failed by little."""
     return (Stage(PGD(40, rate, schedule="cosine", momentum=0.75), "margin", start="missed"),)
 
 
-_CLOSINGS = {ASCENTS: _resumed(0.1), FINE_ASCENTS: _resumed(0.02)}
+_CLOSINGS = {ASCENTS: _resumed(0.1), FINE_ASCENTS: _resumed(0.02), MANY_ASCENTS: _resumed(0.1)}
 """By steps two fifths as long as those of the ascents."""
 
 _SCAN = Stage(Scan(), "margin")
@@ -251,6 +258,7 @@ ENTRIES = (
         MRB,
         PGD(_STEPS, _MRB_RATE),
         "The public code starts on one side, in [0, epsilon]; the sets are the same.",
+        stages=MANY_ASCENTS,
     ),
     Entry(
         "perspective",

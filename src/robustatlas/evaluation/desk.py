@@ -24,7 +24,7 @@ SECONDS = 45.0
 
 SMALLEST, _GROWTH = 16, 4
 
-_BYTES = 2**27
+_BYTES = 96 * 2**20
 """Inputs of a part: it holds them twice, as they are and as the smallest examples found, and a search that shares its
 examples holds one a strength besides. A data set of a few such parts takes as much memory as the largest one."""
 
