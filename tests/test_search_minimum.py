@@ -10,7 +10,10 @@ import torch
 from torch import nn
 
 import robustatlas as ra
+from helpers_core import bounded, digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Stage
+from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
 from robustatlas.search import Minimum
@@ -107,3 +110,18 @@ def test_sigma_zero_alone_comes_within_a_value_of_the_fewest() -> None:
     found = ra.evaluate(net, (x, labels), attack, progress=False).minimal_size("sigma-zero")
     fewest = shortest("l0", gap, weights, rooms(x, labels, weights)).numpy()
     assert (found >= fewest).all() and (found <= fewest + 1).all(), (found, fewest)
+
+
+def test_hops_find_no_larger_sizes_and_are_asked_for_in_one_way() -> None:
+    run = Stage(FMN(5), "margin")
+    hops = Stage(FMN(15), "margin", start="best", kick=4.0, restarts=3)
+    found = {}
+    for name, stages in (("without", (run,)), ("with", (run, hops))):
+        data = digits_images(12, torch.float64)
+        result = ra.evaluate(digits_network(torch.float64), data, bounded("l2", *stages), progress=False)
+        found[name] = result.minimal_size("l2")
+    assert (found["with"] <= found["without"]).all()
+    assert (found["with"] < found["without"]).any()
+    for other in (Stage(PGD(5), "margin", start="best"), run):
+        with pytest.raises(ra.UserError, match=r"kick=2\.0; expected a positive number, and only for a minimum-size"):
+            replace(other, kick=2.0)

@@ -72,7 +72,7 @@ MANY_ASCENTS = (
     Stage(_MANY, "cross-entropy", start="best", restarts=8),
     Stage(_MANY, "margin", targets=3, start="best"),
 )
-"""For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many random starts."""
+"""For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many starts."""
 
 
 def _resumed(rate: float) -> tuple[Stage, ...]:

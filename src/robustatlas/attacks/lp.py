@@ -32,7 +32,7 @@ THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
 
 _ASCENT = Stage(PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets=1, start="best")
-_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=4, start="best", order="distance")
+_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets=2, start="best", order="distance")
 _FRONTIER_L1 = frontier(
     Stage(FMN(60, rate=4.0, dense=True), "margin", targets=3), APGDL1(steps=8, schedule=((1.0, 1.0),))
 )
@@ -61,7 +61,7 @@ _BOUNDS = {
     "l1": (
         Stage(FMN(40, rate=4.0, shrink=0.2, dense=True), "margin", targets=3),
         _FAB,
-        _hop(FMN(24, rate=2.0, shrink=0.3, dense=True), kick=8.0, restarts=1),
+        _hop(FMN(20, rate=2.0, shrink=0.3, dense=True), kick=8.0, restarts=2),
     ),
 }
 """Minimum-size runs that end in different valleys: towards other classes, by another objective, and then hops from the
@@ -110,13 +110,13 @@ def sparse() -> Attack:
     count, hops of sigma-zero lower it; projected ascent on the largest changes, by steps from border to border of the
     box, tries below."""
     sigma = Stage(SigmaZero(steps=180, sigma=0.1, threshold=0.6), "margin")
-    fab = Stage(FAB(steps=20), "margin", targets=1)
+    fab = Stage(FAB(steps=20), "margin", targets=3)
     ascent = Stage(PGD(steps=25, rate=10.0, schedule="cosine"), "margin", targets=3, start="best")
     return Attack(
         name="l0",
         threat=THREATS["l0"],
         strengths=STRENGTHS["l0"],
-        stages=(ascent, sigma, replace(fab, targets=3)),
+        stages=(ascent, sigma, fab),
         bound=(sigma, fab, _hop(SigmaZero(steps=60, rate=2.0, sigma=0.1, threshold=0.3), 40.0, 10, "dlr")),
         descent=(ascent,),
         frontier=(Stage(SigmaZero(steps=100), "margin"), *FRONTIER[1:]),
