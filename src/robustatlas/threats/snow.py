@@ -92,9 +92,10 @@ def pale(x: Tensor) -> Tensor:
 
 def to_blocks(flakes: Tensor) -> Tensor:
     """``[B * 7 * blocks, 64]``: blocks of 8 by 8 flakes; those over the border are filled with zeros."""
-    rows, columns = (-flakes.shape[2] % BLOCK, -flakes.shape[3] % BLOCK)
-    tiled = F.pad(flakes, (0, columns, 0, rows)).unflatten(3, (-1, BLOCK)).unflatten(2, (-1, BLOCK))
-    return tiled.transpose(3, 4).reshape(-1, BLOCK * BLOCK)
+    rows, columns = (math.ceil(side / BLOCK) for side in flakes.shape[2:])
+    padded = F.pad(flakes, (0, -flakes.shape[3] % BLOCK, 0, -flakes.shape[2] % BLOCK))
+    tiled = padded.view(len(flakes), GRIDS, rows, BLOCK, columns, BLOCK).transpose(3, 4)
+    return tiled.reshape(-1, BLOCK * BLOCK)
 
 
 def from_blocks(blocks: Tensor, like: Tensor) -> Tensor:
