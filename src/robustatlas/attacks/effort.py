@@ -30,9 +30,9 @@ def at_effort(attack: Attack, effort: Effort) -> Attack:
         >>> for effort in ("low", "default", "high"):
         ...     stages = at_effort(attack_named("l1"), effort).descent
         ...     print([(stage.optimizer.steps, stage.targets) for stage in stages])
-        [(18, 2)]
-        [(30, 4)]
-        [(30, 4), (60, 8)]
+        [(18, 1)]
+        [(30, 2)]
+        [(30, 2), (60, 4)]
     """
     if effort not in get_args(Effort):
         raise UserError(f"effort={effort!r} is not known; expected one of {', '.join(map(repr, get_args(Effort)))}.")
