@@ -35,7 +35,8 @@ from test_evaluation_memory import Live
 STRENGTHS = (0.1, 0.2, 0.3, 0.4)
 ATTACK = Attack("linf", Linf(), STRENGTHS, (Stage(PGD(steps=1), "cross-entropy"),))
 LARGE = (3, 256, 256)
-HELD = 96 * 2**20 // (4 * 3 * 256 * 256)
+BYTES = 96 * 2**20
+HELD = BYTES // (4 * 3 * 256 * 256)
 """Large inputs, as floats, that a part may hold."""
 
 
@@ -129,7 +130,7 @@ def test_several_hands_share_the_last_samples() -> None:
 
 def test_a_job_holds_its_inputs_as_they_are_kept() -> None:
     job = next(jobs_of(desk_of(200, LARGE)))
-    assert job.stored.dtype == torch.uint8 and job.stored.nbytes <= 96 * 2**20 / 4
+    assert job.stored.dtype == torch.uint8 and job.stored.nbytes <= BYTES / 4
     np.testing.assert_array_equal(job.stored[:, 0, 0, 0].numpy(), job.index * 7 % 256)
 
 
