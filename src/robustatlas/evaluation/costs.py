@@ -9,16 +9,17 @@ from robustatlas.engine import NEAREST
 from robustatlas.evaluation.plan import Task
 
 _TYPICAL = 500
-"""Forward and backward pairs a sample that nothing is known of."""
+"""Forward and backward pairs of a sample that nothing is known of, on average over the tasks that may take so many."""
 
 
 class Costs:
     """Seconds a sample of each task.
 
-    ``pair``: seconds that the forward and backward pass of one sample take.
+    Args:
+        weights: passes that a sample of each task takes at most.
+        pair: seconds that the forward and backward pass of one sample take.
 
     Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
         >>> costs = Costs([1.0, 2.0], pair=0.01)
         >>> costs.learn(0, seconds=30.0, samples=10)
         >>> costs.of(0), costs.of(1)
@@ -26,8 +27,8 @@ class Costs:
     """
 
     def __init__(self, weights: Sequence[float], pair: float) -> None:
-        mean = sum(weights) / max(len(weights), 1)
-        self._expected = [_TYPICAL * max(pair, 2e-12) * weight / mean for weight in weights]
+        share = min(1.0, _TYPICAL * len(weights) / max(sum(weights), 1.0))
+        self._expected = [max(pair, 2e-12) * share * weight for weight in weights]
         self._seconds = [0.0] * len(weights)
         self._samples = [0] * len(weights)
 
