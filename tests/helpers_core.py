@@ -52,6 +52,7 @@ def brief(attack: Attack, strengths: Sequence[float] = (), most: Mapping[str, in
         descent=None if attack.descent is None else fewer(attack.descent),
         closing=fewer(attack.closing),
         polish=fewer(attack.polish),
+        minimum=None if attack.minimum is None else fewer(attack.minimum),
         frontier=fewer(attack.frontier_stages),
     )
 

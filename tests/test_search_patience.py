@@ -20,7 +20,7 @@ from robustatlas.patience import Patience, Progress
 from robustatlas.search import Descent, Minimum, Schedule
 
 
-def descent(attack: ra.Attack | None = None, kind: type[Descent] = Descent) -> Schedule:
+def descent(attack: ra.Attack | None = None, kind: type[Descent] = Descent) -> Descent:
     strengths = torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)
     return kind(attack or attack_named("linf"), strengths, classes=10, todo=torch.tensor([True]))
 
@@ -37,17 +37,34 @@ def bounds_until(schedule: Schedule, sizes: list[float]) -> int:
     raise AssertionError("bounds without end")
 
 
-@pytest.mark.parametrize("kind", [Descent, Minimum])
-def test_bounds_end_where_two_kinds_agree(kind: type[Descent]) -> None:
+def test_bounds_end_where_two_kinds_agree() -> None:
     every = len([attempt for attempt in descent().attempts if attempt.bound]) - 1  # the last one is the polish
     classes = [0.2, 0.25, 0.2]  # towards three of them, by one kind
-    assert bounds_until(descent(kind=kind), [*classes, 0.2004]) == 4
-    assert bounds_until(descent(kind=kind), [*classes, 0.1996]) == 4
-    assert bounds_until(descent(kind=kind), [*classes, 0.25, 0.2004]) == 5
-    assert bounds_until(descent(kind=kind), [*classes, 0.19, *[0.2] * (every - 4)]) == every, (
-        "the smallest is what counts"
-    )
-    assert bounds_until(descent(kind=kind), [torch.inf] * every) == every, "nothing found twice is no agreement"
+    assert bounds_until(descent(), [*classes, 0.2004]) == 4
+    assert bounds_until(descent(), [*classes, 0.1996]) == 4
+    assert bounds_until(descent(), [*classes, 0.25, 0.2004]) == 5
+    assert bounds_until(descent(), [*classes, 0.19, *[0.2] * (every - 4)]) == every, "the smallest is what counts"
+    assert bounds_until(descent(), [torch.inf] * every) == every, "nothing found twice is no agreement"
+
+
+@pytest.mark.parametrize("kind", [Descent, Minimum])
+def test_hops_end_after_some_that_find_nothing(kind: type[Descent]) -> None:
+    run = ra.Stage(FMN(30), "margin", targets=3)
+    hops = ra.Stage(FMN(30), "margin", start="best", kick=4.0, restarts=20)
+    attack, least = replace(attack_named("linf"), bound=(run, hops), minimum=(run, hops)), kind.FRUITLESS
+    found = [0.5, 0.6, 0.7]
+    assert bounds_until(descent(attack, kind), [*found, *[0.6] * 20]) == 3 + least
+    gains = [0.4, 0.6, 0.3995, 0.2]  # the third is no gain: smaller by less than 0.3 %
+    assert bounds_until(descent(attack, kind), [*found, *gains, *[0.6] * 20]) == 3 + 4 + least
+    high = descent(at_effort(attack, "high"), kind)
+    assert int(high.hops.sum()) == 40
+    assert bounds_until(high, [0.5] * 60) == high.first - 40 + 2 * least
+
+
+def test_the_smallest_size_is_hopped_for_even_where_two_kinds_agree() -> None:
+    attack = attack_named("l2")
+    assert bounds_until(descent(attack), [0.5] * 4) == 4
+    assert bounds_until(descent(attack, Minimum), [0.5] * 20) == 4 + Minimum.FRUITLESS
 
 
 def test_one_kind_does_not_agree_with_itself() -> None:

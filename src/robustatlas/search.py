@@ -7,7 +7,7 @@ engine reports how each run ended.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -148,13 +148,15 @@ class Descent(Schedule):
 
     Runs that come to nothing are given up (:class:`~robustatlas.patience.Patience`), and where two kinds of
     minimum-size attacks come to the same size, up to a share of ``AGREE``, the remaining ones are left out. High effort
-    does neither.
+    does neither. Hops end when ``FRUITLESS`` in a row have found nothing smaller by that share, twice as many at high
+    effort.
     """
 
     EFFORT = ((0.5, 1), (0.75, 2), (0.85, 3))
     CLOSE = 0.9
     PATIENCE = Patience(behind=((1 / 3, 1.8), (1 / 2, 1.4), (2 / 3, 1.2), (3 / 4, 1.1), (5 / 6, 1.03)), hope=1.0)
     AGREE = 0.003
+    FRUITLESS = 4
     NEAR = 0.1
 
     @classmethod
@@ -164,12 +166,13 @@ class Descent(Schedule):
     @classmethod
     def _bounding(cls) -> dict[str, float | list[list[float]]]:
         behind: list[list[float]] = [list(look) for look in cls.PATIENCE.behind]
-        return {"behind": behind, "hope": cls.PATIENCE.hope, "agree": cls.AGREE, "near": cls.NEAR}
+        constants = {"agree": cls.AGREE, "fruitless": cls.FRUITLESS, "near": cls.NEAR}
+        return {"behind": behind, "hope": cls.PATIENCE.hope, **constants}
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         bound = attempts_of(attack.bound, classes, bound=True)
         strong = attempts_of(attack.stages if attack.descent is None else attack.descent, classes)
-        self.first, self.strong = len(bound), len(strong)
+        self.first, self.strong, self.settling = len(bound), len(strong), len(bound)
         closing, polish = attempts_of(attack.closing, classes), attempts_of(attack.polish, classes, bound=True)
         closing.sort(key=lambda attempt: attempt.stage.start == "missed")
         self.last = len(bound) + len(strong) + len(closing)
@@ -181,6 +184,9 @@ class Descent(Schedule):
         self.level += len(strengths) - 1
         self.smallest = torch.full_like(self.level, torch.inf, dtype=strengths.dtype)
         self.finder = torch.full_like(self.level, -1)
+        self.hops = torch.tensor([a.bound and a.stage.kick > 0 for a in self.attempts], device=todo.device)
+        self.fruitless = torch.zeros_like(self.level)
+        self.most_fruitless = self.FRUITLESS * (2 if attack.effort == "high" else 1)
         if attack.effort != "high":
             self.patience = self.PATIENCE
 
@@ -200,17 +206,19 @@ class Descent(Schedule):
         return (attempt < self.last) & ((missed <= self.NEAR) | (fooled & (attempt >= self.resuming)))
 
     def _after_bounds(self, rows: Tensor, best_size: Tensor, reached: Tensor, following: Tensor) -> Tensor:
-        """The attempt ``following`` [B], or the first strong one where the run that ended came to the size that one of
-        another stage had found."""
-        if self.patience is None:
-            return following
+        """The attempt ``following`` [B]; or that of index ``settling``, where the run that ended came to the size that
+        one of another stage had found; or the first strong one, after fruitless hops."""
         attempt, known = self.attempt[rows], self.smallest[rows]
         stage = self.stage_of[attempt]
+        gained = best_size < (1 - self.AGREE) * known
+        fruitless = torch.where(self.hops[attempt] & ~gained, self.fruitless[rows] + 1, 0)
         same = (reached >= (1 - self.AGREE) * known) & (reached <= (1 + self.AGREE) * known)
-        agreed = same & known.isfinite() & (stage != self.finder[rows]) & (attempt < self.first)
+        agreed = same & known.isfinite() & (stage != self.finder[rows]) & (attempt < self.settling)
         self.finder[rows] = torch.where(best_size < known, stage, self.finder[rows])
-        self.smallest[rows] = best_size
-        return torch.where(agreed, self.first, following)
+        self.smallest[rows], self.fruitless[rows] = best_size, fruitless
+        if self.patience is not None:
+            following = torch.where(agreed, self.settling, following)
+        return torch.where(fruitless >= self.most_fruitless, self.first, following)
 
     def advance(
         self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor, missed: Tensor | None = None
@@ -237,15 +245,22 @@ class Minimum(Descent):
     """The smallest size of each sample, whatever the strengths.
 
     As the descent, but the strong attack works a little below the smallest example itself: first far below and briefly,
-    then, where that fails, nearer and with more runs, at last by ``STEPS[-1]`` with all of them.
+    then, where that fails, nearer and with more runs, at last by ``STEPS[-1]`` with all of them. Minimum-size attacks
+    of two kinds that agree do not keep it from hopping.
     """
 
     on_grid = False
     STEPS = ((0.9, 1), (0.97, 2), (0.99, None))
+    FRUITLESS = 6
 
     @classmethod
     def settings(cls) -> dict[str, float | list[list[float]]]:
         return {"steps": [[ratio, runs or 0] for ratio, runs in cls.STEPS], **cls._bounding()}
+
+    def plan(self, attack: Attack, classes: int) -> list[Attempt]:
+        attempts = super().plan(replace(attack, bound=attack.minimum_stages), classes)
+        self.settling = next((k for k, a in enumerate(attempts[: self.first]) if a.stage.kick), self.first)
+        return attempts
 
     def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
         super().__init__(attack, strengths, classes, todo)

@@ -121,7 +121,8 @@ class Attack:
     ``stages`` are tried in order at a given strength. ``bound`` and ``closing`` serve the search by descent:
     minimum-size attacks that give the first bound of each sample, and a second kind of attack for samples whose bound
     lies just above a strength; ``polish``: minimum-size attacks that go on from the smallest example at the end of the
-    descent, for sizes between strengths. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is
+    descent, for sizes between strengths; ``minimum``: the bounds of the search for the smallest size, where they differ
+    from ``bound``. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is
     the input itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical
     procedures). ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of
     the descent, where it differs from ``stages``.
@@ -144,6 +145,7 @@ class Attack:
     descent: tuple[Stage, ...] | None = None
     closing: tuple[Stage, ...] = ()
     polish: tuple[Stage, ...] = ()
+    minimum: tuple[Stage, ...] | None = None
     frontier: tuple[Stage, ...] | None = None
     unit: str = ""
     source: str = ""
@@ -179,6 +181,7 @@ class Attack:
             descent=None if self.descent is None else bound(self.descent),
             closing=bound(self.closing),
             polish=bound(self.polish),
+            minimum=None if self.minimum is None else bound(self.minimum),
             frontier=None if self.frontier is None else bound(self.frontier),
         )
 
@@ -186,7 +189,7 @@ class Attack:
     def all_stages(self) -> tuple[Stage, ...]:
         """Those of every search."""
         own = (*self.stages, *self.bound, *(self.descent or ()), *self.closing, *self.polish)
-        return (*own, *(self.frontier or ()))
+        return (*own, *(self.minimum or ()), *(self.frontier or ()))
 
     @property
     def valid_searches(self) -> tuple[Search, ...]:
@@ -221,6 +224,11 @@ class Attack:
         if self.judges_last:
             return "only the last iterate of a run counts"
         return "it has no stages for it" if self.nested and self.contains_clean else "its sets are not nested"
+
+    @property
+    def minimum_stages(self) -> tuple[Stage, ...]:
+        """The bounds of the search for the smallest size."""
+        return self.bound if self.minimum is None else self.minimum
 
     @property
     def frontier_stages(self) -> tuple[Stage, ...]:

@@ -52,6 +52,7 @@ def at_effort(attack: Attack, effort: Effort) -> Attack:
         descent=None if attack.descent is None else scaled(attack.descent),
         closing=scaled(attack.closing),
         polish=scaled(attack.polish),
+        minimum=None if attack.minimum is None else scaled(attack.minimum),
         frontier=_frontier(attack.frontier_stages, effort),
     )
 

@@ -68,6 +68,19 @@ _BOUNDS = {
 smallest example far away and down again, which on networks with many valleys find more than any runs from the clean
 point. Elsewhere two kinds agree before."""
 
+_MANY_HOPS = 24
+"""Of the search for the smallest size, which ends after a few that find nothing."""
+
+_MINIMUM = {
+    "linf": (*_BOUNDS["linf"][:-1], replace(_BOUNDS["linf"][-1], restarts=_MANY_HOPS)),
+    "l2": (*_BOUNDS["l2"][:-1], replace(_BOUNDS["l2"][-1], restarts=_MANY_HOPS)),
+    "l1": (
+        _BOUNDS["l1"][0],
+        replace(_FAB, targets=3),
+        _hop(FMN(40, rate=2.0, shrink=0.3, dense=True), kick=8.0, restarts=_MANY_HOPS),
+    ),
+}
+
 _SWEEP = PGD(6, rate=1.0, schedule="cosine", momentum=0.5)
 
 
@@ -96,6 +109,7 @@ def autoattack(norm: str) -> Attack:
         stages=(Stage(apgd, "dlr", targets=targets), Stage(FAB(exact=True), "margin", targets=9)),
         bound=_BOUNDS[norm],
         polish=(_POLISH_L1 if l1 else _POLISH,),
+        minimum=_MINIMUM[norm],
         descent=(_ASCENT_L1 if l1 else _ASCENT,),
         closing=(_FAB,) if l1 else (),
         frontier=_FRONTIERS[norm],
@@ -108,16 +122,20 @@ def autoattack(norm: str) -> Attack:
 def sparse() -> Attack:
     """l0: sigma-zero (with a smoother count and a higher first threshold than its own) and FAB's projection bound the
     count, hops of sigma-zero lower it; projected ascent on the largest changes, by steps from border to border of the
-    box, tries below."""
+    box, tries below; at last FAB goes on from the smallest example, twice."""
     sigma = Stage(SigmaZero(steps=180, sigma=0.1, threshold=0.6), "margin")
     fab = Stage(FAB(steps=20), "margin", targets=3)
+    hop = _hop(SigmaZero(steps=60, rate=2.0, sigma=0.1, threshold=0.3), 10.0, 10, "dlr")
     ascent = Stage(PGD(steps=25, rate=10.0, schedule="cosine"), "margin", targets=3, start="best")
+    nearer = replace(fab, start="best")
     return Attack(
         name="l0",
         threat=THREATS["l0"],
         strengths=STRENGTHS["l0"],
         stages=(ascent, sigma, fab),
-        bound=(sigma, fab, _hop(SigmaZero(steps=60, rate=2.0, sigma=0.1, threshold=0.3), 40.0, 10, "dlr")),
+        bound=(sigma, fab, hop),
+        polish=(nearer, nearer),
+        minimum=(sigma, fab, replace(hop, restarts=_MANY_HOPS)),
         descent=(ascent,),
         frontier=(Stage(SigmaZero(steps=100), "margin"), *FRONTIER[1:]),
         unit=UNITS["l0"],

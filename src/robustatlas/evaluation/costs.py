@@ -65,7 +65,8 @@ def weight_of(task: Task, classes: int) -> float:
         rounds = [stage for stage in attack.frontier_stages if not stage.optimizer.minimum_size]
         return _steps(bounds, classes) + strengths * sum(stage.optimizer.steps + 1 for stage in rounds)
     strong = attack.stages if attack.descent is None else attack.descent
-    return _steps((*attack.bound, *strong, *attack.closing, *attack.polish), classes)
+    bound = attack.minimum_stages if task.search == "minimum" else attack.bound
+    return _steps((*bound, *strong, *attack.closing, *attack.polish), classes)
 
 
 def _steps(stages: Sequence[Stage], classes: int) -> float:

@@ -222,6 +222,8 @@ def record_of(
         procedure["effort"] = attack.effort
     if attack.polish:
         procedure["polish"] = plain(attack.polish)
+    if search == "minimum" and attack.minimum is not None:
+        procedure["minimum"] = plain(attack.minimum)
     if search == "frontier":
         procedure["frontier"] = plain(attack.frontier_stages)
     return AttackRecord(
