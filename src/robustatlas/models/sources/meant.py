@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from robustatlas.models.builtin import BUILTIN_MODELS
+from robustatlas.models.card import CARD
 
 _WEIGHTS = (".pt", ".pth", ".safetensors", ".bin", ".ckpt", ".tar")
 _PROGRAMS = {".onnx": "onnx", ".pt2": "export"}
@@ -36,6 +37,8 @@ def meant_by(name: str, schemes: Iterable[str]) -> str:
     suffix = PurePath(name).suffix.lower()
     if "://" in name:
         return f"{name!r} is an address; a model of Hugging Face is hf:OWNER/NAME, others are files on this machine."
+    if (Path(name) / CARD).is_file():
+        return f"{name!r} is the folder of a training; its network is {f'trained:{name}'!r}."
     if suffix in _PROGRAMS and not place:
         kind = {"onnx": "ONNX", "export": "torch.export"}[_PROGRAMS[suffix]]
         return f"A network in a file of {kind} is {f'{_PROGRAMS[suffix]}:{name}'!r}."
