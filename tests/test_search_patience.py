@@ -58,7 +58,7 @@ def test_hops_end_after_some_that_find_nothing(kind: type[Descent]) -> None:
     assert bounds_until(descent(attack, kind), [*found, *gains, *[0.6] * 20]) == 3 + 4 + least
     high = descent(at_effort(attack, "high"), kind)
     assert int(high.hops.sum()) == 40
-    assert bounds_until(high, [0.5] * 60) == high.first - 40 + 2 * least
+    assert bounds_until(high, [0.5] * 60) == high.first - 40 + 3 * least
 
 
 def test_the_smallest_size_is_hopped_for_even_where_two_kinds_agree() -> None:

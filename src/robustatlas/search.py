@@ -148,8 +148,8 @@ class Descent(Schedule):
 
     Runs that come to nothing are given up (:class:`~robustatlas.patience.Patience`), and where two kinds of
     minimum-size attacks come to the same size, up to a share of ``AGREE``, the remaining ones are left out. High effort
-    does neither. Hops end when ``FRUITLESS`` in a row have found nothing smaller by that share, twice as many at high
-    effort.
+    does neither. Hops end when ``FRUITLESS`` in a row have found nothing smaller by that share, three times as many
+    at high effort.
     """
 
     EFFORT = ((0.5, 1), (0.75, 2), (0.85, 3))
@@ -186,7 +186,7 @@ class Descent(Schedule):
         self.finder = torch.full_like(self.level, -1)
         self.hops = torch.tensor([a.bound and a.stage.kick > 0 for a in self.attempts], device=todo.device)
         self.fruitless = torch.zeros_like(self.level)
-        self.most_fruitless = self.FRUITLESS * (2 if attack.effort == "high" else 1)
+        self.most_fruitless = self.FRUITLESS * (3 if attack.effort == "high" else 1)
         if attack.effort != "high":
             self.patience = self.PATIENCE
 

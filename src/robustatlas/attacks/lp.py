@@ -85,10 +85,10 @@ _SWEEP = PGD(6, rate=1.0, schedule="cosine", momentum=0.5)
 
 
 def _frontier(hop: Stage) -> tuple[Stage, ...]:
-    """Two runs of long steps and three hops, then the ascents, the last upwards by shorter steps."""
-    ascents = frontier(Stage(_WANDERING, "margin", targets=2), _SWEEP)
+    """Three runs of long steps and two hops, then the ascents, the last upwards by shorter steps."""
+    ascents = frontier(Stage(_WANDERING, "margin", targets=3), _SWEEP)
     upwards = replace(ascents[-1], optimizer=replace(_SWEEP, rate=0.3))
-    return (ascents[0], replace(hop, restarts=3), *ascents[1:-1], upwards)
+    return (ascents[0], replace(hop, restarts=2), *ascents[1:-1], upwards)
 
 
 _FRONTIERS = {"linf": _frontier(_BOUNDS["linf"][-1]), "l2": _frontier(_BOUNDS["l2"][-1]), "l1": _FRONTIER_L1}
