@@ -125,7 +125,9 @@ def test_query_and_attacks(here: Here, finished: Path) -> None:
     assert "240" in asked.stdout
     listed = here("attacks")
     assert {"linf", "stadv", "multirobustbench"} <= set(listed.stdout.split())
-    assert "nested" in here("attacks", "fog").stdout
+    shown = " ".join(here("attacks", "fog").stdout.split())
+    assert "nested" in shown and "from the nearest miss" in shown
+    assert "24 hops from the smallest example" in " ".join(here("attacks", "l2").stdout.split())
     assert "stadv" in here("attacks", "multirobustbench").stdout
 
 

@@ -12,7 +12,10 @@ from torch import nn
 import robustatlas as ra
 from helpers_core import bounded, digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Stage
+from robustatlas.attacks.definition import Search, Stage
+from robustatlas.attacks.suites import attacks_of
+from robustatlas.evaluation.costs import weight_of
+from robustatlas.evaluation.plan import Task, record_of
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
@@ -101,6 +104,23 @@ def test_what_nothing_bounds_is_tried_at_the_largest_strength() -> None:
         schedule.advance(row, torch.tensor([False]), never, never)
     assert len(tried) == schedule.last - schedule.first
     assert tried == pytest.approx([0.2] * len(tried))
+
+
+def test_bounds_of_its_own_stand_in_the_record_of_this_search_alone() -> None:
+    attack = attack_named("l1")
+    assert attack.minimum is not None
+    other = replace(attack, minimum=attack.minimum[:1])
+    searches: tuple[Search, ...] = ("descent", "minimum")
+    for search in searches:
+        records = [record_of(each, search, 0, "float32") for each in (attack, other)]
+        assert (records[0].key == records[1].key) == (search == "descent")
+        weights = [weight_of(Task(each, search, records[0]), classes=10) for each in (attack, other)]
+        assert (weights[0] > weights[1]) == (search == "minimum")
+
+
+def test_suites_that_bound_in_their_own_way_do_so_here_too() -> None:
+    own = (*attacks_of("hypervolume"), *attacks_of("input-transformation"), *attacks_of("uar-cifar10", "paper"))
+    assert all(attack.minimum_stages == attack.bound for attack in own)
 
 
 def test_sigma_zero_alone_comes_within_a_value_of_the_fewest() -> None:

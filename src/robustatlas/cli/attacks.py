@@ -79,9 +79,14 @@ def _explain(console: Console, name: str) -> None:
         clean = "contains the clean input" if one.contains_clean else "does not contain the clean input"
         table.add_row(f"{title} set", f"{nested}, {clean}")
         table.add_row(f"{title} search", _stages(one.stages))
-    for step, stages in (("bound", attack.bound), ("below it", attack.descent), ("at last", attack.closing)):
+    for step, stages in (
+        ("descent: bound", attack.bound),
+        ("descent: below it", attack.descent),
+        ("descent: at last", (*attack.closing, *attack.polish)),
+        ("minimum: bound", attack.minimum),
+    ):
         if stages:
-            table.add_row(f"descent: {step}", _stages(stages))
+            table.add_row(step, _stages(stages))
     if attack.note:
         table.add_row("difference", attack.note)
     console.print(table)
@@ -98,6 +103,16 @@ def _stage(stage: Stage) -> str:
     number += f" of rate {rate:.3g}" if rate else ""
     targets = f", {stage.targets} targets" if stage.targets and stage.targets != 1 else ""
     first = ", nearest class" if stage.targets == 1 else ""
-    restarts = f", {stage.restarts} starts" if stage.restarts != 1 else ""
     last = ", last iterate" if stage.judge == "last" else ""
-    return f"{type(stage.optimizer).__name__}{number} on {stage.objective}{targets}{first}{restarts}{last}"
+    return f"{type(stage.optimizer).__name__}{number} on {stage.objective}{targets}{first}{_begun(stage)}{last}"
+
+
+def _begun(stage: Stage) -> str:
+    """Where its runs begin, and how many of them."""
+    if stage.kick:
+        return f", {stage.restarts} hops from the smallest example"
+    if stage.start == "missed":
+        return ", from the nearest miss"
+    if stage.start == "best" and stage.optimizer.minimum_size:
+        return ", from the smallest example"
+    return f", {stage.restarts} starts" if stage.restarts != 1 else ""
