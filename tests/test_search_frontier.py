@@ -95,7 +95,7 @@ def test_each_strength_that_is_open_is_visited_once_a_round_down_down_and_up() -
         best = 0.15 if len(seen) > schedule.first + 3 else 0.25
         schedule.advance(row, torch.tensor([False]), torch.tensor([best]), torch.tensor([best]))
     bounds, rest = seen[: schedule.first], seen[schedule.first :]
-    assert [number for _, number, _ in bounds] == [0, 1, 0, 1, 2], "towards two classes, then three hops"
+    assert [number for _, number, _ in bounds] == [0, 1, 0, 1], "towards both other classes, then two hops"
     assert rest[:2] == [(1, 1, 2), (0, 0, 1)], "two strengths are open, each with a target of its own"
     assert rest[2:4] == [(1, 0, 2), (0, 0, 1)], "down"
     assert rest[4:] == [(0, 0, 0)], "up, as far as the strengths are still open"
