@@ -83,7 +83,9 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--effort", default="default", choices=("low", "default", "high"))
-    parser.add_argument("--output", type=Path, help="rows of other subjects, norms and samples that are in it stay")
+    parser.add_argument(
+        "--output", type=Path, help="rows of other subjects, norms, first samples and efforts that are in it stay"
+    )
     asked = parser.parse_args()
     rows = []
     for name in asked.subjects.split(","):

@@ -28,7 +28,7 @@ def test_low_is_about_half_and_high_about_five_times_the_work_of_the_stages() ->
     for name in ("linf", "l2", "l1", "l0", "elastic", "gabor", "lpips", "patch"):
         attack = attack_named(name)
         low, high = (at_effort(attack, effort) for effort in ("low", "high"))
-        for part in ("bound", "descent", "closing", "polish", "stages"):
+        for part in ("bound", "minimum", "descent", "closing", "polish", "stages"):
             usual = getattr(attack, part)
             if usual:
                 work = [steps_of(getattr(each, part)) / steps_of(usual) for each in (low, high)]

@@ -113,6 +113,14 @@ def test_costs_follow_what_was_measured() -> None:
     assert costs.of(1) > 5.0, "what takes longer than expected here makes the others dearer too"
 
 
+def test_no_task_is_expected_to_take_more_than_its_plan_allows() -> None:
+    assert Costs([3.0], pair=0.01).of(0) == pytest.approx(0.03)
+    usual = Costs([1000.0, 3000.0], pair=0.01)
+    assert [usual.of(task) for task in (0, 1)] == pytest.approx([2.5, 7.5]), (
+        "500 passes on average where it allows more"
+    )
+
+
 def test_a_forecast_counts_what_is_left_and_writes_nothing(tmp_path: Path) -> None:
     net, data = digits_network(torch.float64), digits_images(40, torch.float64)
     expected = forecast(net, data, ATTACK, run=tmp_path / "run", part="1/2").expected[0]

@@ -106,6 +106,8 @@ def test_the_folder_of_a_training_is_told_by_its_scheme(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text("{}")
     with pytest.raises(UserError, match=r"is the folder of a training; its network is 'trained:"):
         load_model(str(tmp_path))
+    with pytest.raises(UserError, match=r"must be path/file\.py:function"):
+        load_model("a" * 300)
 
 
 @pytest.mark.parametrize(

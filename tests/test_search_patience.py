@@ -37,14 +37,23 @@ def bounds_until(schedule: Schedule, sizes: list[float]) -> int:
     raise AssertionError("bounds without end")
 
 
-def test_bounds_end_where_two_kinds_agree() -> None:
-    every = len([attempt for attempt in descent().attempts if attempt.bound]) - 1  # the last one is the polish
-    classes = [0.2, 0.25, 0.2]  # towards three of them, by one kind
-    assert bounds_until(descent(), [*classes, 0.2004]) == 4
-    assert bounds_until(descent(), [*classes, 0.1996]) == 4
-    assert bounds_until(descent(), [*classes, 0.25, 0.2004]) == 5
-    assert bounds_until(descent(), [*classes, 0.19, *[0.2] * (every - 4)]) == every, "the smallest is what counts"
-    assert bounds_until(descent(), [torch.inf] * every) == every, "nothing found twice is no agreement"
+@pytest.mark.parametrize("kind", [Descent, Minimum])
+def test_bounds_end_where_two_kinds_agree(kind: type[Descent]) -> None:
+    """Without hops in both searches, with them in the descent."""
+    kinds = (ra.Stage(FMN(30), "margin", targets=3), ra.Stage(FMN(30), "dlr"), ra.Stage(FMN(20), "dlr", targets=2))
+    catalogued = () if kind is Minimum else (attack_named("linf"),)
+    for attack in (replace(attack_named("linf"), bound=kinds, minimum=None), *catalogued):
+        every = (
+            len([attempt for attempt in descent(attack).attempts if attempt.bound]) - 1
+        )  # the last one is the polish
+        classes = [0.2, 0.25, 0.2]  # towards three of them, by one kind
+        assert bounds_until(descent(attack, kind), [*classes, 0.2004]) == 4
+        assert bounds_until(descent(attack, kind), [*classes, 0.1996]) == 4
+        assert bounds_until(descent(attack, kind), [*classes, 0.25, 0.2004]) == 5
+        assert bounds_until(descent(attack, kind), [*classes, 0.19, *[0.2] * (every - 4)]) == every, (
+            "the smallest is what counts"
+        )
+        assert bounds_until(descent(attack, kind), [torch.inf] * every) == every, "nothing found twice is no agreement"
 
 
 @pytest.mark.parametrize("kind", [Descent, Minimum])

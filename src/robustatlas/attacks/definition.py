@@ -122,10 +122,10 @@ class Attack:
     minimum-size attacks that give the first bound of each sample, and a second kind of attack for samples whose bound
     lies just above a strength; ``polish``: minimum-size attacks that go on from the smallest example at the end of the
     descent, for sizes between strengths; ``minimum``: the bounds of the search for the smallest size, where they differ
-    from ``bound``. ``nested``: sets grow with epsilon; ``contains_clean``: the set of size 0 is
-    the input itself; ``repairs``: samples that are misclassified clean are attacked and judged as well (historical
-    procedures). ``unbounded``: sizes above the largest strength mean something (lp). ``descent``: the strong attack of
-    the descent, where it differs from ``stages``.
+    from ``bound`` (who replaces the bounds of an attack replaces these too, or by None). ``nested``: sets grow with
+    epsilon; ``contains_clean``: the set of size 0 is the input itself; ``repairs``: samples that are misclassified
+    clean are attacked and judged as well (historical procedures). ``unbounded``: sizes above the largest strength mean
+    something (lp). ``descent``: the strong attack of the descent, where it differs from ``stages``.
     ``frontier``: the stages of the frontier search (see :func:`frontier`): minimum-size attacks, then one whose targets
     are shared out among the strengths, then some from strength to strength, down and up in turn; ``()``: no such
     search. ``note``: how the default differs from the historical attack. ``searches``: those that are valid for the

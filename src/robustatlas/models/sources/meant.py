@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from robustatlas.models.builtin import BUILTIN_MODELS
 from robustatlas.models.card import CARD
@@ -37,7 +38,7 @@ def meant_by(name: str, schemes: Iterable[str]) -> str:
     suffix = PurePath(name).suffix.lower()
     if "://" in name:
         return f"{name!r} is an address; a model of Hugging Face is hf:OWNER/NAME, others are files on this machine."
-    if (Path(name) / CARD).is_file():
+    if os.path.isfile(os.path.join(name, CARD)):  # noqa: PTH113, PTH118  # False for names too long to be files
         return f"{name!r} is the folder of a training; its network is {f'trained:{name}'!r}."
     if suffix in _PROGRAMS and not place:
         kind = {"onnx": "ONNX", "export": "torch.export"}[_PROGRAMS[suffix]]
