@@ -1,4 +1,5 @@
-"""What a whole curve costs: the 20-strength linf and l2 curves by descent, beside MultiRobustBench's procedure.
+"""What a whole curve costs: the 20-strength linf and l2 curves by descent at two efforts, beside MultiRobustBench's
+procedure.
 
 The peer's procedure is per-image bisection over the strengths, with one AutoAttack call (APGD-T, then FAB-T) for the
 images that share a strength, as its public code does; pyautoattack 0.2.0 runs it. Same model, images and process.
@@ -28,10 +29,12 @@ from rich.table import Table
 from torch import Tensor
 
 import robustatlas as ra
+from robustatlas.attacks.definition import Effort
 from robustatlas.models.architectures import resnet32, small_cnn
 from robustatlas.models.weights import load_weights
 
 NORMS = {"linf": "Linf", "l2": "L2"}
+EFFORTS: tuple[Effort, ...] = ("low", "default")
 
 
 def subject(count: int) -> tuple[str, ra.Classifier, Tensor, Tensor, dict[str, list[float]]]:
@@ -94,36 +97,40 @@ def measured(model: ra.Classifier, work: Callable[[], Any]) -> tuple[Any, float,
 
 def compare(count: int, *, standard: bool) -> list[dict[str, Any]]:
     name, model, x, y, strengths = subject(count)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for norm in NORMS:
-        grid = {norm: strengths[norm]}
-        ra.evaluate(model, (x[:8], y[:8]), norm, strengths=grid)  # warm up
-        ours, our_seconds, our_passes = measured(
-            model, lambda n=norm, g=grid: ra.evaluate(model, (x, y), n, strengths=g)
-        )
-        accuracy = ours.outcome(norm).accuracies()
+        curves = {}
+        for effort in EFFORTS:
+
+            def work(samples: int = count, norm: str = norm, effort: Effort = effort) -> ra.Result:
+                grid = {norm: strengths[norm]}
+                return ra.evaluate(model, (x[:samples], y[:samples]), norm, strengths=grid, effort=effort)
+
+            work(min(count, 64))  # warm up
+            curves[effort] = measured(model, work)
         peer, seconds, passes = measured(model, lambda n=norm: procedure(model, x, y, n, strengths[n]))
-        difference = accuracy - peer
-        row = {
-            "model": name, "norm": norm, "samples": count,
-            "ours_seconds": our_seconds, "procedure_seconds": seconds, "times_faster": seconds / our_seconds,
-            "ours_passes": our_passes / count, "procedure_passes": passes / count,
-            "difference_mean": difference.mean(), "difference_largest": difference.max(),
-            "difference_smallest": difference.min(),
-            "ours": accuracy.tolist(), "procedure": peer.tolist(),
-        }  # fmt: skip
+        for effort, (ours, our_seconds, our_passes) in curves.items():
+            accuracy = ours.outcome(norm).accuracies()
+            difference = accuracy - peer
+            rows.append({
+                "model": name, "norm": norm, "effort": effort, "samples": count,
+                "ours_seconds": our_seconds, "procedure_seconds": seconds, "times_faster": seconds / our_seconds,
+                "ours_passes": our_passes / count, "procedure_passes": passes / count,
+                "difference_mean": difference.mean(), "difference_largest": difference.max(),
+                "difference_smallest": difference.min(),
+                "ours": accuracy.tolist(), "procedure": peer.tolist(),
+            })  # fmt: skip
         if standard:
             half = int(np.abs(accuracy - 50).argmin())
             _, seconds, passes = measured(
                 model, lambda n=norm, h=half: autoattack(model, n, strengths[n][h], None).run_standard_evaluation(x, y)
             )
-            row |= {
+            rows[-1] |= {
                 "standard_epsilon": strengths[norm][half],
                 "standard_seconds": seconds,
                 "standard_passes": passes / count,
+                "curve_over_standard": our_seconds / seconds,
             }
-            row["curve_over_standard"] = our_seconds / seconds
-        rows.append(row)
     return rows
 
 
@@ -182,6 +189,7 @@ def show(found: dict[str, Any]) -> None:
         for name in (
             "model",
             "norm",
+            "effort",
             "n",
             "ours s",
             "theirs s",
@@ -196,7 +204,7 @@ def show(found: dict[str, Any]) -> None:
         for row in found["curves"]:
             ratio = f"{row['curve_over_standard']:.2f}" if "curve_over_standard" in row else "-"
             table.add_row(
-                row["model"], row["norm"], str(row["samples"]),
+                row["model"], row["norm"], row["effort"], str(row["samples"]),
                 f"{row['ours_seconds']:.2f}", f"{row['procedure_seconds']:.1f}",
                 f"{row['times_faster']:.1f}", f"{row['ours_passes']:.0f}", f"{row['procedure_passes']:.0f}",
                 f"{row['difference_mean']:+.2f}", f"{row['difference_largest']:+.1f}", ratio,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from robustatlas.attacks.definition import Attack, Stage, grid
-from robustatlas.attacks.image import ASCENTS
+from robustatlas.attacks.definition import Attack, grid
+from robustatlas.attacks.image import ASCENTS, BOUND
 from robustatlas.errors import UserError
-from robustatlas.optimizers.fmn import FMN
 from robustatlas.threats.compose import Compose, carben
 from robustatlas.threats.perceptual import Perceptual
 
@@ -25,7 +24,7 @@ def composed(name: str, threat: Compose, source: str, note: str = "") -> Attack:
         threat=threat,
         strengths=grid(1.0),
         stages=ASCENTS,
-        bound=(Stage(FMN(steps=10), "margin"),),
+        bound=(BOUND,),
         unit="share of the full strength of every part",
         source=source,
         note=note,

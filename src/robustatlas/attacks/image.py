@@ -58,7 +58,7 @@ _PERCEPTUAL_ASCENT = PGD(steps=10, rate=0.1, schedule="cosine", momentum=0.85, s
 
 def _ascents(steps: int) -> tuple[Stage, ...]:
     ascent = PGD(steps, rate=0.25, schedule="cosine", momentum=0.75)
-    return Stage(ascent, "cross-entropy", start="best"), Stage(ascent, "margin", targets=2, start="best")
+    return Stage(ascent, "cross-entropy", start="best"), Stage(ascent, "margin", targets=3, start="best")
 
 
 ASCENTS, _BRIEF_ASCENTS = _ascents(20), _ascents(16)
@@ -83,6 +83,10 @@ def _resumed(rate: float) -> tuple[Stage, ...]:
 _CLOSINGS = {ASCENTS: _resumed(0.1), FINE_ASCENTS: _resumed(0.02), MANY_ASCENTS: _resumed(0.1)}
 """By steps two fifths as long as those of the ascents."""
 
+BOUND = Stage(FMN(steps=10), "margin")
+_WANDERING = Stage(FMN(steps=12, rate=3.0, shrink=0.2), "margin")
+"""Long steps, for sets in which a short way does not lead out of the nearest valley."""
+
 _SCAN = Stage(Scan(), "margin")
 
 
@@ -90,8 +94,8 @@ _SCAN = Stage(Scan(), "margin")
 class Entry:
     """What the catalogue knows of one attack: both threat models, the grid, and the optimizer of the paper.
 
-    ``stages``: the ascents of the default procedure; ``one_number``: the parameter is a single number, which is
-    scanned.
+    ``bound`` and ``stages``: the first bound and the ascents of the default procedure; ``one_number``: the parameter is
+    a single number, which is scanned.
     """
 
     name: str
@@ -104,6 +108,7 @@ class Entry:
     note: str
     objective: Objective = "cross-entropy"
     historical_nested: bool = True
+    bound: Stage = BOUND
     stages: tuple[Stage, ...] = ASCENTS
     one_number: bool = False
 
@@ -127,7 +132,7 @@ class Entry:
             threat=self.threat,
             strengths=self.strengths,
             stages=self.stages,
-            bound=(Stage(FMN(steps=10), "margin"),),
+            bound=(self.bound,),
             descent=_BRIEF_ASCENTS if self.stages == ASCENTS else None,
             closing=_CLOSINGS.get(self.stages, ()),
             unit=self.unit,
@@ -207,6 +212,7 @@ ENTRIES = (
         "LUV); the default adds the change of colours to the image itself. Smoothness "
         "penalty: as stadv.",
         objective="margin",
+        bound=_WANDERING,
     ),
     Entry(
         "fog",

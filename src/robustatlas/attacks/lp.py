@@ -92,7 +92,7 @@ def _frontier(hop: Stage) -> tuple[Stage, ...]:
 
 
 _FRONTIERS = {"linf": _frontier(_BOUNDS["linf"][-1]), "l2": _frontier(_BOUNDS["l2"][-1]), "l1": _FRONTIER_L1}
-_POLISH = Stage(FMN(20, rate=0.1, shrink=0.02), "margin", start="best")
+_POLISH = Stage(FMN(10, rate=0.1, shrink=0.02), "margin", start="best")
 _POLISH_L1 = Stage(FMN(30, shrink=0.02, dense=True), "margin", start="best")
 
 
