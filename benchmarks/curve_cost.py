@@ -120,7 +120,7 @@ def compare(count: int, *, standard: bool) -> list[dict[str, Any]]:
                 "difference_smallest": difference.min(),
                 "ours": accuracy.tolist(), "procedure": peer.tolist(),
             })  # fmt: skip
-        if standard:
+        if standard:  # beside the default, the last of the efforts
             half = int(np.abs(accuracy - 50).argmin())
             _, seconds, passes = measured(
                 model, lambda n=norm, h=half: autoattack(model, n, strengths[n][h], None).run_standard_evaluation(x, y)
@@ -198,7 +198,7 @@ def show(found: dict[str, Any]) -> None:
             "theirs F+B",
             "acc. diff. mean",
             "largest",
-            "/ AutoAttack std",
+            "/ AA std",
         ):
             table.add_column(name, justify="right")
         for row in found["curves"]:

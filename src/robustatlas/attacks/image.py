@@ -14,7 +14,7 @@ from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.base import Optimizer
-from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.fmn import FMN, WANDERING
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.lpa import LPA
 from robustatlas.optimizers.perceptual_descent import PerceptualDescent
@@ -84,8 +84,7 @@ _CLOSINGS = {ASCENTS: _resumed(0.1), FINE_ASCENTS: _resumed(0.02), MANY_ASCENTS:
 """By steps two fifths as long as those of the ascents."""
 
 BOUND = Stage(FMN(steps=10), "margin")
-_WANDERING = Stage(FMN(steps=12, rate=3.0, shrink=0.2), "margin")
-"""Long steps, for sets in which a short way does not lead out of the nearest valley."""
+_FAR_BOUND = Stage(replace(WANDERING, steps=12), "margin")
 
 _SCAN = Stage(Scan(), "margin")
 
@@ -212,7 +211,7 @@ ENTRIES = (
         "LUV); the default adds the change of colours to the image itself. Smoothness "
         "penalty: as stadv.",
         objective="margin",
-        bound=_WANDERING,
+        bound=_FAR_BOUND,
     ),
     Entry(
         "fog",

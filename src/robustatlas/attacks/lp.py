@@ -13,7 +13,7 @@ from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.carlini_wagner import CarliniWagner
 from robustatlas.optimizers.ead import EAD
 from robustatlas.optimizers.fab import FAB
-from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.fmn import FMN, WANDERING
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.pgd import PGD
@@ -39,8 +39,6 @@ _FRONTIER_L1 = frontier(
 _FAB = Stage(FAB(steps=20), "margin", targets=1, order="distance")
 
 _CAREFUL = FMN(30)
-_WANDERING = FMN(30, rate=3.0, shrink=0.2)
-"""Long steps, and a size that swings far: it comes to valleys that a careful one from the clean point does not see."""
 
 
 def _hop(optimizer: Optimizer[Any], kick: float, restarts: int, objective: Objective = "margin") -> Stage:
@@ -50,12 +48,12 @@ def _hop(optimizer: Optimizer[Any], kick: float, restarts: int, objective: Objec
 _BOUNDS = {
     "linf": (
         Stage(_CAREFUL, "margin", targets=3),
-        Stage(_WANDERING, "dlr"),
+        Stage(WANDERING, "dlr"),
         _hop(FMN(30, shrink=0.2), kick=8.0, restarts=3),
     ),
     "l2": (
-        Stage(_WANDERING, "margin", targets=3),
-        Stage(_WANDERING, "dlr"),
+        Stage(WANDERING, "margin", targets=3),
+        Stage(WANDERING, "dlr"),
         _hop(FMN(30, shrink=0.3), kick=4.0, restarts=5),
     ),
     "l1": (
@@ -86,7 +84,7 @@ _SWEEP = PGD(6, rate=1.0, schedule="cosine", momentum=0.5)
 
 def _frontier(hop: Stage) -> tuple[Stage, ...]:
     """Three runs of long steps and two hops, then the ascents, the last upwards by shorter steps."""
-    ascents = frontier(Stage(_WANDERING, "margin", targets=3), _SWEEP)
+    ascents = frontier(Stage(WANDERING, "margin", targets=3), _SWEEP)
     upwards = replace(ascents[-1], optimizer=replace(_SWEEP, rate=0.3))
     return (ascents[0], replace(hop, restarts=2), *ascents[1:-1], upwards)
 

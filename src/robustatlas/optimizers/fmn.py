@@ -74,3 +74,7 @@ class FMN(Optimizer[FMNState]):
         radius = torch.minimum(radius, problem.epsilon)
         theta = threat.project(x, threat.move(x, state.theta, direction, rate * radius), radius)
         return FMNState(theta, state.step + 1, radius, best)
+
+
+WANDERING = FMN(30, rate=3.0, shrink=0.2)
+"""Long steps, and a size that swings far: it comes to valleys that a careful one from the clean point does not see."""
