@@ -64,8 +64,12 @@ def _ascents(steps: int) -> tuple[Stage, ...]:
 ASCENTS, _BRIEF_ASCENTS = _ascents(20), _ascents(16)
 _LONG_ASCENTS = (Stage(_LONG, "margin", start="best"), Stage(_LONG, "cross-entropy", start="best"))
 _FINE = PGD(steps=25, rate=0.05, schedule="cosine", momentum=0.75)
-FINE_ASCENTS = (Stage(_FINE, "margin", targets=3, start="best"),)
-"""For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at."""
+FINE_ASCENTS = (
+    Stage(_FINE, "margin", targets=3, start="best"),
+    Stage(_FINE, "cross-entropy", start="best", restarts=4),
+)
+"""For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
+the others need many starts."""
 
 _MANY = PGD(steps=10, rate=0.25, schedule="cosine", momentum=0.75)
 MANY_ASCENTS = (
@@ -75,12 +79,12 @@ MANY_ASCENTS = (
 """For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many starts."""
 
 
-def _resumed(rate: float) -> tuple[Stage, ...]:
+def _resumed(rate: float, steps: int = 40) -> tuple[Stage, ...]:
     """What goes on from where the ascents failed by little."""
-    return (Stage(PGD(40, rate, schedule="cosine", momentum=0.75), "margin", start="missed"),)
+    return (Stage(PGD(steps, rate, schedule="cosine", momentum=0.75), "margin", start="missed"),)
 
 
-_CLOSINGS = {ASCENTS: _resumed(0.1), FINE_ASCENTS: _resumed(0.02), MANY_ASCENTS: _resumed(0.1)}
+_CLOSINGS = {ASCENTS: _resumed(0.1), FINE_ASCENTS: _resumed(0.02, steps=80), MANY_ASCENTS: _resumed(0.1)}
 """By steps two fifths as long as those of the ascents."""
 
 BOUND = Stage(FMN(steps=10), "margin")

@@ -38,24 +38,24 @@ _FRONTIER_L1 = frontier(
 )
 _FAB = Stage(FAB(steps=20), "margin", targets=1, order="distance")
 
-_CAREFUL = FMN(30)
-
 
 def _hop(optimizer: Optimizer[Any], kick: float, restarts: int, objective: Objective = "margin") -> Stage:
     return Stage(optimizer, objective, start="best", kick=kick, restarts=restarts)
 
 
+def _linf(steps: int, hops: int) -> tuple[Stage, ...]:
+    careful, far = FMN(steps), replace(WANDERING, steps=steps)
+    return Stage(careful, "margin", targets=3), Stage(far, "dlr"), _hop(replace(careful, shrink=0.2), 8.0, hops)
+
+
+def _l2(steps: int, hops: int) -> tuple[Stage, ...]:
+    far = replace(WANDERING, steps=steps)
+    return Stage(far, "margin", targets=3), Stage(far, "dlr"), _hop(FMN(steps, shrink=0.3), 4.0, hops)
+
+
 _BOUNDS = {
-    "linf": (
-        Stage(_CAREFUL, "margin", targets=3),
-        Stage(WANDERING, "dlr"),
-        _hop(FMN(30, shrink=0.2), kick=8.0, restarts=3),
-    ),
-    "l2": (
-        Stage(WANDERING, "margin", targets=3),
-        Stage(WANDERING, "dlr"),
-        _hop(FMN(30, shrink=0.3), kick=4.0, restarts=5),
-    ),
+    "linf": _linf(24, hops=3),
+    "l2": _l2(24, hops=5),
     "l1": (
         Stage(FMN(40, rate=4.0, shrink=0.2, dense=True), "margin", targets=3),
         _FAB,
@@ -70,14 +70,15 @@ _MANY_HOPS = 24
 """Of the search for the smallest size, which ends after a few that find nothing."""
 
 _MINIMUM = {
-    "linf": (*_BOUNDS["linf"][:-1], replace(_BOUNDS["linf"][-1], restarts=_MANY_HOPS)),
-    "l2": (*_BOUNDS["l2"][:-1], replace(_BOUNDS["l2"][-1], restarts=_MANY_HOPS)),
+    "linf": _linf(30, hops=_MANY_HOPS),
+    "l2": _l2(30, hops=_MANY_HOPS),
     "l1": (
         _BOUNDS["l1"][0],
         replace(_FAB, targets=3),
         _hop(FMN(40, rate=2.0, shrink=0.3, dense=True), kick=8.0, restarts=_MANY_HOPS),
     ),
 }
+"""The same, longer and with more hops."""
 
 _SWEEP = PGD(6, rate=1.0, schedule="cosine", momentum=0.5)
 
@@ -89,7 +90,7 @@ def _frontier(hop: Stage) -> tuple[Stage, ...]:
     return (ascents[0], replace(hop, restarts=2), *ascents[1:-1], upwards)
 
 
-_FRONTIERS = {"linf": _frontier(_BOUNDS["linf"][-1]), "l2": _frontier(_BOUNDS["l2"][-1]), "l1": _FRONTIER_L1}
+_FRONTIERS = {"linf": _frontier(_MINIMUM["linf"][-1]), "l2": _frontier(_MINIMUM["l2"][-1]), "l1": _FRONTIER_L1}
 _POLISH = Stage(FMN(10, rate=0.1, shrink=0.02), "margin", start="best")
 _POLISH_L1 = Stage(FMN(30, shrink=0.02, dense=True), "margin", start="best")
 
