@@ -105,7 +105,7 @@ class Doubtful(Bundle):
 def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, step: Tensor | None = None) -> Evaluation:
     """One forward, and where the optimizer wants it one backward pass, at ``theta``; of a randomised model as many as
     it has draws, which belong to the ``step`` [B] of the run."""
-    noise = problem.noise.child(_SEARCH).child(0 if step is None else step)
+    noise = problem.noise if model.draws is None else problem.noise.child(_SEARCH).child(0 if step is None else step)
     uphill, outward = stage.optimizer.needs_gradient, stage.optimizer.needs_size_gradient
     leaf = watched(theta) if uphill else theta
     measuring = problem.threat.measuring(model, problem.reference)
@@ -128,7 +128,7 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, ste
 def _sound(slope: Tree) -> Tree:
     """``slope`` without what rounding left of zeros: its sign would be a direction, and depend on the batch."""
     floor = _ROUNDING * largest(slope)
-    return over(lambda leaf: leaf.masked_fill(leaf.abs() <= per_sample(floor, leaf), 0), slope)
+    return over(lambda leaf: torch.where(leaf.abs() <= per_sample(floor, leaf), 0, leaf), slope)
 
 
 def run(

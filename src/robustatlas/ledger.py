@@ -141,7 +141,8 @@ def charged(model: Classifier, ledger: Ledger, rows: Tensor) -> Iterator[None]:
     for column, count in ((ledger.forward, passes.forward), (ledger.backward, passes.backward)):
         share, rest = divmod(count, max(len(rows), 1))
         column[rows] += share
-        column[rows[:rest]] += 1
+        if rest:
+            column[rows[:rest]] += 1
 
 
 def known_size(ledger: Ledger, rows: Tensor, *, last: bool) -> Tensor:

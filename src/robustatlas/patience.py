@@ -7,6 +7,7 @@ began, so the result of a sample does not depend on the others of its batch.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import Bundle
+from robustatlas.host import constant
 from robustatlas.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
@@ -91,7 +93,9 @@ class Patience:
             parts_left = (steps - step) / _part(steps)
             looked = (step % _part(steps) == 0) & (step > 0) & (step < steps)
             return looked & (progress.lowest > self.hope * parts_left * progress.fall)
-        lagging = torch.zeros_like(step, dtype=torch.bool)
-        for share, ratio in self.behind:
-            lagging |= (step >= round(share * steps)) & (progress.smallest > ratio * known)
-        return lagging
+        return progress.smallest > constant(self._ratios(steps), known)[step] * known
+
+    def _ratios(self, steps: int) -> tuple[float, ...]:
+        """At each evaluation of a minimum-size run of so many steps the ratio that it must keep to."""
+        due = [(round(share * steps), ratio) for share, ratio in self.behind]
+        return tuple(min((ratio for at, ratio in due if step >= at), default=math.inf) for step in range(steps + 1))

@@ -8,6 +8,7 @@ per sample.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from robustatlas.bundle import Bundle, Tree
 from robustatlas.errors import UserError
+from robustatlas.host import kept
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
@@ -123,3 +125,17 @@ def unsearchable(optimizer: Optimizer[Any], threat: ThreatModel, needs: str, ins
 def counter(like: Tensor) -> Tensor:
     """A step counter [B] at 0, on the device of ``like`` [B, ...]."""
     return torch.zeros(len(like), dtype=torch.int64, device=like.device)
+
+
+def annealed(step: Tensor, steps: int, like: Tensor) -> Tensor:
+    """``[B]``: half a cosine, from 1 at ``step`` [B] 0 to 0 at ``steps`` and after it; with the dtype of ``like``.
+
+    Example:
+        >>> annealed(torch.tensor([0, 5, 10, 11]), 10, torch.zeros(1, dtype=torch.float64)).tolist()
+        [1.0, 0.5, 0.0, 0.0]
+    """
+    return kept(_half_cosine, steps, like.dtype, like=like)[step.clamp_max(steps)]
+
+
+def _half_cosine(steps: int, dtype: torch.dtype) -> Tensor:
+    return 0.5 * (1 + torch.cos(math.pi * torch.arange(steps + 1).to(dtype) / steps))

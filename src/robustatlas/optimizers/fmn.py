@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import Tree, dot, per_sample
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, annealed, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp
 
@@ -54,7 +53,7 @@ class FMN(Optimizer[FMNState]):
 
     def step(self, problem: Problem, state: FMNState, evaluation: Evaluation) -> FMNState:
         threat, x = problem.threat, problem.x
-        falling = 0.5 * (1 + torch.cos(math.pi * state.step.to(x.dtype) / self.steps).clamp(-1, 1))
+        falling = annealed(state.step, self.steps, x)
         shrink = self.shrink_end + (self.shrink - self.shrink_end) * falling
         rate = self.rate_end + (self.rate - self.rate_end) * falling
         if self.dense:
@@ -68,8 +67,8 @@ class FMN(Optimizer[FMNState]):
         # A little beyond the linearised boundary: where it is straight, or the box takes part of the move, theta would
         # only approach it.
         linear = evaluation.size + evaluation.objective.abs() / slope
-        least = torch.where(state.radius.isfinite(), torch.maximum(linear, state.radius), linear)
-        grown = torch.where(best.isfinite(), state.radius, least) * (1 + shrink)
+        least = torch.where(state.radius < torch.inf, torch.maximum(linear, state.radius), linear)
+        grown = torch.where(best < torch.inf, state.radius, least) * (1 + shrink)
         radius = torch.where(evaluation.fooled, torch.minimum(state.radius * (1 - shrink), best), grown)
         radius = torch.minimum(radius, problem.epsilon)
         theta = threat.project(x, threat.move(x, state.theta, direction, rate * radius), radius)

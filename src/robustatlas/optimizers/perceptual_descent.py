@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import dot, norm, per_sample
-from robustatlas.optimizers.base import Evaluation, Problem, State, counter
+from robustatlas.optimizers.base import Evaluation, Problem, State, annealed, counter
 from robustatlas.optimizers.ppgd import PerceptualOptimizer
 from robustatlas.threats.lp import to_box
 
@@ -70,7 +70,7 @@ class PerceptualDescent(PerceptualOptimizer[PerceptualDescentState]):
         rate = torch.where(bend > 0, dot(move, move) / bend.clamp_min(_TINY), torch.inf)
         rate = torch.where(state.step < _WITHOUT_CURVATURE, longest, torch.minimum(rate, longest))
 
-        falling = 0.5 * (1 + torch.cos(math.pi * state.step.to(x.dtype) / self.steps).clamp(-1, 1))
+        falling = annealed(state.step, self.steps, x)
         furthest = _FURTHEST * math.sqrt(theta[0].numel())
         ahead = (-evaluation.objective / steepness).clamp(-furthest, furthest)
         ahead = ahead + self.beyond * (0.1 + 0.9 * falling) * length

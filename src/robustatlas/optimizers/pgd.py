@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
 from robustatlas.bundle import Tree, norm, over
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, annealed, counter
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class PGD(Optimizer[PGDState]):
             size = evaluation.size
             length = torch.where(size > 0, length * norm(state.theta) / size, length)
         if self.schedule == "cosine":
-            length = length * 0.5 * (1 + torch.cos(math.pi * state.step.to(length.dtype) / self.steps))
+            length = length * annealed(state.step, self.steps, length)
         theta = threat.move(x, state.theta, threat.steepest(x, evaluation.gradient), length)
         if self.momentum:
             theta = over(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import per_sample, select
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, annealed, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import norm, to_box
 
@@ -58,7 +57,7 @@ class SigmaZero(Optimizer[SigmaZeroState]):
     def step(self, problem: Problem, state: SigmaZeroState, evaluation: Evaluation) -> SigmaZeroState:
         theta = state.theta
         step = state.step.to(theta.dtype)
-        falling = 0.5 * (1 + torch.cos(math.pi * step / self.steps))
+        falling = annealed(state.step, self.steps, theta)
         rate = self.rate * (self.rate_end + (1 - self.rate_end) * falling)
         count = 2 * theta * self.sigma / (theta.square() + self.sigma).square() / theta[0].numel()
         gradient = count - select(evaluation.fooled, torch.zeros_like(theta), evaluation.gradient)
