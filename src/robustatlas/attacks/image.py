@@ -73,7 +73,7 @@ the others need many starts."""
 
 _MANY = PGD(steps=10, rate=0.25, schedule="cosine", momentum=0.75)
 MANY_ASCENTS = (
-    Stage(_MANY, "cross-entropy", start="best", restarts=8),
+    Stage(_MANY, "cross-entropy", start="best", restarts=24),
     Stage(_MANY, "margin", targets=3, start="best"),
 )
 """For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many starts."""
