@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import Bundle
-from robustatlas.host import constant
+from robustatlas.host import kept
 from robustatlas.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
@@ -93,9 +93,12 @@ class Patience:
             parts_left = (steps - step) / _part(steps)
             looked = (step % _part(steps) == 0) & (step > 0) & (step < steps)
             return looked & (progress.lowest > self.hope * parts_left * progress.fall)
-        return progress.smallest > constant(self._ratios(steps), known)[step] * known
+        ratio = kept(_ratios, self.behind, steps, like=known)[step.clamp_max(steps)]
+        return progress.smallest > ratio * known
 
-    def _ratios(self, steps: int) -> tuple[float, ...]:
-        """At each evaluation of a minimum-size run of so many steps the ratio that it must keep to."""
-        due = [(round(share * steps), ratio) for share, ratio in self.behind]
-        return tuple(min((ratio for at, ratio in due if step >= at), default=math.inf) for step in range(steps + 1))
+
+def _ratios(behind: tuple[tuple[float, float], ...], steps: int) -> Tensor:
+    """``[steps + 1]``: the ratio that a minimum-size run of so many steps must keep to at each of its evaluations."""
+    due = [(round(share * steps), ratio) for share, ratio in behind]
+    ratios = [min((ratio for at, ratio in due if step >= at), default=math.inf) for step in range(steps + 1)]
+    return torch.tensor(ratios, dtype=torch.float64)
