@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +37,12 @@ def test_low_is_about_half_and_high_about_five_times_the_work_of_the_stages() ->
 
 
 def test_high_keeps_every_stage_of_the_default_in_its_order() -> None:
+    """Only that its hops go on for longer where they find nothing."""
     for name, attack in catalogue().items():
         high = at_effort(attack, "high")
         for part in ("stages", "bound", "closing", "polish"):
-            longer = getattr(high, part)
-            assert [stage for stage in longer if stage in getattr(attack, part)] == list(getattr(attack, part)), name
+            usual = [replace(s, fruitless=3 * s.fruitless) if s.kick else s for s in getattr(attack, part)]
+            assert [stage for stage in getattr(high, part) if stage in usual] == usual, name
 
 
 def test_every_attack_of_the_catalogue_has_all_efforts() -> None:

@@ -59,8 +59,9 @@ def test_bounds_end_where_two_kinds_agree(kind: type[Descent]) -> None:
 @pytest.mark.parametrize("kind", [Descent, Minimum])
 def test_hops_end_after_some_that_find_nothing(kind: type[Descent]) -> None:
     run = ra.Stage(FMN(30), "margin", targets=3)
-    hops = ra.Stage(FMN(30), "margin", start="best", kick=4.0, restarts=20)
-    attack, least = replace(attack_named("linf"), bound=(run, hops), minimum=(run, hops)), kind.FRUITLESS
+    least = 5
+    hops = ra.Stage(FMN(30), "margin", start="best", kick=4.0, restarts=20, fruitless=least)
+    attack = replace(attack_named("linf"), bound=(run, hops), minimum=(run, hops))
     found = [0.5, 0.6, 0.7]
     assert bounds_until(descent(attack, kind), [*found, *[0.6] * 20]) == 3 + least
     gains = [0.4, 0.6, 0.3995, 0.2]  # the third is no gain: smaller by less than 0.3 %
@@ -73,7 +74,8 @@ def test_hops_end_after_some_that_find_nothing(kind: type[Descent]) -> None:
 def test_the_smallest_size_is_hopped_for_even_where_two_kinds_agree() -> None:
     attack = attack_named("l2")
     assert bounds_until(descent(attack), [0.5] * 4) == 4
-    assert bounds_until(descent(attack, Minimum), [0.5] * 20) == 4 + Minimum.FRUITLESS
+    hops = attack.minimum_stages[-1]
+    assert bounds_until(descent(attack, Minimum), [0.5] * 20) == 4 + hops.fruitless < 4 + hops.restarts
 
 
 def test_one_kind_does_not_agree_with_itself() -> None:

@@ -148,15 +148,13 @@ class Descent(Schedule):
 
     Runs that come to nothing are given up (:class:`~robustatlas.patience.Patience`), and where two kinds of
     minimum-size attacks come to the same size, up to a share of ``AGREE``, the remaining ones are left out. High effort
-    does neither. Hops end when ``FRUITLESS`` in a row have found nothing smaller by that share, three times as many
-    at high effort.
+    does neither. Hops end when as many in a row as their stage allows have found nothing smaller by that share.
     """
 
     EFFORT = ((0.5, 1), (0.75, 2), (0.85, 3))
     CLOSE = 0.9
     PATIENCE = Patience(behind=((1 / 3, 1.8), (1 / 2, 1.4), (2 / 3, 1.2), (3 / 4, 1.1), (5 / 6, 1.03)), hope=1.0)
     AGREE = 0.003
-    FRUITLESS = 4
     NEAR = 0.1
 
     @classmethod
@@ -166,8 +164,7 @@ class Descent(Schedule):
     @classmethod
     def _bounding(cls) -> dict[str, float | list[list[float]]]:
         behind: list[list[float]] = [list(look) for look in cls.PATIENCE.behind]
-        constants = {"agree": cls.AGREE, "fruitless": cls.FRUITLESS, "near": cls.NEAR}
-        return {"behind": behind, "hope": cls.PATIENCE.hope, **constants}
+        return {"behind": behind, "hope": cls.PATIENCE.hope, "agree": cls.AGREE, "near": cls.NEAR}
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         bound = attempts_of(attack.bound, classes, bound=True)
@@ -186,7 +183,7 @@ class Descent(Schedule):
         self.finder = torch.full_like(self.level, -1)
         self.hops = torch.tensor([a.bound and a.stage.kick > 0 for a in self.attempts], device=todo.device)
         self.fruitless = torch.zeros_like(self.level)
-        self.most_fruitless = self.FRUITLESS * (3 if attack.effort == "high" else 1)
+        self.most_fruitless = torch.tensor([a.stage.fruitless for a in self.attempts], device=todo.device)
         if attack.effort != "high":
             self.patience = self.PATIENCE
 
@@ -218,7 +215,7 @@ class Descent(Schedule):
         self.smallest[rows], self.fruitless[rows] = best_size, fruitless
         if self.patience is not None:
             following = torch.where(agreed, self.settling, following)
-        return torch.where(fruitless >= self.most_fruitless, self.first, following)
+        return torch.where(fruitless >= self.most_fruitless[attempt], self.first, following)
 
     def advance(
         self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor, missed: Tensor | None = None
@@ -251,7 +248,6 @@ class Minimum(Descent):
 
     on_grid = False
     STEPS = ((0.9, 1), (0.97, 2), (0.99, None))
-    FRUITLESS = 6
 
     @classmethod
     def settings(cls) -> dict[str, float | list[list[float]]]:

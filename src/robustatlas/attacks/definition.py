@@ -53,8 +53,9 @@ class Stage:
     number of untargeted runs from different random starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or
     ``"best"``: right after a success the run begins at that example, drawn into the set, otherwise at random (a
     minimum-size run at the smallest example, moved at random by ``kick`` times its size: basin hopping, Wales and Doye
-    1997); or ``"missed"``: likewise, but otherwise where the run that failed by least at this strength came nearest to
-    an example, and the descent makes such a run only where that is near.
+    1997; such hops end when ``fruitless`` in a row have found nothing smaller); or ``"missed"``: likewise, but
+    otherwise where the run that failed by least at this strength came nearest to an example, and the descent makes such
+    a run only where that is near.
     ``judge``: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures). ``backward``: the gradient it
     takes of input transformations (None: what the model says; see :mod:`robustatlas.models.defenses`).
     """
@@ -67,6 +68,7 @@ class Stage:
     judge: Judge = "best"
     order: Order = "logits"
     kick: float = field(default=0.0, metadata={LATER: True})
+    fruitless: int = field(default=4, metadata={LATER: True})
     backward: Backward | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
@@ -98,6 +100,8 @@ class Stage:
                 f"A stage got kick={self.kick}; expected a positive number, and only for a minimum-size attack with "
                 "start='best'."
             )
+        if self.fruitless < 1:
+            raise UserError(f"A stage got fruitless={self.fruitless}; expected a number of hops, at least one.")
 
     def runs(self, classes: int) -> int:
         """How often the stage runs with this number of classes."""

@@ -14,13 +14,17 @@ _LESS = 0.6
 _MORE = 2
 """Times the steps, and times the targets or restarts, of what high effort adds to a stage."""
 
+_PATIENT = 3
+"""Times the hops that may find nothing before high effort ends them."""
+
 
 def at_effort(attack: Attack, effort: Effort) -> Attack:
     """``attack`` with about half of its passes (``"low"``) or five to nine times as many (``"high"``).
 
     Low effort shortens each stage and leaves targets or hops out. High effort keeps each stage, and runs it once more
     with twice the steps towards twice the targets, or, without targets, from two more random points (or by as many
-    hops). What has no steps to scale (a single look, attacks of other libraries) stays as it is.
+    hops, which end after three times as many fruitless ones). What has no steps to scale (a single look, attacks of
+    other libraries) stays as it is.
 
     Raises:
         UserError: no such effort.
@@ -42,7 +46,8 @@ def at_effort(attack: Attack, effort: Effort) -> Attack:
     def scaled(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         if effort == "low":
             return tuple(_shorter(stage) for stage in stages)
-        return tuple(each for stage in stages for each in dict.fromkeys((stage, _longer(stage))))
+        patient = (replace(stage, fruitless=_PATIENT * stage.fruitless) if stage.kick else stage for stage in stages)
+        return tuple(each for stage in patient for each in dict.fromkeys((stage, _longer(stage))))
 
     return replace(
         attack,

@@ -39,58 +39,64 @@ _FRONTIER_L1 = frontier(
 _FAB = Stage(FAB(steps=20), "margin", targets=1, order="distance")
 
 
-def _hop(optimizer: Optimizer[Any], kick: float, restarts: int, objective: Objective = "margin") -> Stage:
-    return Stage(optimizer, objective, start="best", kick=kick, restarts=restarts)
+def _hop(
+    optimizer: Optimizer[Any], kick: float, hops: int, fruitless: int = 4, objective: Objective = "margin"
+) -> Stage:
+    return Stage(optimizer, objective, start="best", kick=kick, restarts=hops, fruitless=fruitless)
 
 
-def _linf(steps: int, hops: int) -> tuple[Stage, ...]:
+def _linf(steps: int, hops: int, fruitless: int = 4) -> tuple[Stage, Stage, Stage]:
     careful, far = FMN(steps), replace(WANDERING, steps=steps)
-    return Stage(careful, "margin", targets=3), Stage(far, "dlr"), _hop(replace(careful, shrink=0.2), 8.0, hops)
+    hop = _hop(replace(careful, shrink=0.2), 8.0, hops, fruitless)
+    return Stage(careful, "margin", targets=3), Stage(far, "dlr"), hop
 
 
-def _l2(steps: int, hops: int) -> tuple[Stage, ...]:
+def _l2(steps: int, hops: int, fruitless: int = 4) -> tuple[Stage, Stage, Stage]:
     far = replace(WANDERING, steps=steps)
-    return Stage(far, "margin", targets=3), Stage(far, "dlr"), _hop(FMN(steps, shrink=0.3), 4.0, hops)
+    return Stage(far, "margin", targets=3), Stage(far, "dlr"), _hop(FMN(steps, shrink=0.3), 4.0, hops, fruitless)
+
+
+def _l1(steps: int, targets: int, hops: int, fruitless: int = 4) -> tuple[Stage, Stage, Stage]:
+    dense = FMN(40, rate=4.0, shrink=0.2, dense=True)
+    hop = _hop(replace(dense, steps=steps, rate=2.0, shrink=0.3), 8.0, hops, fruitless)
+    return Stage(dense, "margin", targets=3), replace(_FAB, targets=targets), hop
 
 
 _BOUNDS = {
     "linf": _linf(24, hops=3),
-    "l2": _l2(24, hops=5),
-    "l1": (
-        Stage(FMN(40, rate=4.0, shrink=0.2, dense=True), "margin", targets=3),
-        _FAB,
-        _hop(FMN(20, rate=2.0, shrink=0.3, dense=True), kick=8.0, restarts=2),
-    ),
+    "l2": _l2(24, hops=5, fruitless=3),
+    "l1": _l1(20, targets=1, hops=2),
 }
 """Minimum-size runs that end in different valleys: towards other classes, by another objective, and then hops from the
 smallest example far away and down again, which on networks with many valleys find more than any runs from the clean
 point. Elsewhere two kinds agree before."""
 
-_MANY_HOPS = 24
-"""Of the search for the smallest size, which ends after a few that find nothing."""
+_MANY = 24
+"""Hops of the search for the smallest size, which ends after some that find nothing."""
 
+_FAR, _OTHER, _HOP = _l2(30, hops=_MANY, fruitless=6)
 _MINIMUM = {
-    "linf": _linf(30, hops=_MANY_HOPS),
-    "l2": _l2(30, hops=_MANY_HOPS),
-    "l1": (
-        _BOUNDS["l1"][0],
-        replace(_FAB, targets=3),
-        _hop(FMN(40, rate=2.0, shrink=0.3, dense=True), kick=8.0, restarts=_MANY_HOPS),
-    ),
+    "linf": _linf(30, hops=_MANY, fruitless=6),
+    "l2": (_FAR, _OTHER, Stage(replace(WANDERING, shrink=0.3), "margin", targets=9), _HOP),
+    "l1": _l1(40, targets=3, hops=_MANY, fruitless=12),
 }
-"""The same, longer and with more hops."""
+"""The same, longer, with more hops, and in l2 towards all classes where two kinds differ."""
 
 _SWEEP = PGD(6, rate=1.0, schedule="cosine", momentum=0.5)
 
 
-def _frontier(hop: Stage) -> tuple[Stage, ...]:
+def _frontier(bounds: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """Three runs of long steps and two hops, then the ascents, the last upwards by shorter steps."""
     ascents = frontier(Stage(WANDERING, "margin", targets=3), _SWEEP)
     upwards = replace(ascents[-1], optimizer=replace(_SWEEP, rate=0.3))
-    return (ascents[0], replace(hop, restarts=2), *ascents[1:-1], upwards)
+    return (ascents[0], bounds[-1], *ascents[1:-1], upwards)
 
 
-_FRONTIERS = {"linf": _frontier(_MINIMUM["linf"][-1]), "l2": _frontier(_MINIMUM["l2"][-1]), "l1": _FRONTIER_L1}
+_FRONTIERS = {
+    "linf": _frontier(_linf(30, hops=2)),
+    "l2": _frontier(_l2(30, hops=2)),
+    "l1": _FRONTIER_L1,
+}
 _POLISH = Stage(FMN(10, rate=0.1, shrink=0.02), "margin", start="best")
 _POLISH_L1 = Stage(FMN(30, shrink=0.02, dense=True), "margin", start="best")
 
@@ -121,20 +127,19 @@ def autoattack(norm: str) -> Attack:
 def sparse() -> Attack:
     """l0: sigma-zero (with a smoother count and a higher first threshold than its own) and FAB's projection bound the
     count, hops of sigma-zero lower it; projected ascent on the largest changes, by steps from border to border of the
-    box, tries below; at last FAB goes on from the smallest example, twice."""
+    box, tries below; at last FAB goes on from the smallest example."""
     sigma = Stage(SigmaZero(steps=180, sigma=0.1, threshold=0.6), "margin")
     fab = Stage(FAB(steps=20), "margin", targets=3)
-    hop = _hop(SigmaZero(steps=60, rate=2.0, sigma=0.1, threshold=0.3), 10.0, 10, "dlr")
+    hop = _hop(SigmaZero(steps=60, rate=2.0, sigma=0.1, threshold=0.3), 10.0, 10, objective="dlr")
     ascent = Stage(PGD(steps=25, rate=10.0, schedule="cosine"), "margin", targets=3, start="best")
-    nearer = replace(fab, start="best")
     return Attack(
         name="l0",
         threat=THREATS["l0"],
         strengths=STRENGTHS["l0"],
         stages=(ascent, sigma, fab),
-        bound=(sigma, fab, hop),
-        polish=(nearer, nearer),
-        minimum=(sigma, fab, replace(hop, restarts=_MANY_HOPS)),
+        bound=(replace(sigma, targets=3), fab, hop),
+        polish=(replace(fab, start="best"),),
+        minimum=(replace(sigma, targets=5), fab, replace(hop, restarts=_MANY, fruitless=6)),
         descent=(ascent,),
         frontier=(Stage(SigmaZero(steps=100), "margin"), *FRONTIER[1:]),
         unit=UNITS["l0"],
