@@ -83,9 +83,10 @@ def test_one_kind_does_not_agree_with_itself() -> None:
     assert bounds_until(descent(alone), [0.2] * 4) == 4
 
 
-def test_high_effort_gives_nothing_up() -> None:
-    patient = descent(at_effort(attack_named("linf"), "high"))
-    assert patient.patience is None
+def test_high_effort_waits_longer_and_leaves_no_kind_out() -> None:
+    patient, usual = descent(at_effort(attack_named("linf"), "high")), descent(attack_named("linf"))
+    looks = zip(patient.patience.behind, usual.patience.behind, strict=True)
+    assert all(more[0] == less[0] and more[1] > less[1] for more, less in looks)
     bounds = [a for a in patient.attempts if a.bound and (a.stage.start != "best" or a.stage.kick)]
     assert bounds_until(patient, [0.2] * len(bounds)) == len(bounds) > 15
 
@@ -95,6 +96,13 @@ def test_what_has_no_gradient_is_never_given_up() -> None:
     patience, at = Patience(behind=((0.0, 1.0),), hope=0.0), torch.tensor([10])
     for optimizer, given_up in ((FMN(20), True), (PGD(20), True), (Square(20), False)):
         assert patience.gives_up(progress, at, optimizer, torch.tensor([1.0])).tolist() == [given_up]
+
+
+def test_without_end_of_hope_every_ascent_goes_on() -> None:
+    progress = Progress(*(torch.tensor([value, value]) for value in (torch.inf, 5.0, 5.0)), torch.tensor([0.0, 0.1]))
+    patience, known = Patience(behind=(), hope=torch.inf), torch.tensor([1.0, 1.0])
+    for step in range(21):
+        assert not patience.gives_up(progress, torch.tensor([step, step]), PGD(20), known).any()
 
 
 def two_planes() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:

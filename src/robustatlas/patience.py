@@ -65,7 +65,7 @@ class Patience:
 
     ``behind``: pairs (share, ratio) of rising shares and falling ratios; from that share of its steps on, a
     minimum-size run must have found something below ``ratio`` times the sample's smallest size. ``hope``: an ascent
-    goes on if its margin reaches zero in time, falling at so many times the rate of the last part.
+    goes on if its margin reaches zero in time, falling at so many times the rate of the last part (inf: always).
 
     Example:
         >>> from robustatlas.optimizers.fmn import FMN

@@ -6,6 +6,7 @@ engine reports how each run ended.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -16,6 +17,13 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack, Search, Stage
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.patience import Patience
+
+LONG_PATIENCE = Patience(behind=((1 / 3, 2.5), (1 / 2, 1.7), (2 / 3, 1.3), (3 / 4, 1.15), (5 / 6, 1.05)), hope=math.inf)
+"""Ends minimum-size attacks that lag so far that hardly any would still gain; every ascent goes on."""
+
+
+def _looks(patience: Patience) -> list[list[float]]:
+    return [list(look) for look in patience.behind]
 
 
 @dataclass(frozen=True)
@@ -148,7 +156,8 @@ class Descent(Schedule):
 
     Runs that come to nothing are given up (:class:`~robustatlas.patience.Patience`), and where two kinds of
     minimum-size attacks come to the same size, up to a share of ``AGREE``, the remaining ones are left out. High effort
-    does neither. Hops end when as many in a row as their stage allows have found nothing smaller by that share.
+    waits longer for minimum-size attacks, and leaves out nothing else. Hops end when as many in a row as their stage
+    allows have found nothing smaller by that share.
     """
 
     EFFORT = ((0.5, 1), (0.75, 2), (0.85, 3))
@@ -163,8 +172,8 @@ class Descent(Schedule):
 
     @classmethod
     def _bounding(cls) -> dict[str, float | list[list[float]]]:
-        behind: list[list[float]] = [list(look) for look in cls.PATIENCE.behind]
-        return {"behind": behind, "hope": cls.PATIENCE.hope, "agree": cls.AGREE, "near": cls.NEAR}
+        behind = {"behind": _looks(cls.PATIENCE), "behind_at_high_effort": _looks(LONG_PATIENCE)}
+        return {**behind, "hope": cls.PATIENCE.hope, "agree": cls.AGREE, "near": cls.NEAR}
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         bound = attempts_of(attack.bound, classes, bound=True)
@@ -184,8 +193,8 @@ class Descent(Schedule):
         self.hops = torch.tensor([a.bound and a.stage.kick > 0 for a in self.attempts], device=todo.device)
         self.fruitless = torch.zeros_like(self.level)
         self.most_fruitless = torch.tensor([a.stage.fruitless for a in self.attempts], device=todo.device)
-        if attack.effort != "high":
-            self.patience = self.PATIENCE
+        self.agreement = attack.effort != "high"
+        self.patience = self.PATIENCE if self.agreement else LONG_PATIENCE
 
     def allowed(self, ratio: Tensor) -> Tensor:
         """Number of attempts (bound ones included) that a sample gets when its strength is ``ratio`` times its
@@ -213,7 +222,7 @@ class Descent(Schedule):
         agreed = same & known.isfinite() & (stage != self.finder[rows]) & (attempt < self.settling)
         self.finder[rows] = torch.where(best_size < known, stage, self.finder[rows])
         self.smallest[rows], self.fruitless[rows] = best_size, fruitless
-        if self.patience is not None:
+        if self.agreement:
             following = torch.where(agreed, self.settling, following)
         return torch.where(fruitless >= self.most_fruitless[attempt], self.first, following)
 
@@ -298,9 +307,16 @@ class Frontier(Schedule):
     times: first each from a random start towards a target of its own, so that several targets are tried for the price
     of one; then down, each from what was found at the strength above, and up, from the one below, so that the best
     example of any strength reaches all.
+
+    Minimum-size attacks that lag far are given up; ascents never, whose margins count wherever they end.
     """
 
     shares = True
+    patience = LONG_PATIENCE
+
+    @classmethod
+    def settings(cls) -> dict[str, float | list[list[float]]]:
+        return {"behind": _looks(LONG_PATIENCE)}
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         bounds = tuple(stage for stage in attack.frontier_stages if stage.optimizer.minimum_size)

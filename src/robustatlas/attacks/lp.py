@@ -85,16 +85,16 @@ _MINIMUM = {
 _SWEEP = PGD(6, rate=1.0, schedule="cosine", momentum=0.5)
 
 
-def _frontier(bounds: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Three runs of long steps and two hops, then the ascents, the last upwards by shorter steps."""
-    ascents = frontier(Stage(WANDERING, "margin", targets=3), _SWEEP)
+def _frontier(bounds: tuple[Stage, ...], targets: int) -> tuple[Stage, ...]:
+    """Runs of long steps and two hops, then the ascents, the last upwards by shorter steps."""
+    ascents = frontier(Stage(WANDERING, "margin", targets=targets), _SWEEP)
     upwards = replace(ascents[-1], optimizer=replace(_SWEEP, rate=0.3))
     return (ascents[0], bounds[-1], *ascents[1:-1], upwards)
 
 
 _FRONTIERS = {
-    "linf": _frontier(_linf(30, hops=2)),
-    "l2": _frontier(_l2(30, hops=2)),
+    "linf": _frontier(_linf(30, hops=2), targets=3),
+    "l2": _frontier(_l2(30, hops=2), targets=4),
     "l1": _FRONTIER_L1,
 }
 _POLISH = Stage(FMN(10, rate=0.1, shrink=0.02), "margin", start="best")
