@@ -16,6 +16,7 @@ from threat_properties import (
     check_gradient,
     check_independent,
     check_sound,
+    check_steps,
     degenerate_images,
     golden,
     golden_images,
@@ -32,6 +33,7 @@ def test_is_a_sound_set(threat, strength, dtype):
     check_sound(threat, images(dtype=dtype), strength)
     check_sound(threat, degenerate_images(dtype=dtype), strength)
     check_sound(threat, images(count=1, side=8), strength)
+    check_steps(threat, degenerate_images(dtype=dtype), strength)
     check_independent(threat, images(), strength)
     check_finite(threat, degenerate_images(dtype=dtype), strength)
     check_finite(threat, images(dtype=dtype), strength)
@@ -43,11 +45,11 @@ def test_gradient(threat, strength):
 
 
 def test_maps_agree_with_the_original_outputs():
-    x = golden_images()
-    torch.testing.assert_close(Hue().apply(x, golden("hue_h")[:, None]), golden("hue_out"), rtol=0, atol=1e-5)
-    factor = golden("sat_f")[:, None] - 1
-    torch.testing.assert_close(Saturation().apply(x, factor), golden("sat_out"), rtol=0, atol=1e-5)
-    torch.testing.assert_close(Contrast().apply(x, factor), golden("contrast_out"), rtol=0, atol=1e-5)
+    x = golden_images("spatial")
+    angle, factor = golden("spatial", "hue_h")[:, None], golden("spatial", "sat_f")[:, None] - 1
+    torch.testing.assert_close(Hue().apply(x, angle), golden("spatial", "hue_out"), rtol=0, atol=1e-5)
+    torch.testing.assert_close(Saturation().apply(x, factor), golden("spatial", "sat_out"), rtol=0, atol=1e-5)
+    torch.testing.assert_close(Contrast().apply(x, factor), golden("spatial", "contrast_out"), rtol=0, atol=1e-5)
 
 
 @pytest.mark.oracle

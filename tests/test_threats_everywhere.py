@@ -29,7 +29,7 @@ def on(device: str, attack: Attack) -> Attack:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_is_sound(attack, device):
-    attack, x = on(device, attack), images(count=2, side=32).to(device)
+    attack, x = on(device, attack), images(side=32).to(device)
     if not (attack.nested and attack.contains_clean):
         pytest.skip("makes no such promise")
     check_sound(attack.threat, x, attack.strengths[-1])

@@ -13,6 +13,7 @@ from threat_properties import (
     check_gradient,
     check_independent,
     check_sound,
+    check_steps,
     degenerate_images,
     golden,
     golden_images,
@@ -26,6 +27,7 @@ from threat_properties import (
 def test_is_a_sound_set(shape, dtype):
     x = images(channels=shape[0], side=shape[1], dtype=dtype)
     check_sound(StAdv(), x, 0.1)
+    check_steps(StAdv(), x, 0.1)
     check_independent(StAdv(), x, 0.1)
     check_finite(StAdv(), x, 0.1)
 
@@ -43,14 +45,14 @@ def test_gradient():
 
 
 def test_agrees_with_the_original_outputs():
-    x, threat, epsilon = golden_images(), HistoricalStAdv(), torch.full((2,), 0.05)
+    x, threat, epsilon = golden_images("spatial"), HistoricalStAdv(), torch.full((2,), 0.05)
     centres = (2 * torch.arange(32.0) + 1) / 32 - 1
     identity = torch.stack(torch.meshgrid(centres, centres, indexing="xy"), -1)
-    theta = threat.project(x, golden("stadv_delta_in"), epsilon)
-    torch.testing.assert_close(identity + theta, golden("stadv_grid_proj_eps0p05"), rtol=0, atol=1e-6)
+    theta = threat.project(x, golden("spatial", "stadv_delta_in"), epsilon)
+    torch.testing.assert_close(identity + theta, golden("spatial", "stadv_grid_proj_eps0p05"), rtol=0, atol=1e-6)
     for flow in (threat, StAdv()):
-        torch.testing.assert_close(flow.apply(x, theta), golden("stadv_out"), rtol=0, atol=1e-5)
-    torch.testing.assert_close(threat.smoothness(theta), golden("stadv_norm"), rtol=1e-5, atol=0)
+        torch.testing.assert_close(flow.apply(x, theta), golden("spatial", "stadv_out"), rtol=0, atol=1e-5)
+    torch.testing.assert_close(threat.smoothness(theta), golden("spatial", "stadv_norm"), rtol=1e-5, atol=0)
     assert torch.equal(threat.start(x, epsilon, noise_for(x)), threat.neutral(x))
 
 

@@ -14,41 +14,40 @@ from robustatlas.bundle import Fixed, gradient, over, watched
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.fog import Fog, FogTheta, crop, level_count, plasma, plasma_side
 from robustatlas.threats.historical.fog import HistoricalFog, HistoricalFogTheta
-from threat_checks import (
+from threat_properties import (
     ascend,
-    assert_finite_everywhere,
-    assert_independent_of_batch,
-    assert_neutral_is_identity,
-    assert_projection_agrees_with_size,
-    assert_step_crosses_the_set,
+    check_finite,
+    check_independent,
+    check_sound,
+    check_steps,
     degenerate_images,
+    golden,
     golden_images,
-    goldens,
+    images,
     noise_for,
-    random_images,
 )
 
 
 def golden_levels() -> Tensor:
-    return torch.cat([goldens()[f"fog_var_{number:02d}"].flatten(1) for number in range(18)], dim=1)
+    return torch.cat([golden("uar", f"fog_var_{number:02d}").flatten(1) for number in range(18)], dim=1)
 
 
 def test_plasma_matches_the_original_code():
     field = plasma(2 * golden_levels() - 1, 64, diamond_shift=2)
     field = (field - field.min()) / (field.max() - field.min())
-    torch.testing.assert_close(field[:, None], goldens()["fog_full64"], rtol=0, atol=1e-5)
-    torch.testing.assert_close(crop(field, 32, 32)[:, None], goldens()["fog_crop"], rtol=0, atol=1e-5)
+    torch.testing.assert_close(field[:, None], golden("uar", "fog_full64"), rtol=0, atol=1e-5)
+    torch.testing.assert_close(crop(field, 32, 32)[:, None], golden("uar", "fog_crop"), rtol=0, atol=1e-5)
 
 
 def test_historical_output_is_the_original_one_up_to_the_range_of_the_pattern():
-    x = golden_images()
+    x = golden_images("uar")
     output = HistoricalFog().apply(x, HistoricalFogTheta(Fixed(torch.full((4,), 25.0)), golden_levels()))
     brightest = x.amax((2, 3), keepdim=True)
 
     def light(image: Tensor) -> Tensor:
         return (image * (brightest + 25 / 255) - x).mean(1).flatten(1)
 
-    ours, original = light(output), light(goldens()["fog_out255_eps25"] / 255)
+    ours, original = light(output), light(golden("uar", "fog_out255_eps25") / 255)
     for number in range(4):
         design = torch.stack((ours[number], torch.ones_like(ours[number])), dim=1)
         fit = torch.linalg.lstsq(design, original[number, :, None]).solution
@@ -74,32 +73,30 @@ def test_plasma_covers_the_image(pixels: int, side: int):
     assert level_count(side) == sum(3 * 4**level for level in range(side.bit_length() - 1))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 1, 28, 28), (2, 4, 20, 33), (1, 3, 224, 224)])
-def test_neutral_is_the_identity(shape: tuple[int, ...]):
-    assert_neutral_is_identity(Fog(), random_images(*shape))
-    assert_neutral_is_identity(Fog(), random_images(*shape, dtype=torch.float64))
+def test_is_a_sound_set(shape: tuple[int, ...], dtype: torch.dtype):
+    check_sound(Fog(), images(*shape, dtype=dtype), 50.0)
 
 
 @given(st.floats(1e-2, 1e4))
 @settings(max_examples=20, deadline=None)
-def test_projection_agrees_with_size(epsilon: float):
-    radius = torch.tensor([epsilon, epsilon / 2])
-    assert_projection_agrees_with_size(Fog(), random_images(2, 1, 9, 12), radius)
+def test_is_a_sound_set_at_every_strength(strength: float):
+    check_sound(Fog(), images(2, 1, 9, 12), strength)
 
 
 def test_contract():
-    epsilon = torch.tensor([1.0, 5.0, 10.0, 50.0])
     for channels in (1, 3):
-        x = degenerate_images(channels, 16, 16)
-        assert_finite_everywhere(Fog(), x, (0.0, 10.0, 81920.0))
-        assert_finite_everywhere(HistoricalFog(), x, (0.0, 10.0, 81920.0))
-        assert_independent_of_batch(Fog(), x, epsilon)
-        assert_independent_of_batch(HistoricalFog(), x, epsilon)
-        assert_step_crosses_the_set(Fog(), x, epsilon)
+        x = degenerate_images(channels, 16)
+        check_sound(Fog(), x, 50.0)
+        check_steps(Fog(), x, 50.0)
+        for threat in (Fog(), HistoricalFog()):
+            check_finite(threat, x, 10.0, largest=81920.0)
+            check_independent(threat, x.double(), 50.0)
 
 
 def test_gradient_reaches_the_pattern_from_the_clean_image():
-    x = random_images(2, 3, 16, 16)
+    x = images(2, 3, 16)
     theta = watched(Fog().neutral(x))
     weights = noise_for(x).normal(3, 16, 16)
     slope = gradient(Fog().apply(x, theta) * weights, theta)
@@ -107,7 +104,7 @@ def test_gradient_reaches_the_pattern_from_the_clean_image():
 
 
 def test_gradient():
-    x = random_images(1, 1, 7, 7, dtype=torch.float64)
+    x = images(1, 1, 7, dtype=torch.float64)
     start = Fog().start(x, torch.tensor([20.0], dtype=torch.float64), noise_for(x))
     theta = watched(replace(over(lambda leaf: leaf / 3, start), amplitude=start.amplitude))
     leaves = (theta.amplitude, theta.corner, theta.levels)
@@ -115,7 +112,7 @@ def test_gradient():
 
 
 def test_ascent_raises_the_objective():
-    x = golden_images()
+    x = golden_images("uar")
     target = crop(plasma(2 * golden_levels() - 1, 64), 32, 32)[:, None].expand(-1, 3, -1, -1)
     target = target - target.mean((1, 2, 3), keepdim=True)
     gains = ascend(Fog(), x, target, torch.full((4,), 20.0))
@@ -123,7 +120,7 @@ def test_ascent_raises_the_objective():
 
 
 def test_historical_strength_is_not_optimised():
-    threat, x = HistoricalFog(), random_images(2, 3, 16, 16)
+    threat, x = HistoricalFog(), images(2, 3, 16)
     epsilon = torch.tensor([5.0, 10.0])
     theta = threat.start(x, epsilon, noise_for(x))
     step = threat.steepest(x, over(torch.ones_like, theta))

@@ -12,6 +12,7 @@ from threat_properties import (
     check_gradient,
     check_independent,
     check_sound,
+    check_steps,
     degenerate_images,
     golden,
     golden_images,
@@ -25,6 +26,7 @@ from threat_properties import (
 def test_is_a_sound_set(dtype):
     for x in (images(dtype=dtype), degenerate_images(dtype=dtype)):
         check_sound(Recolor(), x, 0.1)
+        check_steps(Recolor(), x, 0.1)
         check_independent(Recolor(), x, 0.1)
         check_finite(Recolor(), x, 0.1)
         check_finite(HistoricalRecolor(), x, 0.1)
@@ -36,20 +38,26 @@ def test_gradient():
 
 
 def test_agrees_with_the_original_outputs():
-    x, epsilon, threat = golden_images(), torch.full((2,), 0.05), HistoricalRecolor()
-    torch.testing.assert_close(rgb_to_luv(x), golden("luv_of_x"), rtol=0, atol=1e-5)
-    torch.testing.assert_close(luv_to_rgb(golden("luv_in")), golden("rgb_of_luv_in"), rtol=0, atol=1e-5)
-    theta = threat.project(x[:1], golden("recolor_delta_in_first1"), epsilon[:1])
-    projected = golden("recolor_params_proj_eps0p05_first1")
+    x, epsilon, threat = golden_images("spatial"), torch.full((2,), 0.05), HistoricalRecolor()
+    torch.testing.assert_close(rgb_to_luv(x), golden("spatial", "luv_of_x"), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        luv_to_rgb(golden("spatial", "luv_in")), golden("spatial", "rgb_of_luv_in"), rtol=0, atol=1e-5
+    )
+    theta = threat.project(x[:1], golden("spatial", "recolor_delta_in_first1"), epsilon[:1])
+    projected = golden("spatial", "recolor_params_proj_eps0p05_first1")
     torch.testing.assert_close(lattice_identity(theta) + theta, projected, rtol=0, atol=1e-5)
-    torch.testing.assert_close(threat.apply(x[:1], theta), golden("recolor_out_first1"), rtol=0, atol=1e-5)
-    torch.testing.assert_close(threat.smoothness(theta), golden("recolor_smoothness_first1"), rtol=1e-5, atol=0)
+    torch.testing.assert_close(threat.apply(x[:1], theta), golden("spatial", "recolor_out_first1"), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        threat.smoothness(theta), golden("spatial", "recolor_smoothness_first1"), rtol=1e-5, atol=0
+    )
     begin = threat.project(x, threat.start(x, epsilon, noise_for(x)), epsilon)
-    torch.testing.assert_close(threat.apply(x, begin), golden("recolor_out_start_eps0p05"), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        threat.apply(x, begin), golden("spatial", "recolor_out_start_eps0p05"), rtol=0, atol=1e-5
+    )
 
 
 def test_historical_projection_stays_within_epsilon():
-    x, epsilon, threat = degenerate_images(), torch.full((6,), 0.05), HistoricalRecolor()
+    x, epsilon, threat = degenerate_images(), torch.full((7,), 0.05), HistoricalRecolor()
     theta = threat.project(x, moved(threat, x, 0.5), epsilon)
     assert (threat.size(x, theta) <= 0.05).all()
 

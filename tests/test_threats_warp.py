@@ -14,6 +14,7 @@ from threat_properties import (
     check_gradient,
     check_independent,
     check_sound,
+    check_steps,
     degenerate_images,
     golden,
     golden_images,
@@ -32,6 +33,7 @@ def test_is_a_sound_set(threat, strength, dtype):
         check_independent(threat, x, strength)
         check_finite(threat, x, strength)
     check_sound(threat, degenerate_images(dtype=dtype), strength)
+    check_steps(threat, degenerate_images(dtype=dtype), strength)
     check_finite(threat, degenerate_images(dtype=dtype), strength)
     check_sound(threat, images(count=1, side=224), strength)
 
@@ -45,13 +47,13 @@ def test_gradient(threat, strength):
     ("affine_set", "perspective_set"), [(Affine(), Perspective()), (HistoricalAffine(), HistoricalPerspective())]
 )
 def test_agrees_with_the_original_outputs(affine_set, perspective_set):
-    x = golden_images(torch.float64)
-    affine = golden("affine_M").double() - torch.eye(3)[:2]
+    x = golden_images("spatial", torch.float64)
+    affine = golden("spatial", "affine_M").double() - torch.eye(3)[:2]
     result = affine_set.apply(x, affine)
-    torch.testing.assert_close(result, golden("affine_out").double(), rtol=0, atol=1e-5)
-    perspective = (golden("persp_M").double() - torch.eye(3)).flatten(1)[:, :8]
+    torch.testing.assert_close(result, golden("spatial", "affine_out").double(), rtol=0, atol=1e-5)
+    perspective = (golden("spatial", "persp_M").double() - torch.eye(3)).flatten(1)[:, :8]
     result = perspective_set.apply(x, perspective)
-    torch.testing.assert_close(result, golden("persp_out").double(), rtol=0, atol=2e-5)
+    torch.testing.assert_close(result, golden("spatial", "persp_out").double(), rtol=0, atol=2e-5)
 
 
 @pytest.mark.oracle

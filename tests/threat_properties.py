@@ -9,20 +9,21 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from robustatlas.bundle import Tree, dot, free, gradient, over, watched
+from robustatlas.bundle import Tree, dot, free, gradient, over, take, watched
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
 GOLDENS = Path(__file__).parent / "goldens"
 
 
-def golden(name: str) -> Tensor:
-    with np.load(GOLDENS / "spatial.npz") as arrays:
+def golden(archive: str, name: str) -> Tensor:
+    """An input or output of the original implementations."""
+    with np.load(GOLDENS / f"{archive}.npz") as arrays:
         return torch.as_tensor(arrays[name])
 
 
-def golden_images(dtype: torch.dtype = torch.float32) -> Tensor:
-    return golden("x_uint8").permute(0, 3, 1, 2).to(dtype).contiguous() / 255
+def golden_images(archive: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    return golden(archive, "x_uint8").permute(0, 3, 1, 2).to(dtype).contiguous() / 255
 
 
 def noise_for(x: Tensor, seed: int = 0) -> Noise:
@@ -30,98 +31,144 @@ def noise_for(x: Tensor, seed: int = 0) -> Noise:
 
 
 def images(
-    count: int = 3, channels: int = 3, side: int = 12, dtype: torch.dtype = torch.float32, width: int | None = None
+    count: int = 3, channels: int = 3, side: int = 12, width: int | None = None, dtype: torch.dtype = torch.float32
 ) -> Tensor:
     generator = torch.Generator().manual_seed(side + channels)
     x = torch.rand(count, channels, side, width or side, generator=generator, dtype=torch.float64)
     return ((x * 255).round() / 255).to(dtype)
 
 
-def degenerate_images(channels: int = 3, side: int = 8, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Black, white, grey, one saturated colour, nearly black, and an image of zeros and ones."""
-    x = torch.zeros(6, channels, side, side, dtype=dtype)
-    x[1] = 1
-    x[2] = 0.5
-    x[3, 0] = 1
-    x[4] = 1e-7
-    x[5, :, ::2, ::2] = 1
+def degenerate_images(
+    channels: int = 3, side: int = 8, width: int | None = None, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """An ordinary image, one of zeros and ones, one saturated colour, nearly black, grey, white, and black."""
+    x = torch.zeros(7, channels, side, width or side, dtype=dtype)
+    x[0] = images(1, channels, side, width, dtype)[0]
+    x[1, :, ::2, ::2] = 1
+    x[2, 0] = 1
+    x[3] = 1e-7
+    x[4] = 0.5
+    x[5] = 1
     return x
+
+
+def strengths_up_to(strength: float, x: Tensor) -> Tensor:
+    """One per sample, from ``strength`` down to a hundredth of it."""
+    return strength * torch.linspace(1, 0.1, len(x), dtype=x.dtype, device=x.device).square()
 
 
 def normal_like(theta: Tree, noise: Noise) -> Tree:
     return over(lambda leaf: noise.normal(*leaf.shape[1:], dtype=leaf.dtype), theta)
 
 
-def moved(threat: ThreatModel, x: Tensor, strength: float, seed: int = 1) -> Tree:
-    """A theta far beyond the border of the set."""
-    epsilon = x.new_full((len(x),), strength)
-    theta = threat.start(x, epsilon, noise_for(x, seed))
-    direction = threat.steepest(x, normal_like(theta, noise_for(x, seed + 1)))
-    return threat.move(x, theta, direction, 1.5 * epsilon)
+def moved(threat: ThreatModel, x: Tensor, strength: float | Tensor) -> Tree:
+    """A theta beyond the border of the set."""
+    epsilon = strength * x.new_ones(len(x))
+    theta = threat.start(x, epsilon, noise_for(x, 1))
+    direction = threat.steepest(x, normal_like(theta, noise_for(x, 2)))
+    return threat.move(x, theta, direction, 3 * epsilon)
 
 
-def check_sound(threat: ThreatModel, x: Tensor, strength: float) -> None:
-    """The promises of a sound set at strengths from 0 to ``strength``."""
-    threat.check(x)
-    neutral = threat.neutral(x)
+def assert_close(actual: Tree, expected: Tree, rtol: float, atol: float) -> None:
+    """Two equally built trees agree."""
+    for a, b in zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected), strict=True):
+        torch.testing.assert_close(a, b, rtol=rtol, atol=atol)
+
+
+def check_neutral(threat: ThreatModel, x: Tensor) -> None:
+    """The neutral theta and the set of size 0 leave the image as it is."""
+    neutral, zero = threat.neutral(x), x.new_zeros(len(x))
     assert all(leaf.dtype == x.dtype and len(leaf) == len(x) for leaf in pytree.tree_leaves(neutral))
-    assert torch.equal(threat.apply(x, neutral), x), "the neutral theta changes the image"
-    assert torch.equal(threat.size(x, neutral), x.new_zeros(len(x)))
+    assert torch.equal(threat.size(x, neutral), zero)
+    for theta in (neutral, threat.start(x, zero, noise_for(x))):
+        assert torch.equal(threat.apply(x, theta), x)
 
-    zero = x.new_zeros(len(x))
-    for at_zero in (threat.start(x, zero, noise_for(x)), threat.project(x, moved(threat, x, strength), zero)):
+
+def check_sound(
+    threat: ThreatModel, x: Tensor, strength: float, *, contains_clean: bool = True, atol: float = 1e-6
+) -> None:
+    """The promises of a sound set at strengths from 0 to ``strength``; ``atol`` is for pixels projected once more."""
+    threat.check(x)
+    if contains_clean:
+        check_neutral(threat, x)
+        at_zero = threat.project(x, moved(threat, x, strength), x.new_zeros(len(x)))
         assert torch.equal(threat.apply(x, at_zero), x), "the set of size 0 holds more than the image"
 
-    epsilon = strength * torch.linspace(0.3, 1, len(x), dtype=x.dtype)
-    start = threat.start(x, epsilon, noise_for(x))
-    projected = threat.project(x, moved(threat, x, strength), epsilon)
-    for theta in (start, projected):
+    epsilon = strengths_up_to(strength, x)
+    projected = threat.project(x, moved(threat, x, epsilon), epsilon)
+    for theta in (threat.start(x, epsilon, noise_for(x)), projected):
+        assert all(leaf.dtype == x.dtype for leaf in pytree.tree_leaves(theta))
         size = threat.size(x, theta)
         assert size.shape == (len(x),)
         assert (size <= epsilon * (1 + 1e-5)).all(), "outside of the set"
         result = threat.apply(x, theta)
         assert result.shape == x.shape and result.dtype == x.dtype
         assert (result >= 0).all() and (result <= 1).all()
-        again = threat.project(x, theta, epsilon)
-        torch.testing.assert_close(threat.apply(x, again), result, rtol=0, atol=1e-6)
-        larger = threat.project(x, theta, 2 * epsilon)
-        torch.testing.assert_close(threat.apply(x, larger), result, rtol=0, atol=1e-6)
+        again, larger = threat.project(x, theta, epsilon), threat.project(x, theta, 2 * epsilon)
+        assert_close(again, theta, rtol=1e-5, atol=1e-5 * strength)
+        assert_close(free(larger), free(theta), rtol=1e-5, atol=1e-5 * strength)
+        for same in (again, larger):
+            torch.testing.assert_close(threat.apply(x, same), result, rtol=0, atol=atol)
+        smaller = threat.project(x, theta, size / 2)
+        assert (threat.size(x, smaller) <= size / 2 * (1 + 1e-5)).all()
 
 
-def check_independent(threat: ThreatModel, x: Tensor, strength: float) -> None:
-    """One sample alone gives what it gives in a batch."""
-    epsilon = strength * torch.linspace(0.3, 1, len(x), dtype=x.dtype)
-
-    def attack(x: Tensor, epsilon: Tensor, noise: Noise) -> tuple[Tree, Tensor, Tensor]:
-        theta = watched(threat.start(x, epsilon, noise))
-        slope = gradient(threat.apply(x, theta) * x.flip(-1), theta)
-        theta = threat.move(x, watched(theta), threat.steepest(x, slope), epsilon)
-        theta = threat.project(x, theta, epsilon)
-        return theta, threat.apply(x, theta), threat.size(x, theta)
-
-    together = attack(x, epsilon, noise_for(x))
-    index = torch.tensor([len(x) - 1])
-    alone = attack(x[index], epsilon[index], noise_for(x).take(index))
-    for a, b in zip(pytree.tree_leaves(together), pytree.tree_leaves(alone), strict=True):
-        torch.testing.assert_close(a[index], b, rtol=1e-5, atol=1e-6)
+def check_steps(threat: ThreatModel, x: Tensor, strength: float) -> None:
+    """A step as long as the strength goes from the centre of the set to its border."""
+    epsilon, theta = strengths_up_to(strength, x), threat.neutral(x)
+    direction = threat.steepest(x, normal_like(theta, noise_for(x)))
+    end = threat.project(x, threat.move(x, theta, direction, epsilon), epsilon)
+    torch.testing.assert_close(threat.size(x, end), epsilon, rtol=1e-4, atol=0)
 
 
-def check_finite(threat: ThreatModel, x: Tensor, strength: float) -> None:
-    """No NaN in values or gradients (for theta and the image) at 0, at ``strength`` and at ten times of it."""
-    for epsilon in (0.0, strength, 10 * strength):
-        size = x.new_full((len(x),), epsilon)
-        for theta in (
-            threat.neutral(x),
-            threat.start(x, size, noise_for(x)),
-            threat.project(x, moved(threat, x, max(epsilon, strength)), size),
-        ):
-            image = x.clone().requires_grad_()
-            theta = watched(theta)
-            result = threat.apply(image, theta)
-            weights = noise_for(x, 5).normal(*x.shape[1:], dtype=x.dtype)
-            of_image, slope = gradient(result * weights, (image, theta))
-            direction = threat.steepest(x, slope)
-            assert all(torch.isfinite(leaf).all() for leaf in free((result, of_image, slope, direction)))
+def check_independent(threat: ThreatModel, x: Tensor, strength: float, *, atol: float = 1e-6) -> None:
+    """Every sample alone gives what it gives in a batch."""
+
+    def attack(x: Tensor, epsilon: Tensor, noise: Noise) -> list[Tree]:
+        start = watched(threat.start(x, epsilon, noise))
+        result = threat.apply(x, start)
+        slope = gradient(result * noise.child(1).normal(*x.shape[1:], dtype=x.dtype), start)
+        theta = threat.project(x, threat.move(x, watched(start), threat.steepest(x, slope), epsilon), epsilon)
+        return [start, result, theta, threat.apply(x, theta), threat.size(x, theta)]
+
+    epsilon, noise = strengths_up_to(strength, x), noise_for(x)
+    together = attack(x, epsilon, noise)
+    for index in torch.arange(len(x), device=x.device).split(1):
+        alone = attack(x[index], epsilon[index], noise.take(index))
+        assert_close(alone, take(together, index), rtol=1e-5, atol=atol)
+
+
+def check_choice(threat: ThreatModel, x: Tensor, slope: Tensor, noise: Noise) -> None:
+    """What is chosen for a sample does not depend on the others."""
+    index = torch.tensor([1])
+    alone = threat.choose(x[index], slope[index], noise.take(index))
+    assert_close(alone, take(threat.choose(x, slope, noise), index), rtol=1e-5, atol=1e-6)
+
+
+def check_finite(threat: ThreatModel, x: Tensor, strength: float, largest: float | None = None) -> None:
+    """No NaN in values or gradients (for theta and the image) at 0, ``strength`` and ``largest`` (10 times that)."""
+    threat.check(x)
+
+    def ascent(theta: Tree, seed: int = 5) -> Tree:
+        image, theta = x.clone().requires_grad_(), watched(theta)
+        result = threat.apply(image, theta)
+        assert result.shape == x.shape and result.dtype == x.dtype
+        assert (result >= 0).all() and (result <= 1).all()
+        weights = noise_for(x, seed).normal(*x.shape[1:], dtype=x.dtype)
+        of_image, slope = gradient(result * weights, (image, theta))
+        direction = threat.steepest(x, slope)
+        assert all(leaf.isfinite().all() for leaf in free((of_image, slope, direction)))
+        return direction
+
+    for value in (0.0, strength, largest or 10 * strength):
+        epsilon = x.new_full((len(x),), value)
+        ascent(threat.neutral(x))
+        ascent(threat.project(x, moved(threat, x, max(value, strength)), epsilon))
+        theta = threat.start(x, epsilon, noise_for(x))
+        for seed in range(5, 8):
+            theta = threat.project(x, threat.move(x, theta, ascent(theta, seed), epsilon / 2), epsilon)
+            assert all(leaf.isfinite().all() for leaf in pytree.tree_leaves(theta))
+            assert not threat.size(x, theta).isnan().any()
 
 
 def check_gradient(threat: ThreatModel, x: Tensor, strength: float) -> None:
@@ -140,3 +187,16 @@ def check_gradient(threat: ThreatModel, x: Tensor, strength: float) -> None:
     step = 1e-7 * strength
     expected = (value(step) - value(-step)) / (2 * step)
     torch.testing.assert_close(dot(slope, direction), expected, rtol=1e-4, atol=1e-5)
+
+
+def ascend(threat: ThreatModel, x: Tensor, target: Tensor, epsilon: Tensor, steps: int = 10) -> Tensor:
+    """Projected steepest ascent of the inner product with ``target``; returns the gains ``[steps + 1, B]``."""
+    theta = threat.start(x, epsilon, noise_for(x))
+    gains = []
+    for _ in range(steps + 1):
+        leaf = watched(theta)
+        gain = ((threat.apply(x, leaf) - x) * target).flatten(1).sum(1)
+        gains.append(gain.detach())
+        direction = threat.steepest(x, gradient(gain, leaf))
+        theta = threat.project(x, threat.move(x, theta, direction, epsilon / 4), epsilon)
+    return torch.stack(gains)
