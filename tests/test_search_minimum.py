@@ -145,3 +145,5 @@ def test_hops_find_no_larger_sizes_and_are_asked_for_in_one_way() -> None:
     for other in (Stage(PGD(5), "margin", start="best"), run):
         with pytest.raises(ra.UserError, match=r"kick=2\.0; expected a positive number, and only for a minimum-size"):
             replace(other, kick=2.0)
+    with pytest.raises(ra.UserError, match="fruitless=0; expected a number of hops, at least one"):
+        replace(hops, fruitless=0)

@@ -87,6 +87,7 @@ def test_high_effort_waits_longer_and_leaves_no_kind_out() -> None:
     patient, usual = descent(at_effort(attack_named("linf"), "high")), descent(attack_named("linf"))
     looks = zip(patient.patience.behind, usual.patience.behind, strict=True)
     assert all(more[0] == less[0] and more[1] > less[1] for more, less in looks)
+    assert patient.patience.hope == torch.inf
     bounds = [a for a in patient.attempts if a.bound and (a.stage.start != "best" or a.stage.kick)]
     assert bounds_until(patient, [0.2] * len(bounds)) == len(bounds) > 15
 

@@ -98,7 +98,7 @@ def test_historical_projection_agrees_with_size(strength: float, family: type[Hi
     """The historical start ignores the bound on single coefficients, hence only the projection is checked."""
     threat, x = family(), images(2, 3, 16)
     epsilon = strengths_up_to(strength, x)
-    projected = threat.project(x, moved(threat, x, strength), epsilon)
+    projected = threat.project(x, moved(threat, x, epsilon), epsilon)
     assert (threat.size(x, projected) <= epsilon * (1 + 1e-5)).all()
 
 

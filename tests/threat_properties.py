@@ -66,7 +66,7 @@ def moved(threat: ThreatModel, x: Tensor, strength: float | Tensor) -> Tree:
     epsilon = strength * x.new_ones(len(x))
     theta = threat.start(x, epsilon, noise_for(x, 1))
     direction = threat.steepest(x, normal_like(theta, noise_for(x, 2)))
-    return threat.move(x, theta, direction, 3 * epsilon)
+    return threat.move(x, theta, direction, 5 * epsilon)
 
 
 def assert_close(actual: Tree, expected: Tree, rtol: float, atol: float) -> None:

@@ -74,10 +74,10 @@ point. Elsewhere two kinds agree before."""
 _MANY = 24
 """Hops of the search for the smallest size, which ends after some that find nothing."""
 
-_FAR, _OTHER, _HOP = _l2(30, hops=_MANY, fruitless=6)
+_LONG_L2 = _l2(30, hops=_MANY, fruitless=6)
 _MINIMUM = {
     "linf": _linf(30, hops=_MANY, fruitless=6),
-    "l2": (_FAR, _OTHER, Stage(replace(WANDERING, shrink=0.3), "margin", targets=9), _HOP),
+    "l2": (*_LONG_L2[:-1], Stage(replace(WANDERING, shrink=0.3), "margin", targets=9), _LONG_L2[-1]),
     "l1": _l1(40, targets=3, hops=_MANY, fruitless=12),
 }
 """The same, longer, with more hops, and in l2 towards all classes where two kinds differ."""
@@ -85,16 +85,16 @@ _MINIMUM = {
 _SWEEP = PGD(6, rate=1.0, schedule="cosine", momentum=0.5)
 
 
-def _frontier(bounds: tuple[Stage, ...], targets: int) -> tuple[Stage, ...]:
+def _frontier(targets: int, hop: Stage) -> tuple[Stage, ...]:
     """Runs of long steps and two hops, then the ascents, the last upwards by shorter steps."""
     ascents = frontier(Stage(WANDERING, "margin", targets=targets), _SWEEP)
     upwards = replace(ascents[-1], optimizer=replace(_SWEEP, rate=0.3))
-    return (ascents[0], bounds[-1], *ascents[1:-1], upwards)
+    return (ascents[0], hop, *ascents[1:-1], upwards)
 
 
 _FRONTIERS = {
-    "linf": _frontier(_linf(30, hops=2), targets=3),
-    "l2": _frontier(_l2(30, hops=2), targets=4),
+    "linf": _frontier(3, _linf(30, hops=2)[-1]),
+    "l2": _frontier(4, _l2(30, hops=2)[-1]),
     "l1": _FRONTIER_L1,
 }
 _POLISH = Stage(FMN(10, rate=0.1, shrink=0.02), "margin", start="best")
