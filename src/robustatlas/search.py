@@ -155,20 +155,22 @@ class Descent(Schedule):
     there do so, whatever the ratio.
 
     Runs that come to nothing are given up (:class:`~robustatlas.patience.Patience`), and where two kinds of
-    minimum-size attacks come to the same size, up to a share of ``AGREE``, the remaining ones are left out. High effort
-    waits longer for minimum-size attacks, and leaves out nothing else. Hops end when as many in a row as their stage
-    allows have found nothing smaller by that share.
+    minimum-size attacks come to the same size, up to a share of ``AGREE``, the remaining ones are left out, but for
+    ``HOPS_AFTER`` hops. High effort waits longer for minimum-size attacks, and leaves out nothing else. Hops end when
+    as many in a row as their stage allows have found nothing smaller by that share.
     """
 
     EFFORT = ((0.5, 1), (0.75, 2), (0.85, 3))
     CLOSE = 0.9
     PATIENCE = Patience(behind=((1 / 3, 1.8), (1 / 2, 1.4), (2 / 3, 1.2), (3 / 4, 1.1), (5 / 6, 1.03)), hope=1.0)
     AGREE = 0.003
+    HOPS_AFTER: ClassVar[float] = 1
     NEAR = 0.1
 
     @classmethod
     def settings(cls) -> dict[str, float | list[list[float]]]:
-        return {"effort": [list(step) for step in cls.EFFORT], "close": cls.CLOSE, **cls._bounding()}
+        effort = [list(step) for step in cls.EFFORT]
+        return {"effort": effort, "close": cls.CLOSE, "hops_after": cls.HOPS_AFTER, **cls._bounding()}
 
     @classmethod
     def _bounding(cls) -> dict[str, float | list[list[float]]]:
@@ -178,7 +180,8 @@ class Descent(Schedule):
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
         bound = attempts_of(attack.bound, classes, bound=True)
         strong = attempts_of(attack.stages if attack.descent is None else attack.descent, classes)
-        self.first, self.strong, self.settling = len(bound), len(strong), len(bound)
+        self.first, self.strong = len(bound), len(strong)
+        self.settling = self.first - int(min(self.HOPS_AFTER, sum(attempt.stage.kick > 0 for attempt in bound)))
         closing, polish = attempts_of(attack.closing, classes), attempts_of(attack.polish, classes, bound=True)
         closing.sort(key=lambda attempt: attempt.stage.start == "missed")
         self.last = len(bound) + len(strong) + len(closing)
@@ -256,6 +259,7 @@ class Minimum(Descent):
     """
 
     on_grid = False
+    HOPS_AFTER = math.inf
     STEPS = ((0.9, 1), (0.97, 2), (0.99, None))
 
     @classmethod
@@ -263,9 +267,7 @@ class Minimum(Descent):
         return {"steps": [[ratio, runs or 0] for ratio, runs in cls.STEPS], **cls._bounding()}
 
     def plan(self, attack: Attack, classes: int) -> list[Attempt]:
-        attempts = super().plan(replace(attack, bound=attack.minimum_stages), classes)
-        self.settling = next((k for k, a in enumerate(attempts[: self.first]) if a.stage.kick), self.first)
-        return attempts
+        return super().plan(replace(attack, bound=attack.minimum_stages), classes)
 
     def __init__(self, attack: Attack, strengths: Tensor, classes: int, todo: Tensor) -> None:
         super().__init__(attack, strengths, classes, todo)
