@@ -78,6 +78,17 @@ def test_the_smallest_size_is_hopped_for_even_where_two_kinds_agree() -> None:
     assert bounds_until(descent(attack, Minimum), [0.5] * 20) == 4 + hops.fruitless < 4 + hops.restarts
 
 
+def test_the_hop_after_agreement_is_a_hop_wherever_hops_stand() -> None:
+    run, other = ra.Stage(FMN(30), "margin"), ra.Stage(FMN(30), "dlr")
+    hops = ra.Stage(FMN(20), "margin", start="best", kick=4.0, restarts=3)
+    schedule = descent(replace(attack_named("l2"), bound=(run, other, hops, replace(run, targets=2))))
+    for size in (0.5, 0.5):
+        found = torch.tensor([size], dtype=torch.float64)
+        schedule.advance(torch.tensor([0]), torch.tensor([False]), found, found)
+    following = schedule.attempts[int(schedule.attempt[0])]
+    assert (following.stage, following.number) == (hops, 2), "the last of three"
+
+
 def test_one_kind_does_not_agree_with_itself() -> None:
     alone = replace(attack_named("linf"), bound=(ra.Stage(FMN(30), "margin", targets=4),))
     assert bounds_until(descent(alone), [0.2] * 4) == 4

@@ -181,7 +181,8 @@ class Descent(Schedule):
         bound = attempts_of(attack.bound, classes, bound=True)
         strong = attempts_of(attack.stages if attack.descent is None else attack.descent, classes)
         self.first, self.strong = len(bound), len(strong)
-        self.settling = self.first - int(min(self.HOPS_AFTER, sum(attempt.stage.kick > 0 for attempt in bound)))
+        hops = [number for number, attempt in enumerate(bound) if attempt.stage.kick]
+        self.settling = hops[-int(min(self.HOPS_AFTER, len(hops)))] if hops else self.first
         closing, polish = attempts_of(attack.closing, classes), attempts_of(attack.polish, classes, bound=True)
         closing.sort(key=lambda attempt: attempt.stage.start == "missed")
         self.last = len(bound) + len(strong) + len(closing)

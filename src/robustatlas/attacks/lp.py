@@ -51,9 +51,9 @@ def _linf(steps: int, hops: int, fruitless: int = 4) -> tuple[Stage, Stage, Stag
     return Stage(careful, "margin", targets=3), Stage(far, "dlr"), hop
 
 
-def _l2(steps: int, hop: int, hops: int, fruitless: int = 4) -> tuple[Stage, Stage, Stage]:
+def _l2(steps: int, hop_steps: int, hops: int, fruitless: int = 4) -> tuple[Stage, Stage, Stage]:
     far = replace(WANDERING, steps=steps)
-    return Stage(far, "margin", targets=3), Stage(far, "dlr"), _hop(FMN(hop, shrink=0.3), 4.0, hops, fruitless)
+    return Stage(far, "margin", targets=3), Stage(far, "dlr"), _hop(FMN(hop_steps, shrink=0.3), 4.0, hops, fruitless)
 
 
 def _l1(steps: int, targets: int, hops: int, fruitless: int = 4) -> tuple[Stage, Stage, Stage]:
@@ -64,7 +64,7 @@ def _l1(steps: int, targets: int, hops: int, fruitless: int = 4) -> tuple[Stage,
 
 _BOUNDS = {
     "linf": _linf(24, hops=3),
-    "l2": _l2(24, hop=20, hops=6, fruitless=3),
+    "l2": _l2(24, hop_steps=20, hops=6, fruitless=3),
     "l1": _l1(20, targets=1, hops=2),
 }
 """Minimum-size runs that end in different valleys: towards other classes, by another objective, and then hops from the
@@ -74,7 +74,7 @@ point. Elsewhere two kinds agree before, and one hop follows."""
 _MANY = 24
 """Hops of the search for the smallest size, which ends after some that find nothing."""
 
-_LONG_L2 = _l2(30, hop=30, hops=_MANY, fruitless=6)
+_LONG_L2 = _l2(30, hop_steps=30, hops=_MANY, fruitless=6)
 _MINIMUM = {
     "linf": _linf(30, hops=_MANY, fruitless=6),
     "l2": (*_LONG_L2[:-1], Stage(replace(WANDERING, shrink=0.3), "margin", targets=9), _LONG_L2[-1]),
@@ -94,7 +94,7 @@ def _frontier(targets: int, hop: Stage) -> tuple[Stage, ...]:
 
 _FRONTIERS = {
     "linf": _frontier(3, _linf(30, hops=2)[-1]),
-    "l2": _frontier(4, _l2(30, hop=30, hops=2)[-1]),
+    "l2": _frontier(4, _l2(30, hop_steps=30, hops=2)[-1]),
     "l1": _FRONTIER_L1,
 }
 _POLISH = Stage(FMN(10, rate=0.1, shrink=0.02), "margin", start="best")
