@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +68,90 @@ def test_bad_sql(runs: list[Path], sql: str) -> None:
         query(sql, runs)
 
 
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+OUTSIDE = [  # SQL that names something else than the views
+    "COPY outcomes TO '{run}/outcomes/more.parquet'",
+    "COPY (SELECT 1) TO '{run}/run.json'",
+    "COPY (SELECT 1 AS a) TO '{here}/new.csv' (HEADER)",
+    "EXPORT DATABASE '{here}/exported'",
+    "IMPORT DATABASE '{here}/exported'",
+    "SELECT * FROM '{here}/file.csv'",
+    "FROM '{here}/file.csv'",
+    "SELECT * FROM read_csv('{here}/file.csv')",
+    "SELECT * FROM sniff_csv('{here}/file.csv')",
+    "SELECT * FROM read_text('{run}/run.json')",
+    "SELECT * FROM read_blob('/etc/hostname')",
+    "SELECT * FROM read_json('{run}/run.json')",
+    "SELECT * FROM read_parquet('{run}/samples/*.parquet')",
+    "SELECT * FROM parquet_kv_metadata('{run}/samples/*.parquet')",
+    "SELECT * FROM glob('{here}/*')",
+    "SELECT * FROM query_table('{here}/file.csv')",
+    "SELECT * FROM 'https://example.com/file.csv'",
+    "SELECT * FROM paths",
+    "SELECT * FROM opened",
+    "SELECT getenv('HOME')",
+    "ATTACH '{here}/new.db'",
+    "ATTACH '{here}/new.db' AS run (TYPE sqlite)",
+    "INSTALL httpfs",
+    "FORCE INSTALL 'https://example.com/x.duckdb_extension'",
+    "LOAD httpfs",
+    "LOAD '{here}/x.duckdb_extension'",
+    "SET enable_external_access = true",
+    "RESET enable_external_access",
+    "SET lock_configuration = false",
+    "RESET lock_configuration",
+    "SET temp_directory = '{here}/spilt'",
+    "SET home_directory = '{here}'",
+    "SET python_enable_replacements = true",
+    "PRAGMA enable_profiling = 'json'",
+    "PRAGMA profiling_output = '{here}/profile.json'",
+    "SET log_query_path = '{here}/log.txt'",
+    "CREATE PERSISTENT SECRET mine (TYPE http)",
+    "SELECT 1; COPY outcomes TO '{here}/new.csv'",
+    "SET enable_external_access = true; SELECT * FROM '{here}/file.csv'",
+    "PREPARE leave AS COPY outcomes TO '{here}/new.csv'; EXECUTE leave",
+]
+
+
+@pytest.mark.parametrize("sql", OUTSIDE)
+def test_sql_sees_the_views_and_nothing_else(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "file.csv").write_text("a,b\n1,2\n")
+    before = files(tmp_path)
+    with pytest.raises(UserError, match="The SQL could not be run") as caught:
+        query(sql.format(run=runs[1], here=tmp_path), runs)
+    assert "\n" not in str(caught.value)
+    assert files(tmp_path) == before
+
+
+def test_what_is_refused_says_how_it_is_allowed(runs: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "file.csv").write_text("a,b\n1,2\n")
+    sql = f"SELECT a, b FROM '{tmp_path}/file.csv'"
+    with pytest.raises(UserError, match="--unrestricted"):
+        query(sql, runs)
+    assert query(sql, runs, unrestricted=True).rows == [(1, 2)]
+    written = tmp_path / "sizes.csv"
+    query(f"COPY (SELECT index FROM outcomes WHERE attack = 'l2') TO '{written}'", runs[1], unrestricted=True)
+    assert len(written.read_text().splitlines()) == 8
+
+
+def test_an_interrupt_of_sql_is_an_interrupt(runs: list[Path]) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            query("SELECT count(*) FROM range(1000000000) a, range(1000) b WHERE hash(a.range) % 7 = b.range", runs)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+
+
 def test_bad_runs(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a run"):
         query("SELECT 1", [tmp_path / "nowhere"])
@@ -84,3 +171,23 @@ def test_command_csv(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> No
     header, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
     assert header == ["index", "s"]
     assert [float(row[1]) for row in rows] == load_result(runs[0]).minimal_size("l2").tolist()
+
+
+def test_csv_holds_no_formula_and_no_escape(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a stranger's run whose names are made to be opened in a spreadsheet, or to be read on a terminal."""
+    hostile = {
+        "=HYPERLINK('a')": "'=HYPERLINK('a')",
+        "+1": "'+1",
+        "-1": "'-1",
+        "@SUM(A1)": "'@SUM(A1)",
+        "\t=1": "' =1",
+        "\r=1": "' =1",
+        "red\x1b[31m": "red\ufffd[31m",
+        "fine, and a 'quote'": "fine, and a 'quote'",
+    }
+    for given, shown in hostile.items():
+        text = given.replace("'", "''")
+        command(f"SELECT '{text}' AS name, -1.5 AS number, -2 AS whole, NULL AS none", runs[:1], as_csv=True)
+        assert list(csv.reader(io.StringIO(capsys.readouterr().out)))[1] == [shown, "-1.5", "-2", ""]
+    command("SELECT 1 AS \"=1+1\", ['=1'] AS list", runs[:1], as_csv=True)
+    assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [["'=1+1", "list"], ["1", "['=1']"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 from rich import box
 from rich.cells import cell_len
@@ -36,6 +37,23 @@ def printable(text: str) -> str:
         " " if char in "\n\t\r" else "\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char
         for char in text
     )
+
+
+def for_spreadsheet(cell: object) -> object:
+    """A cell of a CSV: numbers as they are, texts without control characters and never a formula (which begins with
+    = + - @ or a tab, and does not after an apostrophe).
+
+    Example:
+        >>> for_spreadsheet("=HYPERLINK(1)"), for_spreadsheet("linf"), for_spreadsheet(-0.5)
+        ("'=HYPERLINK(1)", 'linf', -0.5)
+    """
+    if cell is None or isinstance(cell, (bool, int, float, Decimal)):
+        return cell
+    text = str(cell)
+    return f"{chr(39) * text.startswith(_FORMULA)}{printable(text)}"
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def table(*columns: str) -> Table:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from robustatlas.cli._terminal import printable, safe
+from robustatlas.cli._terminal import for_spreadsheet, printable, safe
 from robustatlas.outcomes import query as run_query
 from robustatlas.outcomes.query import written
 
@@ -21,6 +21,9 @@ def query(
     sql: Annotated[str, typer.Argument(help="A SELECT over the views runs, attacks, samples and outcomes (DuckDB).")],
     runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values instead of a table.")] = False,
+    unrestricted: Annotated[
+        bool, typer.Option("--unrestricted", help="Let the SQL read and write files; only for SQL that you trust.")
+    ] = False,
 ) -> None:
     """Run SQL over the outcomes of one or many runs.
 
@@ -36,14 +39,13 @@ def query(
     Mean cost per attack, over many runs:
 
         robustatlas query "SELECT run, attack, avg(forward + backward) AS passes FROM outcomes GROUP BY ALL" runs/*
+
+    The SQL sees these views and nothing else: no file is read or written, unless --unrestricted is given.
     """
-    table = run_query(sql, runs)
+    table = run_query(sql, runs, unrestricted=unrestricted)
     if as_csv:
         writer = csv.writer(sys.stdout)
-        writer.writerow(table.columns)
-        # A file gets what is there; a terminal no control characters.
-        clean = printable if sys.stdout.isatty() else str
-        writer.writerows([clean(value) if isinstance(value, str) else value for value in row] for row in table.rows)
+        writer.writerows(map(for_spreadsheet, row) for row in [table.columns, *table.rows])
         return
     view = Table(*map(safe, table.columns))
     for row in table.rows:

@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
@@ -55,8 +55,22 @@ def column_of(values: Sequence[Any]) -> NDArray[Any]:
     return np.array(values) if values and {*map(type, values)} <= {int, float, bool} else objects(values)
 
 
-def query(sql: str, runs: Sequence[str | Path] | str | Path) -> Table:
+_CLOSED = (
+    "enable_external_access = false",
+    "autoinstall_known_extensions = false",
+    "autoload_known_extensions = false",
+    "python_enable_replacements = false",
+    "lock_configuration = true",  # the last one: from here on nothing above can be taken back
+)
+"""Settings under which SQL sees the views alone: no files, no network, no extensions, no variables of this process."""
+
+
+def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bool = False) -> Table:
     """Run ``sql`` (DuckDB's dialect) over the tables of some runs.
+
+    What the SQL names are the views below and nothing else: it reads and writes no file, that of a run included, loads
+    no extension and reaches no network. ``unrestricted`` lifts that, for SQL of one's own that reads other tables or
+    writes with ``COPY ... TO``.
 
     Views:
         ``runs``: run, model, data, created, samples.
@@ -73,7 +87,16 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path) -> Table:
 
     Raises:
         UserError: no run at a path, a damaged table, or SQL that DuckDB refuses.
+
+    Example:
+        >>> from robustatlas.outcomes.query import query
+        >>> query("SELECT 1 AS one", "runs/nowhere")
+        Traceback (most recent call last):
+        robustatlas.errors.UserError: runs/nowhere is not a run: it has no run.json; give the folder that \
+'evaluate --run' wrote.
     """
+    if not isinstance(sql, str):
+        raise UserError(f"The SQL is {brief(repr(sql))}; expected a text, such as 'SELECT * FROM outcomes'.")
     paths = [runs] if isinstance(runs, str | Path) else list(runs)
     if not paths:
         raise UserError("No runs given; name at least one run directory.")
@@ -81,12 +104,28 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path) -> Table:
     try:
         with duckdb.connect() as connection:
             _fill(connection, {name: (run, run.table()) for name, run in opened.items()})
+            if not unrestricted:
+                for setting in _CLOSED:
+                    connection.execute(f"SET {setting}")
             cursor = connection.execute(sql)
             if cursor is None or cursor.description is None:
                 raise UserError("The SQL returns no table; give a SELECT over runs, attacks, samples and outcomes.")
             return Table(tuple(column[0] for column in cursor.description), cursor.fetchall())
+    except RuntimeError as error:
+        if "interrupted" in str(error):  # what DuckDB makes of a Ctrl-C
+            raise KeyboardInterrupt from error
+        raise
     except duckdb.Error as error:
-        raise UserError(f"The SQL could not be run: {str(error).strip()}") from error
+        closed = isinstance(error, duckdb.PermissionException) and not unrestricted
+        remedy = ". By default SQL reads and writes no files; --unrestricted, or unrestricted=True, lets it" * closed
+        raise UserError(f"The SQL could not be run: {_refusal(error)}{remedy}.") from error
+
+
+def _refusal(error: duckdb.Error) -> str:
+    """What DuckDB says, in one line: without the arrow below a place, and without what it quotes of a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^\t")]
+    quoting = next((k for k, line in enumerate(lines) if line.startswith("Traceback")), len(lines))
+    return " ".join([*lines[:quoting], *lines[quoting:][-1:]]).rstrip(".")
 
 
 def _fill(connection: duckdb.DuckDBPyConnection, runs: Mapping[str, tuple[Run, OutcomeTable]]) -> None:
