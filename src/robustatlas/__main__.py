@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
+
+STOPPED = "Stopped. What was finished before is kept; the same command goes on from there."
+"""What is said of a Ctrl-C where a command has nothing better to say."""
+
+INTERRUPTED = 130
+"""The exit code of a Ctrl-C."""
 
 
 def main() -> None:
@@ -12,7 +19,7 @@ def main() -> None:
     try:
         run()
     except SystemExit as end:
-        if "ray" in sys.modules and (end.code is None or isinstance(end.code, int)):
+        if isinstance(end.code, int | None) and (end.code == INTERRUPTED or "ray" in sys.modules):
             _leave(end.code or 0)
         raise
 
@@ -24,13 +31,17 @@ def run() -> None:
 
         command_line()
     except KeyboardInterrupt:
-        print("Aborted.", file=sys.stderr)
-        sys.exit(130)
+        print(f"\n{STOPPED}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
 def _leave(code: int) -> None:
-    """End this process without taking the interpreter apart: threads of Ray outlive its shutdown, and one that still
-    answers then crashes the process after its work is done."""
+    """End this process without taking the interpreter apart.
+
+    Threads of Ray outlive its shutdown, and one that still answers then crashes the process after its work is done. And
+    an interpreter that heard a Ctrl-C while it was making a dataclass ends by the signal, whatever it is told.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -35,17 +35,24 @@ string as a number; given: 'weak'
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        owner = f"{place} of {what}" if place else what
-        if first["type"] == "value_error":
-            raise UserError(f"{owner}: {first['ctx']['error']}") from error
-        if first["type"] == "missing":
-            raise UserError(f"{owner} is missing") from error
-        if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            raise UserError(f"{owner} is not known; a misspelt entry?") from error
-        message = first["msg"][:1].lower() + first["msg"][1:]
-        raise UserError(f"{owner}: {message}; given: {brief(repr(first['input']))}") from error
+        raise UserError(fault(error, what)) from error
+
+
+def fault(error: ValidationError, what: str) -> str:
+    """The first entry of ``what`` that does not fit, as a sentence without its stop."""
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "json_invalid":
+        return f"{what} is not complete JSON: {first['ctx']['error']}"
+    place = ".".join(str(part) for part in first["loc"])
+    owner = f"{place} of {what}" if place else what
+    if first["type"] == "value_error":
+        return f"{owner}: {first['ctx']['error']}"
+    if first["type"] == "missing":
+        return f"{owner} is missing"
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"{owner} is not known; a misspelt entry?"
+    message = first["msg"][:1].lower() + first["msg"][1:]
+    return f"{owner}: {message}; given: {brief(repr(first['input']))}"
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

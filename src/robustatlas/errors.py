@@ -11,13 +11,13 @@ class UserError(ValueError):
 
 
 def brief(value: object) -> str:
-    """What was given, in at most 60 characters of a message.
+    """What was given, in one line and at most 60 characters of a message.
 
     Example:
         >>> brief("ten characters " * 10)
         'ten characters ten characters ten characters ten characte...'
     """
-    text = str(value)
+    text = " ".join(str(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

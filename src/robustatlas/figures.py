@@ -15,8 +15,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 
 from robustatlas import wording
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.scalars import real
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,8 +120,8 @@ def plot_curves(
     """
     named = _named(curves)
     end = _end(named.values()) if up_to is None else up_to
-    if not 0 < end < np.inf:
-        raise UserError(f"up_to is {up_to}; a positive finite size is expected")
+    if not 0 < real(end) < np.inf:
+        raise UserError(f"up_to is {brief(end)}; a positive finite size is expected")
     with mpl.rc_context(STYLE if ax is None else {}):
         axes = _new_axes(2.15) if ax is None else ax
         for position, (name, curve) in enumerate(named.items()):

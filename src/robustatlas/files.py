@@ -9,9 +9,39 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 
 _STALE_SECONDS = 600.0
+_LONGEST_NAME = 255
+"""Bytes of a file's or folder's name that file systems allow."""
+
+
+def named(path: object, expected: str = "the path of a file or folder") -> Path:
+    """``path``, where a file can have such a name.
+
+    Raises:
+        UserError: it is no path, or none that a file system and DuckDB can take.
+
+    Example:
+        >>> named("runs/a").parts
+        ('runs', 'a')
+        >>> named(3, "the folder of a run")
+        Traceback (most recent call last):
+        robustatlas.errors.UserError: 3 is given; expected the folder of a run.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise UserError(f"{brief(repr(path))} is given; expected {expected}.")
+    found = Path(path)
+    try:
+        encoded = [part.encode() for part in found.parts]
+    except UnicodeEncodeError as error:
+        raise UserError(f"{brief(repr(str(found)))} is not a name in UTF-8; rename it, or give another one.") from error
+    if any(len(part) > _LONGEST_NAME or b"\0" in part for part in encoded):
+        raise UserError(
+            f"{brief(repr(str(found)))} is no name that a file can have (at most {_LONGEST_NAME} bytes between "
+            "slashes); give another one."
+        )
+    return found
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from robustatlas.attacks.definition import Attack, Procedure
 from robustatlas.attacks.image import image_attacks
 from robustatlas.attacks.lp import lp_attacks
 from robustatlas.classifier import Errors
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 
 
 @cache
@@ -43,6 +43,8 @@ def attack_named(name: str, procedure: Procedure = "default", also: Iterable[str
 
     ``also``: other names that may have been meant where this one is not known.
     """
+    if not isinstance(name, str):
+        raise UserError(f"{brief(repr(name))} is no name of an attack; expected one such as 'linf'.")
     plain, _, errors = name.rpartition(".")
     kinds: tuple[Errors, ...] = get_args(Errors)
     if plain and errors in kinds:

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from robustatlas.attacks.definition import Attack, grid
 from robustatlas.attacks.image import ASCENTS, BOUND
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
+from robustatlas.outcomes.strengths import LARGEST_STRENGTH
+from robustatlas.scalars import real
 from robustatlas.threats.compose import Compose, carben
 from robustatlas.threats.perceptual import Perceptual
 
@@ -50,7 +52,13 @@ def compose(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -
                 f"{part.name!r} cannot be a part of {name!r}; expected attacks on nested sets that contain the clean "
                 "input and do not depend on the model, such as recolor+stadv+linf."
             )
-    full = [part.strengths[-1] / 2 for part in parts] if strengths is None else list(strengths)
+    full = (
+        [part.strengths[-1] / 2 for part in parts] if strengths is None else [real(strength) for strength in strengths]
+    )
+    if not all(0 < value <= LARGEST_STRENGTH for value in full):
+        raise UserError(
+            f"The strengths of {name!r} are {brief(repr(strengths))}; expected a positive number for each part."
+        )
     threat = Compose(tuple(part.threat for part in parts), tuple(full))
     each = ", ".join(f"{part.name} {value:.4g}" for part, value in zip(parts, full, strict=True))
     attack = composed(name, threat, "a composition, as in Laidlaw and Feizi 2019")

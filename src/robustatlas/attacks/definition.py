@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from robustatlas.attacks.description import LATER
 from robustatlas.classifier.backward import Backward, check_backward
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.objectives import MARGINS, Objective, check_objective
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.outcomes.records import ATTACK_NAME
+from robustatlas.outcomes.strengths import check_strengths
+from robustatlas.scalars import real
 from robustatlas.threats.base import ThreatModel
 
 if TYPE_CHECKING:
@@ -163,6 +167,12 @@ class Attack:
     effort: Effort = "default"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(ATTACK_NAME, self.name):
+            raise UserError(
+                f"name={brief(repr(self.name))} is no name of an attack; expected letters, digits and . _ + -, at most "
+                "120 and a letter or digit first."
+            )
+        check_strengths([real(strength) for strength in self.strengths], self.name)
         for stage in self.all_stages:
             stage.optimizer.check(self.threat)
         allowed = self._allowed()

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from robustatlas.errors import UserError
+from robustatlas.scalars import whole
 
 
 def batch_sizes(given: int | Sequence[int] | None) -> tuple[int, ...]:
     """``given`` as increasing sizes; none: any size will do."""
     if given is None:
         return ()
-    sizes = (given,) if isinstance(given, int) else tuple(given)
-    if not sizes or any(not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes):
+    several = given if isinstance(given, Iterable) and np.ndim(given) == 1 else (given,)
+    sizes = [whole(size) or 0 for size in several]
+    if not sizes or min(sizes) < 1:
         raise UserError(f"batch_size={given!r} does not fit; expected a whole number of at least 1, or several.")
     return tuple(sorted(set(sizes)))
 

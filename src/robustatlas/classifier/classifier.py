@@ -27,6 +27,7 @@ from robustatlas.errors import UserError, first_line
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes import sha256_of_tensors
+from robustatlas.scalars import real, whole
 
 Precision = Literal["float32", "bfloat16"]
 Net = Callable[[Tensor], Any]
@@ -182,8 +183,8 @@ class Classifier:
                 f"rejection={rejection!r} with outputs={self.outputs!r} does not fit; expected one of {expected}, with "
                 "outputs='logits'."
             )
-        self.draws, self.threshold = draws, 0.5 if threshold is None else threshold
-        if draws is not None and (not isinstance(draws, int) or draws < 1):
+        self.draws, self.threshold = whole(draws), 0.5 if threshold is None else real(threshold)
+        if draws is not None and (self.draws is None or self.draws < 1):
             raise UserError(f"draws={draws!r} does not fit; expected a whole number of at least 1, such as 20.")
         if not 0 < self.threshold < 1:
             raise UserError(f"threshold={threshold!r} does not fit; expected a probability between 0 and 1.")
@@ -199,7 +200,7 @@ class Classifier:
         self.network_dtype = own.dtype if own is not None else self.dtype
         self.casts = own is not None
         self._fast = self._faster()
-        self.name = name or str(getattr(net, "__name__", type(net).__name__))
+        self.name = str(name or getattr(net, "__name__", type(net).__name__))
         self.origin = origin
         self.mean, self.std = statistic(mean, "mean"), statistic(std, "std")
         self._normalisation = {
@@ -385,6 +386,8 @@ class Classifier:
     def answer(self, x: Tensor, net: Net | None = None) -> Any:
         """Whatever ``net`` (None: its own) returns for one batch; not counted."""
         prepared = x if self.prepare is None else self._run(self.prepare, x)
+        if not isinstance(prepared, Tensor):
+            raise UserError(f"prepare returned {type(prepared).__name__}; expected inputs as a tensor [B, ...].")
         network_input = normalised(prepared, self._normalisation)
         if self.casts:
             network_input = network_input.to(self.network_dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +21,7 @@ def statistic(values: Given, what: str) -> Statistic | None:
     if values is None:
         return None
     try:
-        numbers = torch.as_tensor(values, dtype=torch.float64)
+        numbers = torch.as_tensor(np.array(values) if hasattr(values, "__array__") else values, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
         numbers = torch.empty(0)
     if numbers.dim() > 1 or not numbers.numel() or not bool(torch.isfinite(numbers).all()):

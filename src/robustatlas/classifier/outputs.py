@@ -50,7 +50,7 @@ _AS_LOGITS: dict[Outputs, Callable[[Tensor], Tensor]] = {
 
 def check_outputs(outputs: str) -> None:
     """Raise :class:`UserError` unless ``outputs`` is one of :data:`Outputs`."""
-    if outputs not in _AS_LOGITS:
+    if outputs not in get_args(Outputs):
         raise UserError(f"outputs={outputs!r} is not known; expected one of {', '.join(map(repr, get_args(Outputs)))}.")
 
 
@@ -78,6 +78,11 @@ def logits_in(output: Any) -> Tensor:
         raise UserError(
             f"The model returned {type(output).__name__}; expected logits as a tensor [B, C], a dict with 'logits', "
             "or an object with .logits. Wrap it in a function that returns the logits."
+        )
+    if output.is_complex() or output.is_meta or output.layout != torch.strided:
+        kind = "on the device 'meta'" if output.is_meta else f"of {output.dtype} and layout {output.layout}"
+        raise UserError(
+            f"The model returned a tensor {kind}; expected logits as real numbers in a dense tensor [B, C]."
         )
     return output
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.errors import UserError, first_line
+from robustatlas.errors import UserError, brief, first_line
 
 _ARRIVING: ContextVar[torch.device | None] = ContextVar("arriving", default=None)
 
@@ -52,9 +52,9 @@ def usable(device: str | torch.device) -> torch.device:
     """The device, in full; :class:`UserError` where it cannot be used here."""
     try:
         found = torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise UserError(
-            f"The device {str(device)!r} cannot be used here ({first_line(error)}); give 'cpu'"
+            f"The device {brief(device)!r} cannot be used here ({first_line(error)}); give 'cpu'"
             + (", or 'cuda'." if torch.cuda.is_available() else ".")
         ) from error
     if found.type == "meta":

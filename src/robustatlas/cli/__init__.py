@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from robustatlas.cli._terminal import safe
 from robustatlas.cli.attacks import attacks
@@ -35,8 +36,21 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
+class _Interrupted(BaseException):
+    """A Ctrl-C, under a name that typer does not know: it would end without a word."""
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise _Interrupted from interrupt
+
+
 app = typer.Typer(
     name="robustatlas",
+    cls=_Commands,
     help="How robust is a classifier, globally? Many threat models, every strength, per sample.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -66,11 +80,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Args:
         arguments: what follows the program's name; those of this process by default.
+
+    Raises:
+        KeyboardInterrupt: a Ctrl-C that the command does not answer itself.
     """
     with warnings.catch_warnings():
         warnings.showwarning = _warn
         try:
             app(args=arguments)
+        except _Interrupted as interrupted:
+            raise KeyboardInterrupt from interrupted
         except UserError as error:
             _fail(str(error))
         except MemoryError as error:

@@ -12,12 +12,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.datasets.rows import Held, Rows, check_range
+from robustatlas.datasets.arrays import array_of
+from robustatlas.datasets.rows import Held, Rows, check_scale, two_values, within_range
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.outcomes import sha256_of_array
+from robustatlas.scalars import whole
 
 _CHANNELS = (1, 3)
+_MOST_CLASSES = 10**6
+"""More classes than this are a mistake in the labels."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,9 @@ class Dataset:
         Raises:
             UserError: empty, not matching, NaN, outside [0, 1], labels that are no integers or out of range.
         """
-        return cls.of_rows(Held(_inputs(_array(images), name)), labels, name, classes)
+        rows = Held(_inputs(array_of(images), name))
+        check_scale(rows, name)
+        return cls.of_rows(rows, labels, name, classes)
 
     @classmethod
     def of_rows(
@@ -132,10 +138,15 @@ class Dataset:
             >>> len(data), data.rows[:2].shape
             (1000000, torch.Size([2, 3, 224, 224]))
         """
-        targets = _targets(_array(labels), name)
+        targets = _targets(array_of(labels), name)
         if len(rows) != len(targets):
             raise UserError(f"Data set {name!r} has {len(rows)} images but {len(targets)} labels; give one each.")
         if classes is None:
+            if int(targets.max()) >= _MOST_CLASSES:
+                raise UserError(
+                    f"Labels of {name!r} go up to {int(targets.max())}; expected class numbers 0, 1, ... of at most "
+                    f"{_MOST_CLASSES:,} classes."
+                )
             classes = [str(label) for label in range(int(targets.max()) + 1)]
         if int(targets.min()) < 0 or int(targets.max()) >= len(classes):
             raise UserError(
@@ -151,8 +162,10 @@ class Dataset:
         """
         if count is None:
             return self
-        if not 1 <= count <= len(self):
-            raise UserError(f"Data set {self.name!r} has {len(self)} samples; ask for 1 to {len(self)}, not {count}.")
+        asked = whole(count)
+        if asked is None or not 1 <= asked <= len(self):
+            raise UserError(f"Data set {self.name!r} has {len(self)} samples; ask for 1 to {len(self)}, not {count!r}.")
+        count = asked
         chosen = self._stratified(count, seed) if stratified else torch.arange(count)
         return replace(
             self,
@@ -172,20 +185,17 @@ class Dataset:
         return turn.argsort(stable=True)[:count].sort().values
 
 
-def _array(values: NDArray[Any] | Tensor | Sequence[int]) -> NDArray[Any]:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-
-
 def _inputs(images: NDArray[Any], name: str) -> Tensor:
     if images.ndim < 2 or images.size == 0:
         raise UserError(f"Images of {name!r} must be a non-empty array [N, ...], got shape {images.shape}.")
     if images.dtype == np.uint8:
         return torch.from_numpy(np.array(channels_first(images), order="C"))
     if not np.issubdtype(images.dtype, np.floating):
+        if images.dtype.kind in "bi" and images.max() == 1 and images.min() >= 0:
+            raise UserError(two_values(f"Images of {name!r}"))
         raise UserError(f"Images of {name!r} must be uint8 in 0..255 or floats in [0, 1], got {images.dtype}.")
     values = torch.from_numpy(np.array(channels_first(images), dtype=np.float32, order="C"))
-    check_range(values, name)
-    return values
+    return within_range(values, f"Images of {name!r}")
 
 
 def channels_first(images: NDArray[Any]) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from robustatlas.datasets.dataset import channels_first
-from robustatlas.datasets.rows import Rows, check_range
+from robustatlas.datasets.rows import Rows, within_range
 from robustatlas.errors import UserError
 
 PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
@@ -123,9 +123,7 @@ class Mapped(Rows):
         found = channels_first(np.asarray(self.array[positions.numpy()]))
         kept = np.uint8 if found.dtype == np.uint8 else np.float32
         values = torch.from_numpy(np.array(found, dtype=kept, order="C"))
-        if kept is np.float32 and len(values):
-            check_range(values, self.name)
-        return values
+        return within_range(values, f"Images of {self.name!r}") if kept is np.float32 else values
 
 
 def mapped(path: Path, member: str | None = None) -> NDArray[Any]:

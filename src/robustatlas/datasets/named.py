@@ -18,6 +18,8 @@ from robustatlas.datasets.formats import read_cifar_binary, read_idx, read_npz
 from robustatlas.datasets.loaders import AS_THEY_ARE, Sizing
 from robustatlas.datasets.on_disk import load_on_disk
 from robustatlas.errors import UserError
+from robustatlas.files import named
+from robustatlas.scalars import whole
 from robustatlas.wording import instead
 
 Split = Literal["test", "train"]
@@ -184,10 +186,8 @@ def load_dataset(
     """
     if split not in ("test", "train"):
         raise UserError(f"The split must be 'test' or 'train', not {split!r}.")
-    for what, value in (("resize", resize), ("crop", crop)):
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise UserError(f"{what}={value!r}; expected a number of pixels of at least 1.")
-    sizing = Sizing(resize, crop)
+    sizing = Sizing(*(_pixels(what, value) for what, value in (("resize", resize), ("crop", crop))))
+    named(name, "the name of a data set, or the file or folder of one")
     on_disk = load_on_disk(str(name), split, sizing, _roots())
     if on_disk is not None:
         return on_disk
@@ -200,6 +200,13 @@ def load_dataset(
         known = f"give {', '.join(names())}, a file FILE.npz or FILE.npy, imagefolder:FOLDER or hf:FOLDER"
         raise UserError(f"Unknown data set {str(name)!r}{instead(str(name).lower(), names(), known)}")
     return _find_or_fetch(str(name), source, split)
+
+
+def _pixels(what: str, value: object) -> int | None:
+    count = whole(value)
+    if value is not None and (count is None or count < 1):
+        raise UserError(f"{what}={value!r}; expected a number of pixels of at least 1.")
+    return count
 
 
 def _load_digits(split: Split) -> Dataset:

@@ -24,7 +24,7 @@ from robustatlas.datasets.loaders import (
     mapped,
 )
 from robustatlas.datasets.remembered import remembered_fingerprint
-from robustatlas.datasets.rows import Rows
+from robustatlas.datasets.rows import Rows, check_scale
 from robustatlas.errors import UserError
 
 _CIFAR_C = {"cifar10-c": ("CIFAR-10-C", CIFAR10), "cifar100-c": ("CIFAR-100-C", CIFAR100)}
@@ -68,6 +68,8 @@ def image_folder(
 def _remembered(
     rows: Rows, labels: Sequence[int], name: str, classes: Sequence[str] | None, files: Iterable[Path], settings: str
 ) -> Dataset:
+    if isinstance(rows, Mapped):
+        check_scale(rows, name)
     data = Dataset.of_rows(rows, np.asarray(labels), name, classes)
     fingerprint = partial(remembered_fingerprint, rows, data.labels, list(files), settings)
     return Dataset.of_rows(rows, data.labels, name, data.classes, fingerprint)

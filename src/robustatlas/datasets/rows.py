@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -104,11 +105,60 @@ def as_inputs(stored: Tensor) -> Tensor:
     return stored.cpu().to(torch.float32).div_(255)
 
 
-def check_range(values: Tensor, name: str) -> None:
-    """Raise :class:`UserError` unless floats are finite and in [0, 1]."""
+ROUNDING = 1e-6
+"""How far outside of [0, 1] images may lie: what float32 makes of a conversion or a resizing."""
+
+_LOOKED_AT = 4096
+"""Rows among which one with another pixel than 0 and 1 is looked for."""
+
+
+def within_range(values: Tensor, whose: str) -> Tensor:
+    """Floats [B, ...] in [0, 1]; what lies outside by rounding is brought to the edge, with a warning.
+
+    Raises:
+        UserError: NaN, infinite values, or farther outside; ``whose`` begins the sentence.
+
+    Example:
+        >>> within_range(torch.tensor([0.5, 1.0]), "Images of 'mine'")
+        tensor([0.5000, 1.0000])
+    """
+    if not values.numel():
+        return values
     if not bool(values.isfinite().all()):
-        raise UserError(f"Images of {name!r} hold NaN or infinite values; they must lie in [0, 1].")
+        raise UserError(f"{whose} hold NaN or infinite values; they must lie in [0, 1].")
     low, high = (float(value) for value in values.aminmax())
-    if low < 0 or high > 1:
-        hint = "divide by 255 or store them as uint8" if low >= 0 and high <= 255 else "undo their normalisation"
-        raise UserError(f"Images of {name!r} must lie in [0, 1], got {low:g}..{high:g}; {hint}.")
+    if low >= 0 and high <= 1:
+        return values
+    found = f"{low:.9g}..{high:.9g}"
+    if low < -ROUNDING or high > 1 + ROUNDING:
+        if low >= -0.1 and high <= 1.1:
+            hint = "clip them, where that is rounding or resizing: images.clip(0, 1)"
+        elif low >= 0 and high <= 255:
+            hint = "divide by 255 or store them as uint8"
+        else:
+            hint = "undo their normalisation, and give mean and std to Classifier"
+        raise UserError(f"{whose} must lie in [0, 1], got {found}; {hint}.")
+    warnings.warn(f"{whose} lie in {found}; what is outside of [0, 1] by rounding is set to 0 and 1.", stacklevel=2)
+    return values.clamp(0, 1)
+
+
+def check_scale(rows: Rows, name: str) -> None:
+    """Raise :class:`UserError` where 8-bit images hold only 0 and 1, so that it is not known which scale is meant."""
+    brightest = 0
+    for first in range(0, min(len(rows), _LOOKED_AT), 64):
+        values = rows.stored(torch.arange(first, min(len(rows), first + 64)))
+        if values.dtype != torch.uint8:
+            return
+        brightest = max(brightest, int(values.max()))
+        if brightest > 1:
+            return
+    if brightest == 1:
+        raise UserError(two_values(f"Images of {name!r}"))
+
+
+def two_values(whose: str) -> str:
+    """What is asked of integer images of 0 and 1."""
+    return (
+        f"{whose} are integers and hold only 0 and 1: is 1 white, or 1 of 255? Where it is white, give them as "
+        "images.astype('float32'); where it is almost black, as images.astype('float32') / 255."
+    )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.datasets.dataset import Dataset, channels_first
-from robustatlas.datasets.rows import Rows, check_range
+from robustatlas.datasets.rows import Rows, check_scale, within_range
 from robustatlas.errors import UserError
 
 
@@ -32,9 +32,7 @@ class OneByOne(Rows):
                     f"{self.shape[1:]}; bring all to one size (transforms of the data set)."
                 )
         stacked = torch.stack(found) if found else torch.empty(0, *self.shape[1:])
-        if stacked.dtype != torch.uint8:
-            check_range(stacked, self.name)
-        return stacked
+        return stacked if stacked.dtype == torch.uint8 else within_range(stacked, f"Images of {self.name!r}")
 
     def _image(self, position: int) -> Tensor:
         image = self.data[position][0]
@@ -78,4 +76,6 @@ def of_torch(
     if labels is None:
         labels = [int(data[position][1]) for position in range(len(data))]
     known = classes if classes is not None else getattr(data, "classes", None)
-    return Dataset.of_rows(OneByOne(data, name), labels, name, known)
+    rows = OneByOne(data, name)
+    check_scale(rows, name)
+    return Dataset.of_rows(rows, labels, name, known)

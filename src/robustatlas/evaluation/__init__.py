@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
 from robustatlas.classifier import Classifier, seeded, undisturbed
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.evaluation.checks import check_arguments
 from robustatlas.evaluation.cluster import Actors, Cluster, cluster_of
 from robustatlas.evaluation.costs import Costs, weight_of
@@ -46,6 +47,7 @@ from robustatlas.outcomes.records import command_line, now, spans_of
 from robustatlas.progress import Progress, progress_shown
 from robustatlas.result import Result
 from robustatlas.sanity import check_attacks, check_model
+from robustatlas.scalars import real
 from robustatlas.threats.probe import probe
 from robustatlas.wording import counted
 
@@ -123,7 +125,7 @@ def evaluate(
         >>> result.minimal_size("linf").shape
         (5,)
     """
-    check_arguments(
+    seed, batch_size, shard_size, workers = check_arguments(
         seed=seed,
         run=run,
         batch_size=batch_size,
@@ -206,7 +208,7 @@ def forecast(
         >>> [(each.attack, each.samples) for each in forecast(net, data, "linf").expected]
         [('linf', 5)]
     """
-    check_arguments(
+    seed, batch_size, _, workers = check_arguments(
         seed=seed,
         run=run,
         batch_size=batch_size,
@@ -217,6 +219,8 @@ def forecast(
         workers=workers,
         devices=devices,
     )
+    if not 0 < real(budget) < inf:
+        raise UserError(f"budget={brief(repr(budget))}; expected a positive number of seconds.")
     share = share_of(part)
     classifier, work = _given(model, data, samples)
     with _surroundings(classifier, seed), progress_shown(progress) as display:
@@ -228,7 +232,7 @@ def forecast(
         for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
             missing = mine & ~np.isin(work.index, store.done(task.record, examples=keep_adversarial))
             if missing.any():
-                expected.append(expected_of(classifier, task, work, missing, manner, budget))
+                expected.append(expected_of(classifier, task, work, missing, manner, real(budget)))
     return Forecast(tuple(expected), max(1, len(_places(workers, devices, classifier))), manner.batch_size)
 
 

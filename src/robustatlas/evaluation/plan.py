@@ -19,6 +19,7 @@ from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset, Fingerprint, Held, Rows, of_torch
+from robustatlas.datasets.arrays import array_of, tensor_of
 from robustatlas.engine import NUMERICS
 from robustatlas.errors import UserError, brief
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
@@ -26,6 +27,7 @@ from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.outcome import merged_strengths
 from robustatlas.outcomes.strengths import check_strengths, position_of
 from robustatlas.sanity import check_inputs
+from robustatlas.scalars import real
 from robustatlas.search import settings_of
 from robustatlas.threats.base import UnsupportedInputError
 
@@ -63,8 +65,8 @@ def samples_of(data: Data, samples: Samples) -> Work:
     if isinstance(data, Dataset):
         rows, labels, name, index, known = data.rows, data.labels, data.name, data.index, data.fingerprint
     elif isinstance(data, (tuple, list)) and len(data) == 2:
-        (images, labels), name = map(_tensor, data), "arrays"
-        check_inputs(images, labels)
+        (images, labels), name = map(tensor_of, data), "arrays"
+        images = check_inputs(images, labels)
         rows, index, known = Held(images), torch.arange(len(images)), Fingerprint.of(images, labels)
     else:
         raise UserError(
@@ -75,15 +77,6 @@ def samples_of(data: Data, samples: Samples) -> Work:
         return Work(rows, labels.long(), index.numpy(), record)
     positions = torch.from_numpy(_positions(samples, len(rows)))
     return Work(rows.chosen(positions), labels[positions].long(), index[positions].numpy(), record)
-
-
-def _tensor(values: Any) -> Tensor:
-    try:
-        return torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"data holds {brief(repr(values))}, which is no array of numbers; give images and labels."
-        ) from error
 
 
 def _positions(samples: Samples, count: int) -> Integers:
@@ -160,8 +153,8 @@ def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
     wanted = {}
     for name, values in given.items():
         try:
-            grid = tuple(float(value) for value in np.atleast_1d(np.asarray(values)).tolist())
-        except (TypeError, ValueError):
+            grid = tuple(map(real, np.atleast_1d(array_of(values)).tolist()))
+        except UserError:
             grid = ()
         if not grid or not all(0 < value < np.inf for value in grid) or any(a >= b for a, b in pairwise(grid)):
             raise UserError(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
+from robustatlas.scalars import whole
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,12 @@ def share_of(given: str | tuple[int, int] | Share | None) -> Share:
         found = re.fullmatch(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", given)
         number, of = map(int, found.groups()) if found else (-1, 0)
     else:
-        try:
-            number, of = (int(value) for value in given)
-        except (TypeError, ValueError):
-            number, of = -1, 0
+        numbers = [whole(value) for value in given] if isinstance(given, Iterable) else []
+        number, of = (-1 if value is None else value for value in numbers) if len(numbers) == 2 else (-1, 0)
     if not 0 <= number < of:
-        raise UserError(f"part={given!r} is no share; expected I/N with I from 0 to N-1, such as 0/4 and 3/4 of four.")
+        raise UserError(
+            f"part={brief(repr(given))} is no share; expected I/N with I from 0 to N-1, such as 0/4 and 3/4 of four."
+        )
     return Share(number, of)
 
 
@@ -83,14 +84,44 @@ def share_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[S
                 "which part of the work is meant; give --part I/N."
             )
         return (Share(place, of), f"SLURM_ARRAY_TASK_ID={number}") if of > 1 else None
+    number, of = rank_of_environment(environment)
+    return (Share(number, of), f"RANK={number}, WORLD_SIZE={of}") if of > 1 else None
+
+
+def rank_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """Which one of a group of processes this is, and how many there are, as RANK and WORLD_SIZE say; (0, 1) where not
+    both are there.
+
+    Raises:
+        UserError: they contradict each other, or are no numbers.
+
+    Example:
+        >>> rank_of_environment({"RANK": "3", "WORLD_SIZE": "4"})
+        (3, 4)
+    """
     number, of = _whole(environment, "RANK"), _whole(environment, "WORLD_SIZE")
-    if number is not None and of is not None and of > 1 and number < of:
-        return Share(number, of), f"RANK={number}, WORLD_SIZE={of}"
-    return None
+    if number is None or of is None:
+        return 0, 1
+    if number >= of:
+        raise UserError(
+            f"RANK={number} and WORLD_SIZE={of} contradict each other: ranks of {of} go from 0 to {of - 1}, so it is "
+            "not known which part of the work is meant; correct or unset them."
+            if of
+            else f"RANK={number} and WORLD_SIZE=0 contradict each other: a group has at least one process; correct or "
+            "unset them."
+        )
+    return number, of
 
 
 def _whole(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "").strip()
-    if text and not text.isdecimal():
-        raise UserError(f"{name}={text!r} is no number, so it is not known which part is meant; give --part I/N.")
+    if text and not (text.isdecimal() and len(text) < _LONGEST):
+        raise UserError(
+            f"{name}={brief(repr(text))} is no whole number from 0 on, so it is not known which part is meant; correct "
+            "or unset it, or give --part I/N."
+        )
     return int(text) if text else None
+
+
+_LONGEST = 10
+"""Digits of a number of processes."""

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.references.matching import CLEAN, chosen_attacks, match_cells
 from robustatlas.references.reference import Reference
+from robustatlas.scalars import whole
 
 Floats = NDArray[np.float64]
 
@@ -85,13 +86,17 @@ def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int 
     counts = {len(statistic.columns) for statistic in statistics}
     if len(counts) != 1:
         raise UserError(f"statistics of the same samples are expected; these have {sorted(counts)} samples")
-    if replicates < 1:
-        raise UserError(f"the number of replicates is {replicates}; at least 1 is expected, 1000 are usual")
+    count, origin = whole(replicates), whole(seed)
+    if count is None or count < 1:
+        raise UserError(f"the number of replicates is {brief(replicates)}; at least 1 is expected, 1000 are usual")
+    if origin is None or origin < 0:
+        raise UserError(f"the seed of the draws is {brief(repr(seed))}; a whole number from 0 on is expected")
+    replicates = count
     samples = counts.pop()
     if not samples:
         raise UserError("there are no samples to draw from; at least one is expected")
     distinct = {id(statistic.columns): statistic.columns for statistic in statistics}
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(origin)
     values = np.empty((len(statistics), replicates))
     for start in range(0, replicates, _REPLICATES_PER_BLOCK):
         stop = min(start + _REPLICATES_PER_BLOCK, replicates)

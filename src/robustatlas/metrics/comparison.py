@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.errors import UserError
 from robustatlas.outcomes.strengths import same_strength
 from robustatlas.outcomes.table import OutcomeTable, check_paired
+from robustatlas.scalars import reals
 
 Floats = NDArray[np.float64]
 
@@ -151,7 +152,7 @@ def holm(p_values: ArrayLike) -> Floats:
         >>> holm([0.01, 0.04, 0.03])
         array([0.03, 0.06, 0.06])
     """
-    p = np.asarray(p_values, dtype=np.float64)
+    p = reals(p_values, "p-values")
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
         raise UserError("a list of p-values between 0 and 1 is expected")
     order = np.argsort(p)

@@ -113,7 +113,7 @@ def percent_seen(
 
 def check_ratio(cells: MatchedCells, kind: RatioKind) -> None:
     """Raise where a ratio of that kind does not exist, or would be taken to a reference of 0."""
-    if kind not in _FORMULAS:
+    if kind not in get_args(RatioKind):
         raise UserError(f"there is no competitiveness ratio {kind!r}; the kinds are {', '.join(get_args(RatioKind))}")
     zeros = np.flatnonzero(cells.reference == 0)
     if kind == "exp" and zeros.size < cells.reference.size:

@@ -10,9 +10,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.metrics.intervals import check_confidence, proportion_bounds
 from robustatlas.outcomes.outcome import Outcome, check_minimal, percent
+from robustatlas.scalars import real, reals
 from robustatlas.tabular import Grid, Tabular
 from robustatlas.wording import counted
 from robustatlas.wording import size as written
@@ -171,7 +172,7 @@ class RobustnessCurve(Tabular):
 
     def quantile(self, share: ArrayLike) -> NDArray[np.float64]:
         """Smallest sizes [...] at which the shares [...] in [0, 1] of the samples are broken; inf where never."""
-        shares = np.asarray(share, dtype=np.float64)
+        shares = reals(share, "shares of samples")
         if not ((shares >= 0) & (shares <= 1)).all():
             raise UserError(f"shares of samples between 0 and 1 are expected; given: {shares.tolist()}")
         # The tolerance undoes the rounding of shares such as 3 * (1 / 3).
@@ -185,8 +186,8 @@ class RobustnessCurve(Tabular):
 
         100 - area is the mean of min(minimal size, up_to) / up_to: how far the samples stay robust on average.
         """
-        if not 0 < up_to < np.inf:
-            raise UserError(f"the area is taken up to a positive finite size; given: {up_to}")
+        if not 0 < real(up_to) < np.inf:
+            raise UserError(f"the area is taken up to a positive finite size; given: {brief(up_to)}")
         sizes, counts = self.steps
         widths = np.diff(np.minimum(np.append(sizes, np.inf), up_to))
         return float(percent(counts @ widths, self.samples) / up_to)
@@ -235,8 +236,12 @@ class RobustnessCurve(Tabular):
             [(1.5, 2.0, 1, 0)]
         """
         check_confidence(confidence)
-        if not 0 <= tolerance < 1:
-            raise UserError(f"the tolerance is {tolerance}; a relative difference of sizes in [0, 1) is expected")
+        if not 0 <= real(tolerance) < 1:
+            raise UserError(
+                f"the tolerance is {brief(tolerance)}; a relative difference of sizes in [0, 1) is expected"
+            )
+        if not isinstance(other, RobustnessCurve):
+            raise UserError(f"curves cross other curves; given: {brief(repr(other))}")
         sizes = _merged(np.concatenate([self.jumps, other.jumps]), tolerance)
         reach = sizes * (1 + tolerance)
         gap = self.at(reach) - other.at(reach)
@@ -333,7 +338,7 @@ def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
 
 
 def _sizes(given: ArrayLike) -> NDArray[np.float64]:
-    sizes = np.asarray(given, dtype=np.float64)
+    sizes = reals(given, "sizes")
     if not (sizes >= 0).all():
         raise UserError("robustness curves are defined at sizes >= 0; a smaller one or NaN is given")
     return sizes

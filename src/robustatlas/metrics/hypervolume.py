@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.outcomes.outcome import percent
+from robustatlas.scalars import real, reals
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +83,11 @@ def adversarial_hypervolume(
         >>> volume.per_sample, volume.corrected
         (array([0.375, 0.325]), 50.0)
     """
-    found = np.asarray(margins, dtype=np.float64)
+    found = reals(margins, "margins")
     if found.ndim != 2 or found.size == 0:
         raise UserError(f"margins [samples, levels] are expected; given an array of shape {found.shape}")
     if strengths is not None:
-        _check_equal_steps(np.asarray(strengths, dtype=np.float64), found.shape[1])
+        _check_equal_steps(reals(strengths, "strengths"), found.shape[1])
     clean = _clean_margins(clean_margin, len(found))
     _check_margins(found, "the margins")
 
@@ -147,8 +148,8 @@ def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArr
         >>> normalised_cross_entropy([1.0, 0.5, 0.0], classes=4)
         array([ 1. ,  0.5, -1. ])
     """
-    probability = np.asarray(true_probability, dtype=np.float64)
-    if classes < 2 or not ((probability >= 0) & (probability <= 1)).all():
+    probability = reals(true_probability, "probabilities")
+    if not real(classes) >= 2 or not ((probability >= 0) & (probability <= 1)).all():
         raise UserError("probabilities in [0, 1] of the true class and at least 2 classes are expected")
     with np.errstate(divide="ignore"):
         return np.asarray(np.maximum(1 + np.log(probability) / np.log(classes), -1.0))

@@ -86,7 +86,7 @@ def interclass_distances(
     """
     from robustatlas.metrics._pruned_search import nearest_of_other_class
 
-    if norm not in _ORDERS:
+    if norm not in get_args(LpNorm):
         raise UserError(f"there is no norm {norm!r}; the norms are {', '.join(get_args(LpNorm))}")
     pixels, classes = np.asarray(images), np.asarray(labels)
     _check_shapes(pixels, classes)

@@ -8,8 +8,9 @@ import numpy as np
 import scipy  # which imports its parts where they are used: special takes long
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.outcomes.outcome import percent
+from robustatlas.scalars import real, reals
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Interval:
 
 def check_confidence(confidence: float) -> None:
     """Raise where a confidence level is not strictly between 0 and 1."""
-    if not 0.0 < confidence < 1.0:
-        raise UserError(f"the confidence is {confidence}; a number between 0 and 1 is expected, such as 0.95")
+    if not 0.0 < real(confidence) < 1.0:
+        raise UserError(f"the confidence is {brief(confidence)}; a number between 0 and 1 is expected, such as 0.95")
 
 
 def proportion_bounds(
@@ -64,8 +65,8 @@ def proportion_bounds(
         (array([ 0.  , 78.19]), array([ 7.11, 96.67]))
     """
     check_confidence(confidence)
-    counts = np.asarray(successes, dtype=np.float64)
-    if total < 1 or not ((counts >= 0) & (counts <= total)).all():
+    counts = reals(successes, "successes")
+    if not real(total) >= 1 or not ((counts >= 0) & (counts <= total)).all():
         raise UserError(f"the successes must lie between 0 and the {total} trials, of which there must be at least one")
     tail = (1 - confidence) / 2
     below, above = (np.maximum(counts, 0.5), total - counts + 1), (counts + 1, np.maximum(total - counts, 0.5))
@@ -97,8 +98,8 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
         >>> print(accuracy_interval(90.0, samples=50))
         90.00 [78.19, 96.67]
     """
-    if not 0 <= accuracy <= 100:
-        raise UserError(f"the accuracy is {accuracy:g}; a percentage in [0, 100] is expected")
+    if not 0 <= real(accuracy) <= 100:
+        raise UserError(f"the accuracy is {brief(accuracy)}; a percentage in [0, 100] is expected")
     successes = accuracy * samples / 100
     if not np.isclose(successes, round(successes), atol=1e-6 * samples):
         raise UserError(f"an accuracy of {accuracy:g} % is no whole number of {samples} samples; give their number")

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.references.matching import known_attacks, match_cells, seen_mask
 from robustatlas.references.reference import Reference
+from robustatlas.scalars import real
 
 TIE_TOLERANCE = 1e-6
 """Two points whose reference accuracies differ by no more percentage points than this are equally difficult."""
@@ -68,8 +69,10 @@ def stability_constant(
         >>> constant.value, constant.pair
         (32.0, ('p@1', 'q@2'))
     """
-    if not 0 <= floor < alpha:
-        raise UserError(f"alpha is {alpha} and floor is {floor}; 0 <= floor < alpha is expected, in percentage points")
+    if not 0 <= real(floor) < real(alpha):
+        raise UserError(
+            f"alpha is {brief(alpha)} and floor is {brief(floor)}; 0 <= floor < alpha is expected, in percentage points"
+        )
     cells = match_cells(accuracies, reference, attacks)
     seen = np.flatnonzero(seen_mask(cells, trained_on, known_attacks(reference)))
     change = np.abs(cells.accuracy[seen, None] - cells.accuracy[None, :])

@@ -7,6 +7,7 @@ from importlib import resources
 
 from torch import nn
 
+from robustatlas.classifier import seeded
 from robustatlas.errors import UserError
 from robustatlas.models.architectures import digits_cnn
 from robustatlas.models.weights import load_weights
@@ -28,7 +29,8 @@ def load_builtin(name: str) -> nn.Module:
     """A shipped model with its weights."""
     if name not in BUILTIN_MODELS:
         raise UserError(f"There is no built-in model {name!r}; there are {', '.join(BUILTIN_MODELS)}.")
-    net = BUILTIN_MODELS[name]()
+    with seeded(0):  # the weights that are drawn first are replaced, and the caller's random numbers are not
+        net = BUILTIN_MODELS[name]()
     with resources.as_file(resources.files(__package__) / "shipped" / f"{name}.safetensors") as path:
         load_weights(net, path)
     return net

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from robustatlas.classifier import Classifier, Origin, Precision
 from robustatlas.classifier.normalisation import Given, Statistic, statistic
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.models.checkpoints import Fitted
 from robustatlas.models.sources import source_named
 from robustatlas.models.weights import load_weights
@@ -59,6 +59,10 @@ def load_model(
         ('builtin:digits-linf', torch.Size([2, 10]))
     """
     found = source_named(source)
+    if not isinstance(arguments, Mapping):
+        raise UserError(
+            f"arguments={brief(repr(arguments))}; expected a mapping of names to values, such as {{'depth': 18}}."
+        )
     settings = dict(arguments)
     if weights is not None and found.pretrains:
         settings.setdefault("pretrained", False)

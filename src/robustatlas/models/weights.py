@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from robustatlas.files import named
 from robustatlas.models.checkpoints import Fitted, fit, read_weights
 
 
@@ -31,6 +32,7 @@ def load_weights(net: nn.Module, path: str | Path) -> Fitted:
     """
     own = {name: value for name, value in net.state_dict().items() if isinstance(value, Tensor)}
     buffers = {name for name, _ in net.named_buffers()}
-    fitted = fit(read_weights(Path(path)), own, buffers, Path(path), type(net).__name__)
+    file = named(path, "a file of weights")
+    fitted = fit(read_weights(file), own, buffers, file, type(net).__name__)
     net.load_state_dict(net.state_dict() | fitted.tensors)
     return fitted

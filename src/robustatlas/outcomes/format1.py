@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from robustatlas.errors import UserError
+from robustatlas.documents import fault
+from robustatlas.errors import UserError, first_line
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays
 from robustatlas.outcomes.records import AttackRecord, DataRecord, Identity, ModelRecord, Plan, spans_of
 from robustatlas.outcomes.store import Run
@@ -110,7 +111,8 @@ def read(root: Path) -> Format1:
     try:
         return Format1(root, _Manifest.model_validate_json((root / "run.json").read_text(encoding="utf-8")))
     except ValueError as error:
-        raise UserError(f"{root / 'run.json'} is not a valid manifest of format 1: {error}") from error
+        said = fault(error, "its content") if isinstance(error, ValidationError) else first_line(error)
+        raise UserError(f"{root / 'run.json'} is not the manifest of a run of format 1: {said}.") from error
 
 
 def copy(old: Format1, run: Run) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.outcomes.strengths import check_strengths, position_of, positions_of, snapped
+from robustatlas.scalars import reals
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -183,11 +184,10 @@ class Outcome:
 
     def restrict(self, strengths: Sequence[float] | Floats) -> Outcome:
         """The same samples at only some of the strengths (increasing); :class:`UserError` where one is not there."""
-        grid = self.strengths.tolist()
-        found = [position_of(strength, grid) for strength in strengths]
+        grid, wanted = self.strengths.tolist(), np.atleast_1d(reals(strengths, f"strengths of {self.attack}")).tolist()
+        found = [position_of(strength, grid) for strength in wanted]
         if None in found:
-            missing = strengths[found.index(None)]
-            raise UserError(f"{self.attack} was not evaluated at strength {missing:g}")
+            raise UserError(f"{self.attack} was not evaluated at strength {wanted[found.index(None)]:g}")
         kept = np.asarray(found, np.int64)
         return replace(self, strengths=self.strengths[kept], margins=self.margins[:, kept], fooled=self.fooled[:, kept])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     """
     if not isinstance(sql, str):
         raise UserError(f"The SQL is {brief(repr(sql))}; expected a text, such as 'SELECT * FROM outcomes'.")
-    paths = [runs] if isinstance(runs, str | Path) else list(runs)
+    paths = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
     if not paths:
         raise UserError("No runs given; name at least one run directory.")
     opened = {str(path): Run.open(path) for path in paths}

@@ -32,6 +32,7 @@ from pydantic import (
     model_validator,
 )
 
+from robustatlas.documents import fault
 from robustatlas.errors import UserError
 from robustatlas.interrupts import interrupts_wait
 from robustatlas.outcomes.strengths import check_strengths
@@ -53,7 +54,8 @@ EXAMPLES = "examples"
 MOST_SAMPLES = 2**40
 """Larger positions in a data set than this are a mistake or an attack on the reader's memory."""
 
-AttackName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=120)]
+ATTACK_NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,119}$"
+AttackName = Annotated[str, StringConstraints(pattern=ATTACK_NAME)]
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{6,64}$")]
 
 
@@ -289,9 +291,7 @@ def parse(kind: type[R], text: str, source: str) -> R:
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "its content"
-        raise UserError(f"{source} is not what it should be: {place}: {first['msg']}.") from error
+        raise UserError(f"{source} is not what it should be: {fault(error, 'its content')}.") from error
 
 
 def format_of(text: str, source: str) -> int:

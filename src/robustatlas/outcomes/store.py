@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.files import is_temporary, one_sentence, publish_once, remove_stale_temporaries
+from robustatlas.files import is_temporary, named, one_sentence, publish_once, remove_stale_temporaries
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.columns import (
     OUTCOME_COLUMNS,
@@ -82,7 +82,7 @@ class Run:
         """
         if path is None:
             return cls(identity)
-        root = Path(path)
+        root = named(path, "the folder of a run")
         file = root / "run.json"
         with one_sentence(root):
             root.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ class Run:
         Raises:
             UserError: as :meth:`begin`.
         """
-        if path is None or not (Path(path) / "run.json").exists():
+        if path is None or not (named(path, "the folder of a run") / "run.json").exists():
             return None
         run = cls.open(path)
         run._check_about(identity)
@@ -118,7 +118,7 @@ class Run:
     @classmethod
     def open(cls, path: str | Path) -> Run:
         """The run in ``path``."""
-        root = Path(path)
+        root = named(path, "the folder of a run")
         file = root / "run.json"
         if not file.is_file():
             raise UserError(f"{root} is not a run: it has no run.json; give the folder that 'evaluate --run' wrote.")

@@ -16,6 +16,10 @@ STRENGTH_TOLERANCE = 1e-5
 which a size above a strength is rounding."""
 
 
+LARGEST_STRENGTH = 1e12
+"""Larger ones are a slip of the fingers: no image can be changed by as much, and float32 cannot compute with them."""
+
+
 def same_strength(a: float, b: float) -> bool:
     """Whether two strengths are equal up to `STRENGTH_TOLERANCE`."""
     return math.isclose(a, b, rel_tol=STRENGTH_TOLERANCE)
@@ -49,8 +53,11 @@ def check_strengths(strengths: Sequence[float], attack: str) -> None:
     """Raise where strengths of an attack are not positive, finite, increasing and distinct."""
     if not strengths:
         raise UserError(f"{attack} has no strengths; at least one is expected")
-    if not all(math.isfinite(strength) and strength > 0 for strength in strengths):
-        raise UserError(f"the strengths of {attack} must be positive finite numbers; given: {_listed(strengths)}")
+    if not all(0 < strength <= LARGEST_STRENGTH for strength in strengths):
+        raise UserError(
+            f"the strengths of {attack} must be positive numbers of at most {LARGEST_STRENGTH:g}; given: "
+            f"{_listed(strengths)}"
+        )
     for smaller, larger in pairwise(strengths):
         if same_strength(smaller, larger):
             raise UserError(f"the strength {larger:g} of {attack} is given twice; give each strength once")

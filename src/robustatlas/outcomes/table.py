@@ -9,10 +9,11 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome, check_minimal, percent
 from robustatlas.outcomes.points import shared_points
+from robustatlas.scalars import real, reals
 
 T = TypeVar("T", bound="OutcomeTable")
 
@@ -97,7 +98,7 @@ class OutcomeTable:
 
     def outcome(self, attack: str) -> Outcome:
         """All that is known about one attack."""
-        if attack not in self.outcomes:
+        if not isinstance(attack, str) or attack not in self.outcomes:
             raise UserError(
                 f"{self.name} was not evaluated with {attack!r}; it has {', '.join(self.outcomes) or 'none'}."
             )
@@ -139,8 +140,14 @@ class OutcomeTable:
     def survivors(self, strengths: Mapping[str, float]) -> Booleans:
         """``[N]``: whether the sample withstands every attack up to the strength named for it, and clean inputs."""
         standing = self.clean
-        for attack, strength in strengths.items():
-            outcome = self.outcome(attack)
+        if not isinstance(strengths, Mapping):
+            raise UserError(
+                f"{brief(repr(strengths))} is given; expected a strength for each attack, such as {{'linf': 0.03}}."
+            )
+        for attack, given in strengths.items():
+            outcome, strength = self.outcome(attack), real(given)
+            if not strength >= 0:
+                raise UserError(f"The strength of {attack} is {brief(repr(given))}; expected a number from 0 on.")
             up_to = [known for known in outcome.strengths.tolist() if known < strength]
             standing = standing & ~outcome.broken([*up_to, strength]).any(axis=1)
         return standing
@@ -215,12 +222,16 @@ class OutcomeTable:
             data: name of the data set.
             index: ``[N]``, positions in the data set; 0, 1, ... when not given.
         """
-        classes, predictions = np.asarray(labels, np.int64), np.asarray(clean_prediction, np.int64)
+        classes = reals(labels, "labels").astype(np.int64)
+        predictions = reals(clean_prediction, "clean predictions").astype(np.int64)
         outcomes = {}
+        if not isinstance(minimal_size, Mapping) or not isinstance(strengths, Mapping):
+            raise UserError("the minimal sizes and the strengths are expected by attack, such as {'linf': [0.1, 0.2]}")
         for attack, sizes in minimal_size.items():
             if attack not in strengths:
                 raise UserError(f"there are no strengths of {attack}; give those at which {model} is judged")
-            size, grid = check_minimal(sizes, f"{model} under {attack}"), np.asarray(strengths[attack], np.float64)
+            size = check_minimal(sizes, f"{model} under {attack}")
+            grid = np.atleast_1d(reals(strengths[attack], f"the strengths of {attack}"))
             shape, none = (len(size), len(grid)), np.zeros(len(size), np.int64)
             outcome = Outcome(
                 attack=attack,

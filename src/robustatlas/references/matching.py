@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.points import different_points
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.references.reference import Reference
+from robustatlas.scalars import real
 from robustatlas.wording import some
 
 CLEAN = "clean"
@@ -64,6 +65,8 @@ def chosen_attacks(
                 f"the reference has no accuracies for {some(unknown)}; name the attacks to compare with attacks=[...]"
             )
         return tuple(ranked)
+    if not isinstance(attacks, Iterable):
+        raise UserError(f"attacks={brief(repr(attacks))}; names of attacks are expected, such as ['linf', 'l2']")
     chosen = (attacks,) if isinstance(attacks, str) else tuple(attacks)
     if not chosen:
         raise UserError("the set of attacks is empty; name at least one attack, or leave it out to use all ranked ones")
@@ -91,6 +94,12 @@ def match_cells(
     Raises:
         UserError: names every point that only one of the two has.
     """
+    for each, kinds in ((accuracies, AccuracyTable), (reference, Reference | AccuracyTable)):
+        if not isinstance(each, kinds):
+            raise UserError(
+                f"a {type(each).__name__} is given; metrics take result.accuracies() and a reference, such as "
+                "load_reference('multirobustbench-cifar10')"
+            )
     chosen = chosen_attacks(accuracies, reference, attacks)
     table = _table(reference)
     accuracies.require_percent()
@@ -126,14 +135,21 @@ def seen_mask(cells: MatchedCells, trained_on: Mapping[str, float], known: Itera
         known: attacks that may be named in `trained_on`.
     """
     known = tuple(known)
+    if not isinstance(trained_on, Mapping):
+        raise UserError(
+            f"trained_on={brief(repr(trained_on))}; attacks and the strengths of the training are expected, such as "
+            "{'linf': 0.03}"
+        )
     for attack, strength in trained_on.items():
         if attack not in known:
             raise UserError(
                 f"the model is said to be trained on {attack!r}, which the reference does not have "
                 f"({some(known)}); leave it out if the evaluation does not contain that attack"
             )
-        if not strength > 0:
-            raise UserError(f"the training strength of {attack} is {strength}; a positive number is expected")
+        if not real(strength) > 0:
+            raise UserError(
+                f"the training strength of {attack} is {brief(repr(strength))}; a positive number is expected"
+            )
     limits = np.array([math.inf if attack == CLEAN else trained_on.get(attack, -1.0) for attack in cells.attacks])
     return cells.strengths <= limits * (1 + STRENGTH_TOLERANCE)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from robustatlas.documents import read_json
 from robustatlas.errors import UserError
+from robustatlas.files import named
 from robustatlas.references.reference import Reference
 
 
@@ -34,6 +35,7 @@ def load_reference(name_or_path: str | Path) -> Reference:
         >>> len(reference.defenses)
         21
     """
+    named(name_or_path, "the name or the file of a reference")
     shipped = _data() / f"{name_or_path}.json"
     if str(name_or_path) in available_references():
         return Reference.from_dict(read_json(shipped), str(name_or_path))

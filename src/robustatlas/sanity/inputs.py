@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from robustatlas.datasets.rows import two_values, within_range
 from robustatlas.errors import UserError
 
 
-def check_inputs(images: Tensor, labels: Tensor) -> None:
-    """Raise :class:`UserError` unless ``images`` [N, ...] are finite and in [0, 1] and ``labels`` [N] are class
-    numbers."""
+def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
+    """``images`` [N, ...], in [0, 1] also where rounding left it; :class:`UserError` unless they are finite and there,
+    and ``labels`` [N] are class numbers."""
     if images.dim() and len(images) == 0:
         raise UserError("There are no samples; expected at least one image. Check the data set or --samples.")
     if labels.dim() == 2 and len(labels) == len(images) and bool(((labels == 0) | (labels == 1)).all()):
@@ -26,17 +27,13 @@ def check_inputs(images: Tensor, labels: Tensor) -> None:
             f"Images have shape {tuple(images.shape)} and labels {tuple(labels.shape)}; expected [N, ...] and [N] "
             f"with the same N."
         )
+    if not images.numel():
+        raise UserError(f"Images have shape {tuple(images.shape)}, and so no pixels; expected [N, C, H, W].")
     if not images.is_floating_point():
+        if not images.is_complex() and bool(((images == 0) | (images == 1)).all()) and bool(images.any()):
+            raise UserError(two_values("Images"))
         raise UserError(f"Images are {images.dtype}; expected floating point in [0, 1]. Divide 8-bit images by 255.")
-    if not bool(images.isfinite().all()):
-        raise UserError("Images contain NaN or infinite values; expected numbers in [0, 1].")
-    low, high = float(images.min()), float(images.max())
-    if low < 0 or high > 1:
-        hint = (
-            "divide them by 255"
-            if low >= 0 and high > 2
-            else "undo the normalisation and give mean and std to Classifier"
-        )
-        raise UserError(f"Images lie in [{low:.4g}, {high:.4g}]; expected [0, 1]: {hint}.")
+    images = within_range(images, "Images")
     if labels.is_floating_point() or bool((labels < 0).any()):
         raise UserError(f"Labels are {labels.dtype} from {labels.min().item()}; expected integers from 0.")
+    return images

@@ -116,18 +116,18 @@ def _gradient_warnings(model: Classifier, x: Tensor, labels: Tensor) -> list[str
         gradient, ends = None, where_it_ends(model, x)
     if ends is not None:
         raise UserError(f"The gradient of the model ends in {ends}, which is not differentiable. {REMEDY}.")
-    if not loss.requires_grad:
+    if gradient is None:
         raise UserError(
-            "The model's output carries no gradient with respect to its input (no_grad, detach, or a conversion to "
-            "numpy inside?); expected a differentiable model. Wrap what is not in straight_through(function), or give "
-            "from_predictions(function) a model that has no gradient at all."
+            "The model's output carries no gradient with respect to its input (no_grad, detach, a Parameter or a "
+            "conversion to numpy inside?); expected a differentiable model. Wrap what is not in "
+            "straight_through(function), or give from_predictions(function) a model that has no gradient at all."
         )
     flat = flat_operations(loss)
     if flat:
         return [
             f"The model computes {' and '.join(flat)} of what depends on the input, whose gradient is zero. {REMEDY}."
         ]
-    if gradient is None or not bool(gradient.any()):
+    if not bool(gradient.any()):
         return [
             "The gradient of the loss with respect to the input is zero everywhere: gradient attacks cannot work, and "
             "robustness is overestimated. Use attacks that need none: square-linf, square-l2 or square-l1."

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.scalars import real
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp
 from robustatlas.threats.perceptual import Perceptual
@@ -88,9 +90,9 @@ def opponents_of(
     found = []
     for name, strength in given.items():
         attack = _known(name)
-        _check_strength(name, strength, attack.threat, attack.strengths[-1], attack.unit)
+        epsilon = _checked_strength(name, strength, attack.threat, attack.strengths[-1], attack.unit)
         threat = training_set(attack.threat, l2_start)
-        found.append(Opponent(name, threat, float(strength), optimizer(threat, steps, rate or default_rate(steps))))
+        found.append(Opponent(name, threat, epsilon, optimizer(threat, steps, rate or default_rate(steps))))
     return tuple(found)
 
 
@@ -102,9 +104,10 @@ def _known(name: str) -> Any:
         raise UserError(f"There is no threat model {name!r} to train against{there}") from error
 
 
-def _check_strength(name: str, strength: object, threat: ThreatModel, largest: float, unit: str) -> None:
-    if isinstance(strength, bool) or not isinstance(strength, (int, float)) or not 0 < strength < float("inf"):
-        raise UserError(f"The strength of {name} is {strength!r}; expected a positive number ({unit}).")
+def _checked_strength(name: str, given: object, threat: ThreatModel, largest: float, unit: str) -> float:
+    strength = real(given)
+    if not 0 < strength < inf:
+        raise UserError(f"The strength of {name} is {brief(repr(given))}; expected a positive number ({unit}).")
     if isinstance(threat, Lp) and threat.p == float("inf") and strength >= 1:
         raise UserError(
             f"{name}={strength:g} covers every image; strengths are in pixels of [0, 1]. For {strength:g} of 255 give "
@@ -115,6 +118,7 @@ def _check_strength(name: str, strength: object, threat: ThreatModel, largest: f
             f"{name}={strength:g} is more than {_FAR} times the catalogue's largest strength {largest:g}; its unit is: "
             f"{unit}."
         )
+    return strength
 
 
 def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:

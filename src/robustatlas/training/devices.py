@@ -6,7 +6,6 @@ recipe runs on several devices, however often it calls the network.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from robustatlas.classifier.placement import usable
 from robustatlas.errors import UserError
+from robustatlas.evaluation.share import rank_of_environment
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Workers:
 
 def workers(device: str | torch.device | None = None) -> Workers:
     """The processes of this training: one, unless it was started by ``accelerate launch`` or ``torchrun``."""
-    count = int(os.environ.get("WORLD_SIZE", "1"))
+    _, count = rank_of_environment()
     if count > 1:
         try:
             from accelerate import Accelerator
@@ -59,11 +60,4 @@ def workers(device: str | torch.device | None = None) -> Workers:
             ) from error
         accelerator = Accelerator(cpu=device is not None and str(device) == "cpu")
         return Workers(accelerator.device, accelerator.process_index, accelerator.num_processes, accelerator)
-    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    try:
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"The device {str(chosen)!r} cannot be used here ({str(error).splitlines()[0]}); try cpu."
-        ) from error
-    return Workers(chosen)
+    return Workers(usable(device or ("cuda" if torch.cuda.is_available() else "cpu")))

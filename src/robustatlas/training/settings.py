@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from math import isfinite
+from typing import Any, Literal, get_args
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
+from robustatlas.scalars import real, whole
 from robustatlas.training.augmentation import augmentation_named
 from robustatlas.training.crafting import Mode
 from robustatlas.training.schedules import schedule_named
@@ -74,6 +77,10 @@ class Settings:
                 raise UserError(f"{name}={getattr(self, name)!r} is not known; expected {', '.join(get_args(kind))}.")
         if self.precision not in ("float32", "bfloat16"):
             raise UserError(f"precision={self.precision!r} is not known; expected float32 or bfloat16.")
+        for name in ("epochs", "batch_size", "monitored", "held_out", "seed"):
+            self._check(name, whole, "a whole number")
+        for name in ("learning_rate", "warmup_epochs", "momentum", "weight_decay", "clip_norm", "clip_value", "ema"):
+            self._check(name, _finite, "a number")
         if min(self.epochs, self.batch_size, self.monitored) < 1:
             raise UserError("Training needs at least one epoch, one image a batch and one image to monitor.")
         if not self.learning_rate > 0:
@@ -82,6 +89,17 @@ class Settings:
             raise UserError("ema must lie in [0, 1), weight_decay and warmup_epochs must not be negative.")
         if self.held_out is not None and self.held_out < 0:
             raise UserError(f"held_out={self.held_out}; expected 0 or a number of images.")
+        if not -(2**63) <= self.seed < 2**63:
+            raise UserError(f"seed={brief(self.seed)}; expected an integer of at most 64 bits.")
+
+    def _check(self, name: str, plain: Callable[[Any], Any], kind: str) -> None:
+        """Keep a number as one of Python; None only where that is the default."""
+        given = getattr(self, name)
+        if given is None and getattr(type(self), name) is None:
+            return
+        if plain(given) is None:
+            raise UserError(f"{name}={brief(repr(given))}; expected {kind}.")
+        object.__setattr__(self, name, plain(given))
 
     def rate(self, step: int, steps_per_epoch: int) -> float:
         """The learning rate of update ``step`` (from 0)."""
@@ -89,3 +107,8 @@ class Settings:
         if t < self.warmup_epochs:
             return self.learning_rate * t / self.warmup_epochs
         return self.learning_rate * schedule_named(self.schedule)(t, self.epochs)
+
+
+def _finite(value: Any) -> float | None:
+    number = real(value)
+    return number if isfinite(number) else None

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from robustatlas.datasets import Dataset
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
+from robustatlas.files import named
 from robustatlas.models.card import WEIGHTS, Card, Identity, here
 from robustatlas.outcomes import sha256_of_tensors
 from robustatlas.sanity import check_inputs
@@ -86,8 +87,13 @@ def train(
         >>> trained.card.trained_on, trained.card.accuracies["clean"] > 80
         ({'linf': 0.05}, True)
     """
+    for value, kind, what in ((net, nn.Module, "net"), (data, Dataset, "data")):
+        if not isinstance(value, kind):
+            raise UserError(f"{what} is a {type(value).__name__}; expected {kind.__module__}.{kind.__name__}.")
+    if not isinstance(settings, Settings | None):
+        raise UserError(f"settings={brief(repr(settings))}; expected Settings(epochs=20, ...).")
     given = settings or Settings()
-    given = replace(given, epochs=epochs or given.epochs, seed=given.seed if seed is None else seed)
+    given = replace(given, epochs=given.epochs if epochs is None else epochs, seed=given.seed if seed is None else seed)
     plan = recipe_of(recipe, against)
     check_inputs(data.images, data.labels)
     if given.selection == "best" and given.held_out == 0:
@@ -99,7 +105,7 @@ def train(
     classes = check_net(net, data, team.device)
     held = held_out(data, given)
     identity = identity_of(net, data, plan, given, held, team)
-    folder = None if out is None else Path(out)
+    folder = None if out is None else named(out, "the folder of a training")
     name = architecture or type(net).__name__
     if folder is not None:
         finished = claimed(folder, identity, net, team)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from robustatlas.classifier import Classifier, Knowledge, Outputs
 from robustatlas.errors import UserError
+from robustatlas.scalars import real, whole
 
 Answers = Literal["probabilities", "logits", "labels"]
 
@@ -51,16 +53,20 @@ def from_predictions(
     if answers not in get_args(Answers):
         expected = ", ".join(map(repr, get_args(Answers)))
         raise UserError(f"answers={answers!r} is not known; expected one of {expected}.")
-    if answers == "labels" and (classes is None or classes < 2):
-        raise UserError(f"classes={classes}, but labels do not tell how many there are; give classes of at least 2.")
-    if per_second is not None and per_second <= 0:
-        raise UserError(f"per_second={per_second}; expected a positive number of samples a second.")
-    if budget is not None and budget < 1:
-        raise UserError(f"budget={budget}; expected at least 1 sample.")
+    if not callable(function):
+        raise UserError(f"The model is a {type(function).__name__}; expected a function from images to {answers}.")
+    count, most = whole(classes), whole(budget)
+    if answers == "labels" and (count is None or count < 2):
+        raise UserError(f"classes={classes!r}, but labels do not tell how many there are; give classes of at least 2.")
+    rate = None if per_second is None else real(per_second)
+    if rate is not None and not 0 < rate < math.inf:
+        raise UserError(f"per_second={per_second!r}; expected a positive number of samples a second.")
+    if budget is not None and (most is None or most < 1):
+        raise UserError(f"budget={budget!r}; expected a whole number of at least 1 sample.")
     outputs: Outputs = "probabilities" if answers == "probabilities" else "logits"
     knowledge: Knowledge = "labels" if answers == "labels" else "scores"
     return Classifier(
-        Oracle(function, classes if answers == "labels" else None, per_second, budget),
+        Oracle(function, count if answers == "labels" else None, rate, most),
         outputs=outputs,
         batch_size=batch_size,
         knowledge=knowledge,

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from robustatlas.errors import UserError, first_line
+from robustatlas.files import named
 from robustatlas.models.sources.source import Source
 from robustatlas.wording import instead, some
 
@@ -26,7 +27,7 @@ def function_named(place: str, function: str) -> Source:
     """
     name = f"{place}:{function}"
     if place.endswith(".py"):
-        path = Path(place)
+        path = named(place)
         folder = path.parent.resolve()
         return Source(name, _function_in(_module_of_file(path), function, name), path, partial(_importable, folder))
     make = _function_in(_module_of_package(place), function, name)
@@ -36,7 +37,7 @@ def function_named(place: str, function: str) -> Source:
 def object_named(name: str) -> Any:
     """Whatever ``path/file.py:NAME`` names, as it stands there; :class:`UserError` where there is nothing."""
     place, _, wanted = name.rpartition(":")
-    module = _module_of_file(Path(place))
+    module = _module_of_file(named(place))
     if not hasattr(module, wanted):
         close = difflib.get_close_matches(wanted, vars(module), n=1)
         raise UserError(f"{place} has no {wanted!r}" + (f"; did you mean {close[0]!r}?" if close else "."))
@@ -106,7 +107,7 @@ def _module_of_file(path: Path) -> ModuleType:
     try:
         with _importable(path.parent.resolve()):
             spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{path} failed while it was imported: {first_line(error)}.") from error
     return module
 
@@ -121,5 +122,5 @@ def _module_of_package(name: str) -> ModuleType:
                 f"There is no Python module {name!r}; give a module, or a file as path/file.py:function."
             ) from error
         raise UserError(f"Module {name!r} needs {error.name!r}, which is not installed.") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"Module {name!r} failed while it was imported: {first_line(error)}.") from error

@@ -72,8 +72,8 @@ def recipe_named(
         >>> recipe.name, [o.name for o in recipe.against], recipe.against[0].optimizer.steps
         ('max', ['linf', 'l2'], 5)
     """
-    if name not in RECIPES:
-        raise UserError(f"There is no recipe {name!r}{_nearest(name, list(RECIPES))}")
+    if not isinstance(name, str) or name not in RECIPES:
+        raise UserError(f"There is no recipe {name!r}{_nearest(str(name), list(RECIPES))}")
     kind = RECIPES[name]
     known = [field.name for field in fields(kind) if field.name != "against"]
     for key in settings:
