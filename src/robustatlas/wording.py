@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -161,6 +162,27 @@ def instead(given: str, known: Iterable[str], otherwise: str) -> str:
     """
     close = difflib.get_close_matches(given, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; {otherwise}."
+
+
+def in_shell(path: object) -> str:
+    """A path as a word of a command that can be pasted into a shell.
+
+    Example:
+        >>> in_shell("runs/a"), in_shell("runs/with space"), in_shell("-a"), in_shell("two\\nlines")
+        ('runs/a', "'runs/with space'", './-a', "$'two\\\\nlines'")
+    """
+    text = str(path)
+    text = f"./{text}" if text.startswith("-") else text
+    if text.isprintable():
+        return shlex.quote(text)
+    spelt = "".join(char if char.isprintable() and char not in "\\'" else _spelt(char) for char in text)
+    return f"$'{spelt}'"
+
+
+def _spelt(char: str) -> str:
+    """A character as ``$'...'`` of a shell spells it."""
+    known = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
+    return known.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 128 else f"\\U{ord(char):08x}")
 
 
 LONGEST_NAME = 44

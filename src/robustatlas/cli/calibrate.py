@@ -10,6 +10,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from robustatlas.cli._terminal import safe
+
 
 def calibrate(
     attack: Annotated[str, typer.Argument(help="With ATA at six strengths or more in the reference.")],
@@ -57,4 +59,4 @@ def calibrate(
     console.print(f"distance to {like}: {found.cost:.2f} points", highlight=False)
     if output is not None:
         calibrated(source, found, like).to_json(output)
-        console.print(f"Calibrated reference: {output}", highlight=False, soft_wrap=True)
+        console.print(f"Calibrated reference: {safe(output)}", highlight=False, soft_wrap=True)

@@ -79,7 +79,7 @@ def distances(
         )
     if output is not None:
         write_atomically(output, partial(_save, saved))
-        console.print(f"Distances and nearest samples of every sample: {safe(output)}")
+        console.print(f"Distances and nearest samples of every sample: {safe(output)}", soft_wrap=True)
 
 
 def _save(arrays: Any, path: Path) -> None:

@@ -17,6 +17,7 @@ from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
 from robustatlas.facts.rows import read_card
+from robustatlas.wording import in_shell
 
 
 def evaluate(
@@ -201,7 +202,9 @@ def evaluate(
     console = Console()
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     console.print(accuracy_tables(result, rest=others) if share.of > 1 else accuracy_tables(result))
-    console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(folder)}", highlight=False, soft_wrap=True)
+    console.print(
+        f"Run: {safe(folder)}   More: robustatlas show {safe(in_shell(folder))}", highlight=False, soft_wrap=True
+    )
 
 
 def _batch_size(given: str | None) -> int | Literal["auto"] | None:

@@ -15,6 +15,7 @@ from robustatlas.errors import UserError
 from robustatlas.facts import chosen_reference
 from robustatlas.references import load_reference
 from robustatlas.result import load_result
+from robustatlas.wording import in_shell
 
 PUBLISHED = "multirobustbench-cifar10"
 """The reference with published defenses, which make a board without any run."""
@@ -78,7 +79,9 @@ def serve(
 def server(folder: Path, port: int) -> ThreadingHTTPServer:
     """A server of the folder that only this machine can reach."""
     if not (folder / "index.html").is_file():
-        raise UserError(f"{folder} holds no leaderboard; write one with `robustatlas leaderboard build -o {folder}`")
+        raise UserError(
+            f"{folder} holds no leaderboard; write one with `robustatlas leaderboard build -o {in_shell(folder)}`"
+        )
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))
     except OSError as error:

@@ -11,6 +11,7 @@ from rich.console import Console
 from robustatlas.cli._terminal import accuracy_tables, safe, table
 from robustatlas.outcomes import merge as merge_runs
 from robustatlas.result import Result, load_result
+from robustatlas.wording import in_shell
 
 Runs = Annotated[list[Path], typer.Argument(help="Run directories of one model and data set.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the joined run.")]
@@ -27,7 +28,9 @@ def merge(runs: Runs, output: Output) -> None:
     merged = Result.of_run(merge_runs(runs, output))
     console = Console()
     console.print(accuracy_tables(merged))
-    console.print(f"Run: {safe(output)}   More: robustatlas show {safe(output)}", highlight=False, soft_wrap=True)
+    console.print(
+        f"Run: {safe(output)}   More: robustatlas show {safe(in_shell(output))}", highlight=False, soft_wrap=True
+    )
 
 
 def best_known(runs: Runs, output: Output) -> None:
@@ -45,4 +48,6 @@ def best_known(runs: Runs, output: Output) -> None:
         rows.add_row(safe(run), *(f"{found[attack]:.4f}" if attack in found else "-" for attack in merged.attacks))
     console = Console()
     console.print(rows)
-    console.print(f"Run: {safe(output)}   More: robustatlas show {safe(output)}", highlight=False, soft_wrap=True)
+    console.print(
+        f"Run: {safe(output)}   More: robustatlas show {safe(in_shell(output))}", highlight=False, soft_wrap=True
+    )

@@ -11,6 +11,7 @@ from rich.console import Console
 from robustatlas.cli import _workers
 from robustatlas.cli._options import parse_strengths
 from robustatlas.cli._share import share_here
+from robustatlas.cli._terminal import safe
 
 
 def reference(
@@ -118,7 +119,8 @@ def reference(
             ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
         )
     except KeyboardInterrupt:
-        Console(stderr=True).print(f"\nStopped. What is done is in {out}; the same command goes on from there.")
+        kept = f"\nStopped. What is done is in {safe(out)}; the same command goes on from there."
+        Console(stderr=True, soft_wrap=True).print(kept, highlight=False)
         raise typer.Exit(130) from None
     if found is None:
         left = missing(plan, out)
@@ -127,4 +129,6 @@ def reference(
     for attack in found.accuracies.attacks:
         cells = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
         console.print(f"{attack}: " + ", ".join(f"{s:.3g} -> {a:.1f}" for s, a in cells), highlight=False)
-    console.print(f"clean: {found.clean:.1f}\nReference: {out / 'reference.json'}", highlight=False, soft_wrap=True)
+    console.print(
+        f"clean: {found.clean:.1f}\nReference: {safe(out / 'reference.json')}", highlight=False, soft_wrap=True
+    )

@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def train(
             net, dataset, plan, settings=settings, out=out, architecture=arch, device=device, progress=True
         )
     except KeyboardInterrupt:
-        Console(stderr=True).print(f"\nStopped. The checkpoint is in {out}; the same command goes on from there.")
+        kept = f"\nStopped. The checkpoint is in {safe(out)}; the same command goes on from there."
+        Console(stderr=True, soft_wrap=True).print(kept, highlight=False)
         raise typer.Exit(130) from None
     console = Console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -108,8 +110,8 @@ def train(
         table.add_row(name if strength is None else f"{name} {strength:.4g}", f"{value:.1f}")
     console.print(table)
     for warning in trained.card.warnings:
-        console.print(f"[yellow]Warning:[/yellow] {warning}", highlight=False, soft_wrap=True)
-    console.print(f"Weights and card: {out}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", highlight=False, soft_wrap=True)
+    console.print(f"Weights and card: {safe(out)}", highlight=False, soft_wrap=True)
 
 
 def settings_from(given: dict[str, Any], **chosen: Any) -> Settings:

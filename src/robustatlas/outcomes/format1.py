@@ -6,17 +6,23 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError
 
 from robustatlas.documents import fault
 from robustatlas.errors import UserError, first_line
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays
-from robustatlas.outcomes.records import AttackRecord, DataRecord, Identity, ModelRecord, Plan, spans_of
+from robustatlas.outcomes.records import AttackName, AttackRecord, DataRecord, Identity, ModelRecord, Plan, spans_of
 from robustatlas.outcomes.store import Run
+from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.outcomes.tables import CorruptFileError, read_parquet
+
+
+def _increasing(strengths: tuple[float, ...]) -> tuple[float, ...]:
+    check_strengths(strengths, "the attack")
+    return strengths
 
 
 class _Model(BaseModel):
@@ -25,7 +31,7 @@ class _Model(BaseModel):
 
 
 class _Attack(BaseModel):
-    strengths: tuple[float, ...] = Field(min_length=1)
+    strengths: Annotated[tuple[float, ...], AfterValidator(_increasing)]
     unit: str = ""
     monotone: bool = True
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
@@ -34,7 +40,7 @@ class _Attack(BaseModel):
 class _Settings(BaseModel):
     model: _Model
     data: DataRecord
-    attacks: dict[str, _Attack] = Field(min_length=1)
+    attacks: dict[AttackName, _Attack] = Field(min_length=1)
     search: str = "descent"
     procedure: str = "default"
     seed: int = 0
@@ -101,7 +107,7 @@ def is_format1(root: Path) -> bool:
     """Whether ``root`` holds a run of format 1."""
     try:
         content: Any = json.loads((root / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(content, Mapping) and content.get("format_version") == 1
 
@@ -110,7 +116,7 @@ def read(root: Path) -> Format1:
     """The run in ``root``."""
     try:
         return Format1(root, _Manifest.model_validate_json((root / "run.json").read_text(encoding="utf-8")))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         said = fault(error, "its content") if isinstance(error, ValidationError) else first_line(error)
         raise UserError(f"{root / 'run.json'} is not the manifest of a run of format 1: {said}.") from error
 

@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -51,7 +52,7 @@ threads explains in float32. Other weights or code differ by more, or they make 
 EXAMPLES = "examples"
 """The search of a record whose examples were handed over; its rows say what is known, not what was searched."""
 
-MOST_SAMPLES = 2**40
+MOST_SAMPLES = 2**25
 """Larger positions in a data set than this are a mistake or an attack on the reader's memory."""
 
 ATTACK_NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,119}$"
@@ -94,6 +95,12 @@ class ModelRecord(Record):
     licence: str | None = None
     home: str | None = None
     library: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> ModelRecord:
+        if len({len(row) for row in self.probe}) > 1:
+            raise UserError("the probe's rows are expected to be of one length, the number of classes")
+        return self
 
     def differences(self, given: ModelRecord) -> list[str]:
         """A phrase for each way in which ``given`` is another model."""
@@ -211,6 +218,12 @@ class Plan(Record):
     command: str = ""
     warnings: tuple[str, ...] = ()
 
+    @model_validator(mode="after")
+    def _check(self) -> Plan:
+        if any(end <= first for first, end in self.spans) or any(a[1] > b[0] for a, b in pairwise(self.spans)):
+            raise UserError("spans are expected as (first, end) of samples, increasing and apart")
+        return self
+
     @property
     def name(self) -> str:
         """Of its file; the same for the same attacks and samples."""
@@ -299,8 +312,10 @@ def format_of(text: str, source: str) -> int:
     try:
         version = TypeAdapter(dict[str, Any]).validate_json(text).get("format_version")
     except ValidationError as error:
-        raise UserError(f"{source} is not readable as a run's identity: it is not complete JSON.") from error
-    if not isinstance(version, int):
+        broken = error.errors()[0]["type"] == "json_invalid"
+        why = "it is not complete JSON" if broken else "it is no JSON object"
+        raise UserError(f"{source} is not readable as a run's identity: {why}.") from error
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise UserError(f"{source} is not a run's identity: it says no format_version.")
     if version > FORMAT_VERSION:
         raise UserError(

@@ -155,8 +155,8 @@ def _write_npz(path: Path, arrays: Columns) -> None:
 def _read_npz(path: Path) -> Arrays:
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            return {name: arrays[name] for name in ("index", "images")}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise CorruptFileError(
             f"{path} cannot be read ({error}); delete it and run the same evaluation again."
         ) from error

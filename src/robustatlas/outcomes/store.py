@@ -58,6 +58,7 @@ from robustatlas.outcomes.shelf import Directory, Memory, Shelf, text_of
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns, CorruptFileError
+from robustatlas.wording import in_shell
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
 
@@ -126,7 +127,7 @@ class Run:
         if (version := format_of(text, str(file))) < FORMAT_VERSION:
             raise UserError(
                 f"{root} is a run of format {version}, and this robustatlas writes format {FORMAT_VERSION}; "
-                f"'robustatlas merge {root} -o NEW' converts it."
+                f"'robustatlas merge {in_shell(root)} -o NEW' converts it."
             )
         return cls(parse(Identity, text, str(file)), root)
 

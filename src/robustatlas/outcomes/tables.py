@@ -102,7 +102,7 @@ def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
             table = connection.sql(f"SELECT * FROM {source}")
             names = table.columns
             lists = {
-                name: int(connection.sql(f"SELECT max(len({identifier(name)})) FROM {source}").fetchall()[0][0])
+                name: int(connection.sql(f"SELECT max(len({identifier(name)})) FROM {source}").fetchall()[0][0] or 0)
                 for name, kind in zip(names, table.types, strict=True)
                 if kind.id == "list"
             }
