@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 import outcomes_examples as examples
+from robustatlas.outcomes.tables import read_parquet, write_parquet
 
 NET = """
 import torch
@@ -66,6 +67,33 @@ def detached():
 
 def fails_in_forward():
     return Broken(lambda logits: 1 / 0)
+
+def wrapped():
+    return Broken(nn.Parameter)
+
+def started_anew():
+    return Broken(lambda logits: logits.detach().requires_grad_())
+
+def complex_numbers():
+    return Broken(lambda logits: logits.to(torch.complex64))
+
+def sparse():
+    return Broken(lambda logits: logits.to_sparse())
+
+def meta():
+    return Broken(lambda logits: logits.to("meta"))
+
+def empty_pair():
+    return Broken(lambda logits: ())
+
+def none_first():
+    return Broken(lambda logits: (None, logits))
+
+def half():
+    return Broken(lambda logits: logits.half())
+
+def double_pair():
+    return Broken(lambda logits: (logits.double(), "more"))
 """
 
 ATTACKS = """
@@ -93,6 +121,7 @@ def build(folder: Path) -> None:
         "exits.py": "raise ValueError('at import')\n",
         "text.safetensors": "not weights",
         "text.pt": "not weights",
+        "leaves.py": "import sys\nsys.exit(3)\n",
         "text.npz": "not an archive",
         "empty.npz": "",
         "text.json": "{",
@@ -118,6 +147,8 @@ def build(folder: Path) -> None:
 
 def _arrays(folder: Path) -> None:
     images, labels = np.zeros((3, 1, 8, 8), np.float32), np.array([0, 1, 2])
+    drawn = np.random.default_rng(0).random((3, 1, 8, 8)).astype(np.float32)
+    white = np.where(drawn > 0.9, np.float32(1), drawn)
     for name, arrays in {
         "bright": {"images": images + 200, "labels": labels},
         "negative": {"images": images - 1, "labels": labels},
@@ -135,8 +166,32 @@ def _arrays(folder: Path) -> None:
         "words": {"images": np.array(["a", "b", "c"]), "labels": labels},
         "strange-classes": {"images": images, "labels": labels, "classes": np.array(["cat"])},
         "fine": {"images": images, "labels": labels},
+        "bits": {"images": (drawn > 0.5).astype(np.uint8), "labels": labels},
+        "truths": {"images": drawn > 0.5, "labels": labels},
+        "whole-bits": {"images": (drawn > 0.5).astype(np.int32), "labels": labels},
+        "infinite": {"images": np.where(drawn > 0.9, np.inf, drawn), "labels": labels},
+        "complex": {"images": drawn.astype(np.complex64), "labels": labels},
+        "above": {"images": white + np.float32(0.001), "labels": labels},
+        "scalar": {"images": np.float32(1), "labels": np.int64(0)},
+        "dates": {"images": drawn, "labels": labels.astype("datetime64[s]")},
+        "huge-labels": {"images": drawn, "labels": np.array([0, 1, 2**62])},
+        "no-width": {"images": drawn[..., :0], "labels": labels},
+        "rounded": {
+            "images": np.where(white == 1, np.nextafter(np.float32(1), np.float32(2)), white),
+            "labels": labels,
+        },
+        "half-precision": {"images": drawn.astype(np.float16), "labels": labels},
+        "fortran": {"images": np.asfortranarray(drawn), "labels": labels},
+        "foreign-bytes": {"images": drawn.astype(">f4"), "labels": labels.astype(">i8")},
+        "unsigned-labels": {"images": drawn, "labels": labels.astype(np.uint64)},
     }.items():
         np.savez(folder / f"{name}.npz", **arrays)  # type: ignore[arg-type]
+    for name, array in {
+        "mapped-bits": (drawn > 0.5).astype(np.uint8),
+        "mapped-objects": np.array([{}], object),
+    }.items():
+        np.save(folder / f"{name}.npy", array)
+        np.save(folder / f"{name}_labels.npy", labels)
 
 
 def _runs(folder: Path) -> None:
@@ -172,6 +227,60 @@ def _runs(folder: Path) -> None:
     content = json.loads((folder / "painted" / "run.json").read_text())
     content["model"]["name"] = "net\x1b[31m[bold]red\x07"
     (folder / "painted" / "run.json").write_text(json.dumps(content))
+
+    _more_runs(folder)
+
+
+def _more_runs(folder: Path) -> None:
+    """Runs of which one file is not what it should be."""
+    bare = {"name": "n"}
+    old = {"model": bare, "data": bare, "attacks": {"linf": {"strengths": [0.1]}}}
+    identities = {
+        "no-content": "",
+        "null": "null",
+        "a-list": "[]",
+        "deep": "[" * 100_000,
+        "format-0": {"format_version": 0},
+        "format-true": {"format_version": True},
+        "format-real": {"format_version": 2.0},
+        "model-text": {"format_version": 2, "model": "net", "data": bare},
+        "ragged-probe": {"format_version": 2, "model": bare | {"probe": [[1, 2], [3]]}, "data": bare},
+        "old-empty": {"format_version": 1},
+        "old-text": {"format_version": 1, "settings": {"model": 3}},
+        "old-name": {"format_version": 1, "settings": old | {"attacks": {"../linf": {"strengths": [0.1]}}}},
+        "old-order": {"format_version": 1, "settings": old | {"attacks": {"linf": {"strengths": [0.2, 0.1]}}}},
+    }
+    for name, content in identities.items():
+        (folder / name).mkdir()
+        (folder / name / "run.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    files: dict[str, tuple[str, dict[str, Any]]] = {
+        "attack-list": ("attacks", {}),
+        "attack-extra": ("attacks", {"surprise": 1}),
+        "attack-order": ("attacks", {"strengths": [0.4, 0.2, 0.1]}),
+        "attack-huge": ("attacks", {"strengths": [0.1, 0.2, 1e300]}),
+        "attack-monotone": ("attacks", {"monotone": "perhaps"}),
+        "plan-back": ("plans", {"spans": [[7, 3]]}),
+        "plan-twice": ("plans", {"spans": [[0, 5], [3, 7]]}),
+        "plan-many": ("plans", {"spans": [[0, 10**9]]}),
+        "plan-text": ("plans", {"spans": "all"}),
+    }
+    for name, (kind, changes) in files.items():
+        shutil.copytree(folder / "run", folder / name)
+        path = next((folder / name / kind).iterdir())
+        if changes:
+            _edit(path, **changes)
+        else:
+            path.write_text("[]")
+    shutil.copytree(folder / "run", folder / "no-rows")
+    for part in (folder / "no-rows" / "outcomes").rglob("*.parquet"):
+        columns = read_parquet(part)
+        part.unlink()
+        write_parquet(part, {name: values[:0] for name, values in columns.items()})
+    shutil.copytree(folder / "run", folder / "other-archive")
+    for part in (folder / "run" / "outcomes").rglob("*.parquet"):
+        kept = folder / "other-archive" / "adversarial" / part.parent.name
+        kept.mkdir(parents=True, exist_ok=True)
+        np.savez(kept / f"{part.stem}.npz", a=np.zeros(1))
 
 
 def _edit(path: Path, **changes: Any) -> None:

@@ -9,13 +9,15 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from robustatlas.__main__ import run
+from robustatlas.__main__ import STOPPED, run
 from robustatlas.interrupts import interrupts_wait
 from robustatlas.outcomes.tables import read_parquet, write_parquet
 
@@ -85,7 +87,74 @@ def test_an_interrupt_anywhere_in_the_command_line_ends_with_one_word(
     with pytest.raises(SystemExit) as ended:
         run()
     assert ended.value.code == 130
-    assert capsys.readouterr().err == "Aborted.\n"
+    assert capsys.readouterr().err == f"\n{STOPPED}\n"
+
+
+class Moment(NamedTuple):
+    """What has just been imported when the Ctrl-C comes; during ``exec`` too, of which the interpreter keeps note."""
+
+    imported: str
+    inside_exec: bool = False
+
+
+MOMENTS = [
+    *map(Moment, ("rich.console", "typer", "duckdb", "pydantic", "torch", "robustatlas.evaluation")),
+    *(Moment(name, True) for name in ("pydantic", "torch", "robustatlas.classifier")),
+]
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=[f"{m.imported}{'-exec' * m.inside_exec}" for m in MOMENTS])
+@pytest.mark.parametrize("ray", [False, True])
+def test_a_ctrl_c_of_the_first_seconds_ends_as_later(tmp_path: Path, moment: Moment, ray: bool) -> None:
+    """In a process of its own, by a real signal; with Ray loaded as well."""
+    script = f"""
+        import importlib.abc, os, signal, sys, types
+        from robustatlas.__main__ import main
+
+        class Interrupts(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, *_):
+                if name == {moment.imported!r}:
+                    sys.meta_path.remove(self)
+                    act = "os.kill(os.getpid(), signal.SIGINT); sum(range(1000))"
+                    exec(act) if {moment.inside_exec} else eval(compile(act.split(";")[0], "", "eval"))
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if {ray}:
+            sys.modules["ray"] = types.ModuleType("ray")
+        sys.meta_path.insert(0, Interrupts())
+        sys.argv[1:] = ["evaluate", "builtin:digits-linf", "--data", "digits", "--run", {str(tmp_path / "r")!r}]
+        main()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 130
+    assert ended.stderr == f"\n{STOPPED}\n"
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.7, 1.1, 1.6, 2.2, 3.0])
+def test_a_ctrl_c_at_any_time_gets_a_sentence_and_130(tmp_path: Path, seconds: float) -> None:
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    script = f"{listening}; print('here', flush=True); from robustatlas.__main__ import main; main()"
+    arguments = [
+        "evaluate",
+        "builtin:digits-linf",
+        "--data",
+        "digits",
+        "--attacks",
+        "linf,l2",
+        "--run",
+        f"{tmp_path}/r",
+    ]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "here\n"
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.splitlines()[-1].startswith("Stopped. ") and "the same command" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(("arguments", "code", "said"), [(["--version"], 0, "robustatlas"), (["merge"], 2, "")])

@@ -218,7 +218,7 @@ def test_a_broken_identity_is_named(tmp_path: Path, text: str) -> None:
 
 def test_an_identity_that_lacks_the_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"format_version": 2}')
-    with pytest.raises(UserError, match="model: Field required"):
+    with pytest.raises(UserError, match="model of its content is missing"):
         load_result(tmp_path)
 
 

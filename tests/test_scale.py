@@ -148,7 +148,6 @@ ARRAY = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_T
         (ARRAY | {"SLURM_ARRAY_TASK_COUNT": "4"}, "3/4"),
         ({"SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_TASK_COUNT": "1"}, None),
         ({"RANK": "2", "WORLD_SIZE": "4"}, "2/4"),
-        ({"RANK": "4", "WORLD_SIZE": "4"}, None),
         ({"RANK": "0", "WORLD_SIZE": "1"}, None),
         ({"WORLD_SIZE": "4"}, None),
         ({"SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_TASK_COUNT": "2", "RANK": "3", "WORLD_SIZE": "8"}, "0/2"),
@@ -157,6 +156,33 @@ ARRAY = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_T
 def test_shares_of_batch_systems(environment: dict[str, str], share: str | None) -> None:
     found = share_of_environment(environment)
     assert (found and str(found[0])) == share
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "said"),
+    [
+        ("5", "2", "RANK=5 and WORLD_SIZE=2 contradict each other"),
+        ("4", "4", "ranks of 4 go from 0 to 3"),
+        ("1", "1", "contradict"),
+        ("0", "0", "at least one process"),
+        ("-1", "2", "RANK='-1' is no whole number"),
+        ("0", "two", "WORLD_SIZE='two' is no whole number"),
+        ("1.5", "2", "RANK='1.5' is no whole number"),
+        ("1", "9" * 5000, "is no whole number"),
+    ],
+)
+def test_ranks_that_contradict_are_refused(rank: str, size: str, said: str) -> None:
+    with pytest.raises(ra.UserError) as caught:
+        share_of_environment({"RANK": rank, "WORLD_SIZE": size})
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("changes", [{"SLURM_ARRAY_TASK_ID": "-7"}, {"SLURM_ARRAY_TASK_ID": "nine"},
+                                     {"SLURM_ARRAY_TASK_COUNT": "0"}, {"SLURM_ARRAY_TASK_ID": "8"},
+                                     {"SLURM_ARRAY_TASK_COUNT": "4" * 400}])  # fmt: skip
+def test_arrays_that_contradict_are_refused(changes: dict[str, str]) -> None:
+    with pytest.raises(ra.UserError, match="give --part I/N"):
+        share_of_environment(ARRAY | {"SLURM_ARRAY_TASK_COUNT": "4"} | changes)
 
 
 def test_an_array_with_holes_is_refused() -> None:

@@ -6,6 +6,7 @@ import atexit
 import os
 import signal
 import sys
+from types import FrameType
 
 STOPPED = "Stopped. What was finished before is kept; the same command goes on from there."
 """What is said of a Ctrl-C where a command has nothing better to say."""
@@ -16,6 +17,8 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line as this process, and end it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
     try:
         run()
     except SystemExit as end:
@@ -33,6 +36,18 @@ def run() -> None:
     except KeyboardInterrupt:
         print(f"\n{STOPPED}", file=sys.stderr)
         sys.exit(INTERRUPTED)
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Answer a Ctrl-C: as always, but for the middle of an import, where libraries in C++ abort the process if they meet
+    a KeyboardInterrupt. Nothing is at work there, so that it can end at once."""
+    outer = frame
+    while outer is not None:
+        if outer.f_code.co_filename == "<frozen importlib._bootstrap>":
+            os.write(2, f"\n{STOPPED}\n".encode())
+            os._exit(INTERRUPTED)
+        outer = outer.f_back
+    signal.default_int_handler(number, frame)
 
 
 def _leave(code: int) -> None:

@@ -35,7 +35,9 @@ def named(path: object, expected: str = "the path of a file or folder") -> Path:
     try:
         encoded = [part.encode() for part in found.parts]
     except UnicodeEncodeError as error:
-        raise UserError(f"{brief(repr(str(found)))} is not a name in UTF-8; rename it, or give another one.") from error
+        raise UserError(
+            f"{brief(repr(str(found)))} is not a name in UTF-8; rename it, or set PYTHONUTF8=1 where it is one."
+        ) from error
     if any(len(part) > _LONGEST_NAME or b"\0" in part for part in encoded):
         raise UserError(
             f"{brief(repr(str(found)))} is no name that a file can have (at most {_LONGEST_NAME} bytes between "

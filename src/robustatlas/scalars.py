@@ -43,7 +43,7 @@ def real(value: Any) -> float:
     except (TypeError, ValueError):
         return math.nan
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def _is_truth(value: Any) -> bool:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from robustatlas.cli._terminal import safe
+from robustatlas.cli._terminal import fit_terminal, safe
 from robustatlas.cli.attacks import attacks
 from robustatlas.cli.calibrate import calibrate
 from robustatlas.cli.compare import compare
@@ -84,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         KeyboardInterrupt: a Ctrl-C that the command does not answer itself.
     """
+    fit_terminal()
     with warnings.catch_warnings():
         warnings.showwarning = _warn
         try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -19,6 +22,21 @@ from robustatlas.result import Result
 
 _GAP = 2
 """Columns between two columns of a table."""
+
+
+_NARROWEST = 20
+"""Columns below which what a terminal says of its width is taken for no answer."""
+
+
+def fit_terminal() -> None:
+    """Have everything that is printed reach the terminal: letters that its encoding lacks are spelt, and a width in
+    which nothing can stand (``COLUMNS=0``) is not believed."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
+            stream.reconfigure(errors="backslashreplace")
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) < _NARROWEST:
+        del os.environ["COLUMNS"]
 
 
 def safe(text: object) -> str:

@@ -118,7 +118,7 @@ def read(root: Path) -> Format1:
         return Format1(root, _Manifest.model_validate_json((root / "run.json").read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         said = fault(error, "its content") if isinstance(error, ValidationError) else first_line(error)
-        raise UserError(f"{root / 'run.json'} is not the manifest of a run of format 1: {said}.") from error
+        raise UserError(f"{root / 'run.json'} is not a valid manifest of format 1: {said}.") from error
 
 
 def copy(old: Format1, run: Run) -> None:

@@ -143,6 +143,8 @@ def read_columns(
 def _joined(flat: Columns, names: Sequence[str], lists: Mapping[str, int]) -> dict[str, NDArray[Any]]:
     return {
         name: np.stack([_filled(flat[f"{name}.{j}"]) for j in range(lists[name])], axis=1)
+        if lists.get(name)
+        else np.zeros((0, 0))  # lists of a file without rows
         if name in lists
         else _filled(flat[name])
         for name in names
