@@ -187,7 +187,7 @@ _DRAWN = """
     labels = (positions % 2 > 0) ^ (positions % 6 > 0)
     data = ra.Dataset.of_rows(Drawn(count), labels.astype(int), "drawn", None, Fingerprint("0" * 64, "0" * 64))
     stage = Stage(PGD(steps=1), "cross-entropy", start="neutral")
-    attack = Attack("linf", Linf(), (0.1,), (stage,), searches=("bisection",))
+    attack = Attack("linf", Linf(), as_published(stage), (0.1,))
     begun = time.perf_counter()
     result = ra.evaluate(Bright(), data, attack, batch_size=32)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -19,14 +19,15 @@ from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset, Fingerprint, Held, Rows, of_torch
-from robustatlas.engine import NUMERICS
+from robustatlas.engine.numerics import NUMERICS
 from robustatlas.errors import UserError, brief
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.outcome import merged_strengths
 from robustatlas.outcomes.strengths import check_strengths, position_of
 from robustatlas.sanity import check_inputs
-from robustatlas.search import settings_of
+from robustatlas.search import search_named
+from robustatlas.search.plan import MINIMUM_SIZE
 from robustatlas.threats.base import UnsupportedInputError
 
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
@@ -196,45 +197,42 @@ def those_that_fit(attacks: Sequence[Attack], given: Attacks, x: Tensor) -> tupl
 
 
 def record_of(
-    attack: Attack, search: Search, seed: int, precision: str, model: Classifier | None = None
+    attack: Attack,
+    search: Search,
+    seed: int,
+    precision: str,
+    model: Classifier | None = None,
+    effort: Effort = "default",
 ) -> AttackRecord:
     """What determines the numbers of an attack, with the draws of a randomised ``model``, and what a reader wants to
     know of it."""
+    plan = attack.plans[search]
     procedure = {
-        "stages": plain(attack.stages),
-        "bound": plain(attack.bound),
-        "descent": plain(attack.descent),
-        "closing": plain(attack.closing),
-        "repairs": attack.repairs,
-        "unbounded": attack.unbounded,
-        "nested": attack.nested,
         "search": search,
-        "search_settings": plain(settings_of(search)),
+        "plan": plain(plan),
+        "repairs": attack.repairs,
         "seed": seed,
         "precision": precision,
-        "numerics": NUMERICS,
+        "engine": plain(NUMERICS),
     }
+    if search_named(search).version > 1:
+        procedure["search_version"] = search_named(search).version
+    if any(leg.role in MINIMUM_SIZE for leg in plan.legs):
+        procedure["unbounded"] = attack.unbounded
     if model is not None and model.draws is not None:
         procedure["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
     if attack.errors != "accepted":
         procedure["errors"] = attack.errors
-    if attack.effort != "default":
-        procedure["effort"] = attack.effort
-    if attack.polish:
-        procedure["polish"] = plain(attack.polish)
-    if search == "minimum" and attack.minimum is not None:
-        procedure["minimum"] = plain(attack.minimum)
-    if search == "frontier":
-        procedure["frontier"] = plain(attack.frontier_stages)
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,
         monotone=attack.monotone(search),
         threat=plain(attack.threat),
         procedure=procedure,
-        unit=attack.unit,
-        source=attack.source,
-        note=attack.note,
+        unit=attack.about.unit,
+        source=attack.about.source,
+        note=attack.about.note,
+        effort="" if effort == "default" else effort,
     )
 
 

@@ -19,14 +19,13 @@ from robustatlas.bundle import take
 from robustatlas.classifier import Classifier, seeded
 from robustatlas.classifier.rejection import folded
 from robustatlas.datasets import as_inputs
+from robustatlas.engine.ledger import Ledger, check_finite
 from robustatlas.evaluation.memory import forget, hand_back, ran_out
 from robustatlas.evaluation.plan import Task
-from robustatlas.ledger import Ledger, check_finite, open_ledger
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes.records import AttackRecord, circumstances
 from robustatlas.outcomes.store import AdversarialExamples
-from robustatlas.search import search_named
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -138,17 +137,13 @@ class _Bench:
 
     def run(self, lanes: int, halves: bool, report: Callable[[int], None]) -> bool:
         """Do the work; False where ``halves`` allows to stop because memory ran out, and fewer lanes are possible."""
-        attack = self.task.attack
+        attack, search = self.task.attack, self.task.search
         model = self.model.judged_by(attack.errors)
         try:
             noise = Noise.of(self.seed, torch.from_numpy(self.index).to(self.x.device), attack.name)
-            strengths = torch.tensor(attack.strengths, dtype=self.x.dtype, device=self.x.device)
-            ledger = open_ledger(model, attack, self.x, self.labels, noise, strengths, lanes)
-            right = ledger.clean_prediction == self.labels
-            todo = torch.ones_like(right) if attack.repairs else right
-            schedule = search_named(self.task.search)(attack, strengths, ledger.ranking.shape[1], todo)
-            self.ledger, self.through = ledger, schedule.done
-            engine.run(model, attack, ledger, schedule, lanes, report)
+            setting = engine.set_up(model, attack, search, self.x, self.labels, noise, lanes)
+            self.ledger, self.through = setting.ledger, setting.schedule.done
+            engine.run(setting, report)
         except Exception as error:
             if not halves or min(lanes, len(self.index)) == 1 or not ran_out(error):
                 raise

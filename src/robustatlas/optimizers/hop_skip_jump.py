@@ -63,6 +63,7 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
     """
 
     needs_gradient: ClassVar[bool] = False
+    needs = "labels"
     minimum_size: ClassVar[bool] = True
 
     steps: int = 5000

@@ -55,11 +55,16 @@ class LPA(PerceptualOptimizer[LPAState]):
     """
 
     needs_margin: ClassVar[bool] = True
+    needs_size = True
 
     steps: int = 40
     rounds: int = 5
     confidence: float = 1.0
     first_weight: float = 0.01
+
+    @property
+    def evaluations(self) -> int:
+        return self.rounds * self.steps + 1
 
     def init(self, problem: Problem, theta: Tensor) -> LPAState:
         no = torch.zeros_like(problem.labels, dtype=torch.bool)

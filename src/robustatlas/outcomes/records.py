@@ -137,15 +137,16 @@ class Identity(Record):
 
 
 class AttackRecord(Record):
-    """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source`` and ``note``
-    are not among that.
+    """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source``, ``note`` and
+    ``effort`` are not among that.
 
     Attributes:
         name: of the attack.
         strengths: those that were searched.
         monotone: whether a sample broken at one strength is broken at all larger ones.
         threat: the set of perturbations, with all its settings (and fingerprints of networks in it).
-        procedure: how it was searched: stages, search and its constants, seed, precision, version of the numerics.
+        procedure: how it was searched: the plan of the search, seed, precision, constants of the engine.
+        effort: what the plan was scaled to, where that is not the default.
     """
 
     name: AttackName
@@ -156,6 +157,7 @@ class AttackRecord(Record):
     unit: str = ""
     source: str = ""
     note: str = ""
+    effort: str = ""
 
     @model_validator(mode="after")
     def _check(self) -> AttackRecord:
@@ -166,7 +168,7 @@ class AttackRecord(Record):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
-            return _digest(self.model_dump(mode="json", exclude={"unit", "source", "note"}))
+            return _digest(self.model_dump(mode="json", exclude={"unit", "source", "note", "effort"}))
 
     @property
     def key(self) -> str:
@@ -185,7 +187,7 @@ class AttackRecord(Record):
         if self.finder is not None:
             return f"examples of {self.finder}"
         search, seed = self.procedure.get("search", "given"), self.procedure.get("seed")
-        effort = self.procedure.get("effort")
+        effort = self.effort or self.procedure.get("effort")
         said = [str(search), *([f"{effort} effort"] if effort else []), *([f"seed {seed}"] if seed is not None else [])]
         return ", ".join(said)
 

@@ -11,12 +11,9 @@ from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.classifier import Classifier, Knowledge
 from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
-from robustatlas.optimizers.external import External
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
-from robustatlas.optimizers.scan import Once, Scan
 from robustatlas.optimizers.square import Square
 
-_LABELS_ALONE = (HopSkipJump, Scan, Once)
 _TELLS: dict[Knowledge, int] = {"labels": 0, "scores": 1, "gradients": 2}
 _IMAGES = 4
 """Dimensions of a batch of images, which Square needs."""
@@ -61,15 +58,11 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
 
 def learns_enough(attack: Attack, model: Classifier) -> bool:
     """Whether all that an attack may run makes do with what ``model`` tells."""
-    return all(_TELLS[model.knowledge] >= _TELLS[_needed(stage)] for stage in attack.all_stages)
+    return all(_TELLS[model.knowledge] >= _TELLS[_needed(stage)] for stage in attack.stages)
 
 
 def _needed(stage: Stage) -> Knowledge:
-    if stage.optimizer.needs_gradient or stage.order == "distance":
-        return "gradients"
-    if isinstance(stage.optimizer, External):
-        return stage.optimizer.needs
-    return "labels" if isinstance(stage.optimizer, _LABELS_ALONE) else "scores"
+    return "gradients" if stage.targets == "distance" else stage.optimizer.needs
 
 
 def _searches(attack: Attack) -> bool:
