@@ -12,7 +12,7 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Leg
 from robustatlas.attacks.effort import at_effort
-from robustatlas.search.rules import AgreeingKinds, FruitlessRestarts, LaggingRuns, SlowAscents
+from robustatlas.search.rules import SkipAgreeingKinds, StopLaggingRuns, StopRestarts, StopSlowAscents
 
 NINE = 9
 
@@ -51,13 +51,13 @@ def test_high_ends_nothing_for_lagging_a_little_and_leaves_no_kind_out() -> None
     rules = {search: {type(rule) for rule in plan.rules} for search, plan in attack_named("linf").plans.items()}
     high = at_effort(attack_named("linf"), "high").plans
     for search in ("descent", "minimum"):
-        assert rules[search] - {type(rule) for rule in high[search].rules} == {SlowAscents, AgreeingKinds}
-        lagging, fruitless = high[search].rule(LaggingRuns), high[search].rule(FruitlessRestarts)
+        assert rules[search] - {type(rule) for rule in high[search].rules} == {StopSlowAscents, SkipAgreeingKinds}
+        lagging, fruitless = high[search].rule(StopLaggingRuns), high[search].rule(StopRestarts)
         usual = attack_named("linf").plans[search]
         assert lagging is not None and fruitless is not None
-        looks = zip(lagging.behind, usual.rule(LaggingRuns).behind, strict=True)  # type: ignore[union-attr]
+        looks = zip(lagging.behind, usual.rule(StopLaggingRuns).behind, strict=True)  # type: ignore[union-attr]
         assert all(more[0] == less[0] and more[1] > less[1] for more, less in looks)
-        assert fruitless.after == 3 * usual.rule(FruitlessRestarts).after  # type: ignore[union-attr]
+        assert fruitless.patience == 3 * usual.rule(StopRestarts).patience  # type: ignore[union-attr]
 
 
 def test_high_does_not_repeat_what_begins_at_one_point() -> None:

@@ -167,7 +167,7 @@ def test_a_search_refuses_a_plan_that_it_cannot_carry_out() -> None:
     descent = attack_named("linf").plans["descent"]
     with pytest.raises(ra.UserError, match="Every takes legs with the roles 'ascend', and got 'bound'"):
         Attack("mine", Linf(), {"every": descent}, (0.1,))
-    with pytest.raises(ra.UserError, match="Minimum does not go by ProofByRatio"):
+    with pytest.raises(ra.UserError, match="Minimum does not go by AscentsByRatio"):
         Attack("mine", Linf(), {"minimum": descent}, (0.1,))
     with pytest.raises(ra.UserError, match="got 'refine', 'ascend'"):
         Attack("mine", Linf(), {"descent": replace(descent, legs=descent.legs[:-3:-1])}, (0.1,))

@@ -20,7 +20,7 @@ from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
 from robustatlas.search.descent import Minimum
-from robustatlas.search.rules import FruitlessRestarts
+from robustatlas.search.rules import StopRestarts
 
 
 def linear(dimensions: int = 12) -> tuple[nn.Linear, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -139,5 +139,5 @@ def test_restarts_find_no_larger_sizes_and_are_asked_for_in_one_way() -> None:
     for other in (Stage(PGD(5), "margin", start="best"), run):
         with pytest.raises(ra.UserError, match=r"kick=2\.0; expected a positive number, and only for a minimum-size"):
             replace(other, kick=2.0)
-    with pytest.raises(ra.UserError, match="after=0; expected a number of restarts, at least one"):
-        FruitlessRestarts(after=0)
+    with pytest.raises(ra.UserError, match="patience=0; expected a number of restarts, at least one"):
+        StopRestarts(patience=0)

@@ -22,12 +22,12 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.square import Square
 from robustatlas.search.plan import Plan
 from robustatlas.search.rules import (
-    AgreeingKinds,
-    FruitlessRestarts,
-    LaggingRuns,
-    ProofByRatio,
+    AscentsByRatio,
     Rule,
-    SlowAscents,
+    SkipAgreeingKinds,
+    StopLaggingRuns,
+    StopRestarts,
+    StopSlowAscents,
     Trace,
 )
 
@@ -108,15 +108,15 @@ def test_after_agreement_the_descent_restarts_once_and_the_search_for_the_smalle
     assert run_of(*legs, search="minimum") == (["a", "b", "hop", "hop", "hop"], pytest.approx(0.37))
     middle = run_of(bound("a", 0.4), bound("b", 0.4), restarts(2, 0.39), bound("c", 0.35))
     assert middle[0] == ["a", "b", "hop", "c"], "wherever restarts stand"
-    twice = [rule if not isinstance(rule, AgreeingKinds) else AgreeingKinds(restarts=2) for rule in DESCENT]
+    twice = [rule if not isinstance(rule, SkipAgreeingKinds) else SkipAgreeingKinds(restarts=2) for rule in DESCENT]
     assert run_of(*legs, rules=twice)[0] == ["a", "b", "hop", "hop"]
-    without = [rule for rule in DESCENT if not isinstance(rule, AgreeingKinds)]
+    without = [rule for rule in DESCENT if not isinstance(rule, SkipAgreeingKinds)]
     assert run_of(*legs, rules=without)[0] == ["a", "b", "c", "hop", "hop", "hop"]
 
 
 @SEARCHES
 def test_restarts_end_after_some_that_find_nothing(search: Search) -> None:
-    rules = [FruitlessRestarts(after=3) if isinstance(rule, FruitlessRestarts) else rule
+    rules = [StopRestarts(patience=3) if isinstance(rule, StopRestarts) else rule
              for rule in {"descent": DESCENT, "minimum": MINIMUM}[search]]  # fmt: skip
     assert run_of(bound("a", 0.4), restarts(20, 0.5), search=search, rules=rules)[0] == ["a"] + ["hop"] * 3
     gains = (0.3, 0.5, 0.2995, 0.2)  # the third is no gain: smaller by less than .3 %
@@ -156,7 +156,7 @@ class Counted(PGD):
 def test_what_has_no_gradient_always_goes_on() -> None:
     trace = Trace(*(torch.tensor([value]) for value in (torch.inf, 5.0, 5.0, 0.0)))
     at, known = torch.tensor([10]), torch.tensor([1.0])
-    lagging, slow = LaggingRuns(((0.0, 1.0),)), SlowAscents()
+    lagging, slow = StopLaggingRuns(((0.0, 1.0),)), StopSlowAscents()
     for optimizer, ends in ((FMN(20), [True, False]), (PGD(20), [False, True]), (Square(20), [False, False])):
         assert [rule.ends(trace, at, optimizer, known).item() for rule in (lagging, slow)] == ends
 
@@ -211,7 +211,7 @@ def test_early_stopping_saves_passes_and_keeps_the_sizes() -> None:
     attack = attack_named("l2")
     found = ra.evaluate(model, data, attack, progress=False)
     plan: Plan = attack.plans["descent"]
-    kept = tuple(rule for rule in plan.rules if isinstance(rule, (FruitlessRestarts, ProofByRatio)))
+    kept = tuple(rule for rule in plan.rules if isinstance(rule, (StopRestarts, AscentsByRatio)))
     patient = replace(attack, plans={"descent": replace(plan, rules=kept)})
     whole = ra.evaluate(model, data, patient, progress=False)
     assert sum(found.passes("l2")) < 0.85 * sum(whole.passes("l2"))

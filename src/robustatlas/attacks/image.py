@@ -7,7 +7,8 @@ steps, start, last iterate, and samples that are misclassified clean are attacke
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from robustatlas.attacks.definition import About, Attack, Leg, Plan, Procedure, Search, Stage, grid
@@ -53,8 +54,7 @@ UAR = "Kang et al. 2019 (UAR), as run by MultiRobustBench"
 MRB = "Dai et al. 2023 (MultiRobustBench)"
 
 _STEPS = 20  # of every attack of MultiRobustBench but lpips
-_UAR_RATE = _STEPS**-0.5
-_MRB_RATE = 2 / (_STEPS - 2)
+_UAR_PGD = PGD(_STEPS, _STEPS**-0.5)
 
 _LONG = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
 _PERCEPTUAL_ASCENT = PGD(steps=10, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
@@ -123,9 +123,9 @@ class Entry:
     historical: ThreatModel
     strengths: tuple[float, ...]
     unit: str
-    source: str
-    optimizer: Optimizer[Any]
     note: str
+    source: str = UAR
+    optimizer: Optimizer[Any] = _UAR_PGD
     objective: Objective = "cross-entropy"
     historical_nested: bool = True
     plans: Mapping[Search, Plan] = field(default_factory=ascending)
@@ -135,198 +135,85 @@ class Entry:
         about = About(self.unit, self.source, self.note)
         if procedure == "default":
             return Attack(self.name, self.threat, self.plans, self.strengths, about)
-        published = Stage(self.optimizer, self.objective, judge="last")
-        contains_clean = self.historical == self.threat
-        return Attack(
-            self.name,
-            self.historical,
-            as_published(published),
-            self.strengths,
-            about,
-            nested=self.historical_nested,
-            contains_clean=contains_clean,
-            repairs=True,
-        )
+        published = as_published(Stage(self.optimizer, self.objective, judge="last"))
+        historical = Attack(self.name, self.historical, published, self.strengths, about, repairs=True)
+        clean = self.historical == self.threat
+        return replace(historical, nested=self.historical_nested, contains_clean=clean)
 
+
+_mrb = partial(Entry, source=MRB, optimizer=PGD(_STEPS, 2 / (_STEPS - 2)))
+_number = partial(_mrb, plans=SCANNED)
 
 ENTRIES = (
     Entry(
-        "elastic",
-        Elastic(),
-        HistoricalElastic(),
-        grid(1.0),
-        "pixels of displacement before smoothing",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "The public code samples with align_corners=False: even without displacement the "
-        "image is zoomed slightly and its border darkened. The default is the identity there.",
+        "elastic", Elastic(), HistoricalElastic(), grid(1.0), "pixels of displacement before smoothing",
+        "The public code samples with align_corners=False: even without displacement the image is zoomed slightly and "
+        "its border darkened. The default is the identity there.",
     ),
     Entry(
-        "jpeg-linf",
-        JpegLinf(),
-        HistoricalJpegLinf(),
-        grid(0.2),
-        "quantised DCT coefficients (half of it is applied)",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "The public code averages chrominance over 2x2 pixels even without a perturbation; "
-        "the default adds the changed coefficients to the image itself.",
+        "jpeg-linf", JpegLinf(), HistoricalJpegLinf(), grid(0.2), "quantised DCT coefficients (half of it is applied)",
+        "The public code averages chrominance over 2x2 pixels even without a perturbation; the default adds the "
+        "changed coefficients to the image itself.",
     ),
     Entry(
-        "jpeg-l2",
-        JpegL2(),
-        HistoricalJpegL2(),
-        (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
-        "l2 norm of quantised DCT coefficients",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "As jpeg-linf.",
+        "jpeg-l2", JpegL2(), HistoricalJpegL2(), (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
+        "l2 norm of quantised DCT coefficients", "As jpeg-linf.",
     ),
     Entry(
-        "jpeg-l1",
-        JpegL1(),
-        HistoricalJpegL1(),
-        grid(20.0),
-        "l1 norm of quantised DCT coefficients",
-        UAR,
-        FrankWolfe(_STEPS),
-        "As jpeg-linf; the public code's bound of 2 on single coefficients counts from the "
-        "current point, the default's from zero.",
+        "jpeg-l1", JpegL1(), HistoricalJpegL1(), grid(20.0), "l1 norm of quantised DCT coefficients",
+        "As jpeg-linf; the public code's bound of 2 on single coefficients counts from the current point, the "
+        "default's from zero.",
+        optimizer=FrankWolfe(_STEPS),
     ),
     Entry(
-        "stadv",
-        StAdv(),
-        HistoricalStAdv(),
-        grid(0.1),
-        "displacement, half the image side is 1",
-        "Xiao et al. 2018, as run by MultiRobustBench",
-        Adam(_STEPS),
-        "The paper's smoothness penalty is switched off in the public evaluation code (a type"
-        " test fails), so published numbers come without it.",
-        objective="margin",
+        "stadv", StAdv(), HistoricalStAdv(), grid(0.1), "displacement, half the image side is 1",
+        "The paper's smoothness penalty is switched off in the public evaluation code (a type test fails), so "
+        "published numbers come without it.",
+        source="Xiao et al. 2018, as run by MultiRobustBench", optimizer=Adam(_STEPS), objective="margin",
     ),
     Entry(
-        "recolor",
-        Recolor(),
-        HistoricalRecolor(),
-        grid(0.1),
-        "change of CIE LUV coordinates scaled to [0, 1]",
-        "Laidlaw and Feizi 2019, as run by MultiRobustBench",
-        Adam(_STEPS),
-        "The public code moves unperturbed colours too (gamut projection and clipping of "
-        "LUV); the default adds the change of colours to the image itself. Smoothness "
-        "penalty: as stadv.",
-        objective="margin",
+        "recolor", Recolor(), HistoricalRecolor(), grid(0.1), "change of CIE LUV coordinates scaled to [0, 1]",
+        "The public code moves unperturbed colours too (gamut projection and clipping of LUV); the default adds the "
+        "change of colours to the image itself. Smoothness penalty: as stadv.",
+        source="Laidlaw and Feizi 2019, as run by MultiRobustBench", optimizer=Adam(_STEPS), objective="margin",
         plans=ascending(bound=Stage(long_fmn(12), "margin")),
     ),
     Entry(
-        "fog",
-        Fog(),
-        HistoricalFog(),
-        grid(50.0),
-        "pixel values of 255",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "The public code divides by a maximum that contains epsilon, so its sets are not "
-        "nested and do not contain the clean image. The default's fog grows with epsilon from"
-        " none.",
-        historical_nested=False,
-        plans=ascending(FINE),
+        "fog", Fog(), HistoricalFog(), grid(50.0), "pixel values of 255",
+        "The public code divides by a maximum that contains epsilon, so its sets are not nested and do not contain the "
+        "clean image. The default's fog grows with epsilon from none.",
+        historical_nested=False, plans=ascending(FINE),
     ),
     Entry(
-        "snow",
-        Snow(),
-        HistoricalSnow(),
-        grid(0.1),
-        "pixel values of 1",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "The public code bleaches the image even at strength 0; the default bleaches and "
-        "snows in proportion to the strength.",
-        historical_nested=False,
-        plans=ascending(LONG_STEPS),
+        "snow", Snow(), HistoricalSnow(), grid(0.1), "pixel values of 1",
+        "The public code bleaches the image even at strength 0; the default bleaches and snows in proportion to the "
+        "strength.",
+        historical_nested=False, plans=ascending(LONG_STEPS),
     ),
     Entry(
-        "gabor",
-        Gabor(),
-        HistoricalGabor(),
-        grid(10.0),
-        "pixel values of 255",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "The public code stretches the noise to its full range whatever its parameters, and "
-        "activates the positions that its paper leaves out; the default's noise is bounded by"
-        " epsilon.",
-        historical_nested=False,
-        plans=ascending(LONG_STEPS),
+        "gabor", Gabor(), HistoricalGabor(), grid(10.0), "pixel values of 255",
+        "The public code stretches the noise to its full range whatever its parameters, and activates the positions "
+        "that its paper leaves out; the default's noise is bounded by epsilon.",
+        historical_nested=False, plans=ascending(LONG_STEPS),
     ),
-    Entry(
-        "affine",
-        Affine(),
-        HistoricalAffine(),
-        grid(0.1),
-        "change of a matrix entry",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
+    _mrb(
+        "affine", Affine(), HistoricalAffine(), grid(0.1), "change of a matrix entry",
         "The public code starts on one side, in [0, epsilon]; the sets are the same.",
         plans=ascending(MANY_STARTS),
     ),
-    Entry(
-        "perspective",
-        Perspective(),
-        HistoricalPerspective(),
-        grid(0.002),
-        "change of a matrix entry",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
+    _mrb(
+        "perspective", Perspective(), HistoricalPerspective(), grid(0.002), "change of a matrix entry",
         "The public code starts on one side, in [0, epsilon]; the sets are the same.",
     ),
-    Entry(
-        "hue",
-        Hue(),
-        Hue(),
-        grid(0.5),
-        "radians",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
-        "The default scans the set instead of gradient ascent.",
-        plans=SCANNED,
+    _number("hue", Hue(), Hue(), grid(0.5), "radians", "The default scans the set instead of gradient ascent."),
+    _number("saturation", Saturation(), Saturation(), grid(0.5), "change of the factor", "As hue."),
+    _number(
+        "brightness", Brightness(), HistoricalBrightness(), grid(0.3), "added to all pixels",
+        "The public code only brightens; the default darkens too. The default scans the set instead of gradient "
+        "ascent.",
     ),
-    Entry(
-        "saturation",
-        Saturation(),
-        Saturation(),
-        grid(0.5),
-        "change of the factor",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
-        "As hue.",
-        plans=SCANNED,
-    ),
-    Entry(
-        "brightness",
-        Brightness(),
-        HistoricalBrightness(),
-        grid(0.3),
-        "added to all pixels",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
-        "The public code only brightens; the default darkens too. The default scans the set "
-        "instead of gradient ascent.",
-        plans=SCANNED,
-    ),
-    Entry(
-        "contrast",
-        Contrast(),
-        Contrast(),
-        grid(0.5),
-        "change of the factor",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
-        "As hue.",
-        plans=SCANNED,
-    ),
-)
+    _number("contrast", Contrast(), Contrast(), grid(0.5), "change of the factor", "As hue."),
+)  # fmt: skip
 
 
 def lpips(procedure: Procedure) -> Attack:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from robustatlas.attacks.definition import About, Attack, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.plans import DESCENT, MINIMUM, plans, plans_of, swept
+from robustatlas.attacks.plans import plans, plans_of, swept
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
@@ -21,7 +21,6 @@ from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
 from robustatlas.optimizers.square import Square
-from robustatlas.search.rules import FruitlessRestarts, Rule
 from robustatlas.threats.lp import L0, L1, L2, Linf, Lp
 
 UNITS = {
@@ -54,18 +53,22 @@ def _linf(steps: int, restarts: int) -> tuple[Leg, ...]:
     return _bound(careful, 3), other, _restarts(replace(careful, gamma=0.2), 8.0, restarts)
 
 
-def _l2(steps: int, hop_steps: int, restarts: int) -> tuple[Leg, ...]:
+def _l2(steps: int, restart_steps: int, restarts: int) -> tuple[Leg, ...]:
     far = long_fmn(steps)
-    return _bound(far, 3), Leg(Stage(far, "dlr"), "bound"), _restarts(FMN(hop_steps, gamma=0.3), 4.0, restarts)
+    return _bound(far, 3), Leg(Stage(far, "dlr"), "bound"), _restarts(FMN(restart_steps, gamma=0.3), 4.0, restarts)
 
 
 def _l1(steps: int, targets: int, restarts: int) -> tuple[Leg, ...]:
     dense = FMN(40, alpha=4.0, gamma=0.2, dense=True)
-    hop = _restarts(replace(dense, steps=steps, alpha=2.0, gamma=0.3), 8.0, restarts)
-    return _bound(dense, 3), Leg(_FAB, "bound", targets), hop
+    again = _restarts(replace(dense, steps=steps, alpha=2.0, gamma=0.3), 8.0, restarts)
+    return _bound(dense, 3), Leg(_FAB, "bound", targets), again
 
 
-_BOUNDS = {"linf": _linf(24, restarts=3), "l2": _l2(24, hop_steps=20, restarts=6), "l1": _l1(20, targets=1, restarts=2)}
+_BOUNDS = {
+    "linf": _linf(24, restarts=3),
+    "l2": _l2(24, restart_steps=20, restarts=6),
+    "l1": _l1(20, targets=1, restarts=2),
+}
 """Minimum-size runs that end in different valleys: towards other classes, by another objective, and then restarts from
 the smallest example far away and down again, which on networks with many valleys find more than any runs from the clean
 point. Elsewhere two kinds agree before, and one restart follows."""
@@ -73,7 +76,7 @@ point. Elsewhere two kinds agree before, and one restart follows."""
 _MANY = 24
 """Restarts of the search for the smallest size, which ends after some that find nothing."""
 
-_LONG_L2 = _l2(30, hop_steps=30, restarts=_MANY)
+_LONG_L2 = _l2(30, restart_steps=30, restarts=_MANY)
 _MINIMUM = {
     "linf": _linf(30, restarts=_MANY),
     "l2": (*_LONG_L2[:-1], _bound(long_fmn(gamma=0.3), 9), _LONG_L2[-1]),
@@ -81,30 +84,21 @@ _MINIMUM = {
 }
 """The same, longer, with more restarts, and in l2 towards all classes where two kinds differ."""
 
-_FRUITLESS: dict[str, tuple[int, int]] = {"linf": (4, 6), "l2": (3, 6), "l1": (4, 12), "l0": (4, 6)}
-"""Restarts in a row that find nothing before they end: of the descent, and of the search for the smallest size."""
-
-
-def _rules(norm: str) -> dict[Search, tuple[Rule, ...]]:
-    def patient(rules: tuple[Rule, ...], after: int) -> tuple[Rule, ...]:
-        return tuple(replace(rule, after=after) if isinstance(rule, FruitlessRestarts) else rule for rule in rules)
-
-    descent, minimum = _FRUITLESS[norm]
-    return {"descent": patient(DESCENT, descent), "minimum": patient(MINIMUM, minimum)}
-
+_PATIENCE = {"linf": (4, 6), "l2": (3, 6), "l1": (4, 12), "l0": (4, 6)}
+"""Restarts in vain before they end: of the descent, and of the search for the smallest size."""
 
 _SWEEP = PGD(6, rate=1.0, schedule="cosine", momentum=0.5)
 
 
-def _frontier(targets: int, hop: Leg) -> Plan:
+def _frontier(targets: int, restarts: Leg) -> Plan:
     """Runs of long steps and two restarts, then the ascents, the last upwards by shorter steps."""
     upwards = replace(_SWEEP, rate=0.3)
-    return swept((_bound(long_fmn(), targets), hop), _SWEEP, upwards)
+    return swept((_bound(long_fmn(), targets), restarts), _SWEEP, upwards)
 
 
 _FRONTIERS = {
     "linf": _frontier(3, _linf(30, restarts=2)[-1]),
-    "l2": _frontier(4, _l2(30, hop_steps=30, restarts=2)[-1]),
+    "l2": _frontier(4, _l2(30, restart_steps=30, restarts=2)[-1]),
     "l1": swept((_bound(FMN(60, alpha=4.0, dense=True), 3),), APGDL1(steps=8, schedule=((1.0, 1.0),))),
 }
 _BELOW = {
@@ -135,7 +129,7 @@ def autoattack(norm: str) -> Attack:
         _BOUNDS[norm],
         _BELOW[norm],
         minimum=_MINIMUM[norm],
-        rules=_rules(norm),
+        patience=_PATIENCE[norm],
         frontier=_FRONTIERS[norm],
     )
     source = "Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)"
@@ -148,15 +142,15 @@ def sparse() -> Attack:
     the box, tries below; at last FAB goes on from the smallest example."""
     sigma = Stage(SigmaZero(steps=180, sigma=0.1, threshold=0.6), "margin")
     fab = Stage(FAB(steps=20), "margin", targets="logits")
-    hops = _restarts(SigmaZero(steps=60, rate=2.0, sigma=0.1, threshold=0.3), 10.0, 10, objective="dlr")
+    again = _restarts(SigmaZero(steps=60, rate=2.0, sigma=0.1, threshold=0.3), 10.0, 10, objective="dlr")
     ascent = Leg(Stage(PGD(25, rate=10.0, schedule="cosine"), "margin", targets="logits", start="best"), runs=3)
     towards = replace(sigma, targets="logits")
     made = plans(
         (ascent, Leg(sigma), Leg(fab, runs=3)),
-        (Leg(towards, "bound", 3), Leg(fab, "bound", 3), hops),
+        (Leg(towards, "bound", 3), Leg(fab, "bound", 3), again),
         (ascent, Leg(replace(fab, start="best"), "refine", 3)),
-        minimum=(Leg(towards, "bound", 5), Leg(fab, "bound", 3), replace(hops, runs=_MANY)),
-        rules=_rules("l0"),
+        minimum=(Leg(towards, "bound", 5), Leg(fab, "bound", 3), replace(again, runs=_MANY)),
+        patience=_PATIENCE["l0"],
         frontier=swept((Leg(Stage(SigmaZero(steps=100), "margin"), "bound"),)),
     )
     return _lp("l0", "l0", made, "Cinà et al. 2025 (sigma-zero)")

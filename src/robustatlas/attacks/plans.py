@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,37 +13,35 @@ from robustatlas.search import Search
 from robustatlas.search.plan import Leg, Plan, Stage, ruled
 from robustatlas.search.rules import (
     PATIENT,
-    AgreeingKinds,
     Approach,
-    FruitlessRestarts,
-    LaggingRuns,
+    AscentsByRatio,
     NearMisses,
-    ProofByRatio,
     Role,
     Rule,
-    SlowAscents,
+    SkipAgreeingKinds,
+    StopLaggingRuns,
+    StopRestarts,
+    StopSlowAscents,
 )
 
 Legs = Iterable[Leg]
 
 DESCENT: tuple[Rule, ...] = (
-    LaggingRuns(),
-    SlowAscents(),
-    AgreeingKinds(),
-    FruitlessRestarts(),
-    ProofByRatio(),
+    StopLaggingRuns(),
+    StopSlowAscents(),
+    SkipAgreeingKinds(),
+    StopRestarts(),
+    AscentsByRatio(),
     NearMisses(),
 )
 """The rules of the descent."""
-MINIMUM: tuple[Rule, ...] = (
-    LaggingRuns(),
-    SlowAscents(),
-    AgreeingKinds(restarts=None),
-    FruitlessRestarts(),
-    Approach(),
-    NearMisses(),
-)
+MINIMUM: tuple[Rule, ...] = (*DESCENT[:2], SkipAgreeingKinds(restarts=None), StopRestarts(), Approach(), NearMisses())
 """The rules of the search for the smallest size: where two kinds agree, it still makes all restarts."""
+
+
+def patient(rules: Iterable[Rule], patience: int) -> tuple[Rule, ...]:
+    """``rules`` by which restarts end after so many in vain."""
+    return tuple(replace(rule, patience=patience) if isinstance(rule, StopRestarts) else rule for rule in rules)
 
 
 def legs(role: Role, *stages: Stage, runs: int = 1) -> tuple[Leg, ...]:
@@ -77,7 +75,7 @@ def plans(
     below: Legs,
     *,
     minimum: Legs | None = None,
-    rules: Mapping[Search, Iterable[Rule]] | None = None,
+    patience: tuple[int, int] = (4, 4),
     frontier: Plan | None = None,
 ) -> dict[Search, Plan]:
     """The plans of an attack on nested sets, its descent first.
@@ -87,19 +85,19 @@ def plans(
         bounds: legs that bound the size, by the descent.
         below: what the descent and minimum do below the bound.
         minimum: the bounds of the search for the smallest size, where they are others.
-        rules: of descent and minimum, where they are others.
+        patience: restarts in vain, of descent and minimum, before they end.
         frontier: the plan of that search; None: the attack does not have it.
     """
-    below, bounds, own = tuple(below), tuple(bounds), rules or {}
+    below, bounds = tuple(below), tuple(bounds)
     grid = Plan(tuple(at_strength))
     made: dict[Search, Plan] = {
-        "descent": ruled((*bounds, *below), own.get("descent", DESCENT)),
+        "descent": ruled((*bounds, *below), patient(DESCENT, patience[0])),
         "bisection": grid,
         "every": grid,
     }
     if frontier is not None:
         made["frontier"] = frontier
-    made["minimum"] = ruled((*(bounds if minimum is None else minimum), *below), own.get("minimum", MINIMUM))
+    made["minimum"] = ruled((*(bounds if minimum is None else minimum), *below), patient(MINIMUM, patience[1]))
     return made
 
 

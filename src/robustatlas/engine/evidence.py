@@ -9,10 +9,9 @@ from robustatlas.bundle import Tree, put, select, take
 from robustatlas.engine.judging import fooled_at
 from robustatlas.engine.lanes import Lanes, those
 from robustatlas.engine.ledger import charged
-from robustatlas.engine.numerics import NUMERICS
+from robustatlas.engine.numerics import JUDGED, NUMERICS
 from robustatlas.engine.reduced import Doubtful
 from robustatlas.engine.setting import Setting
-from robustatlas.engine.streams import JUDGED
 from robustatlas.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation
 from robustatlas.search.plan import Judge

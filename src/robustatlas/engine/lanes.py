@@ -13,11 +13,10 @@ from robustatlas.classifier import Classifier
 from robustatlas.classifier.backward import going_back
 from robustatlas.engine.judging import judged, to_beat
 from robustatlas.engine.ledger import charged
-from robustatlas.engine.numerics import NUMERICS
+from robustatlas.engine.numerics import NUMERICS, SEARCH
 from robustatlas.engine.setting import Setting
 from robustatlas.engine.starts import started
-from robustatlas.engine.streams import SEARCH
-from robustatlas.host import indices, looking_is_free, surely_none
+from robustatlas.host import indices, looking_is_free, maybe_any
 from robustatlas.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.search import Schedule
@@ -134,7 +133,7 @@ def further(lanes: Lanes, stage: Stage, schedule: Schedule, evaluation: Evaluati
         ended = ended | rule.ends(trace, step, stage.optimizer, lanes.known)
     better, ended = better & ~lanes.ended, ended | lanes.ended
     candidate = lanes.candidate
-    if not surely_none(better):
+    if maybe_any(better):
         candidate = select(better, lanes.state.theta, candidate)
         smallest = torch.where(better, evaluation.size, smallest)
     if not looking_is_free(ended.device):

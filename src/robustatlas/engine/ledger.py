@@ -12,7 +12,7 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import Tree, put, take
 from robustatlas.classifier import Classifier
-from robustatlas.engine.streams import CLEAN
+from robustatlas.engine.numerics import CLEAN
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of

@@ -22,7 +22,7 @@ from robustatlas.engine.lanes import Lanes, enter, further, moved, those
 from robustatlas.engine.ledger import Ledger, check_finite
 from robustatlas.engine.queue import Queue
 from robustatlas.engine.setting import Setting, prepare
-from robustatlas.host import indices, stride, told
+from robustatlas.host import indices, stride, to_host
 from robustatlas.search.plan import Stage
 
 
@@ -36,7 +36,7 @@ def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) 
     while True:
         stage_of = torch.where(schedule.done, -1, schedule.stage_of[schedule.attempt])
         waiting = torch.stack([stage_of == k for k in range(len(schedule.stages))]).sum(1)
-        finite, *counts = told(ledger.finite, *waiting)
+        finite, *counts = to_host(ledger.finite, *waiting)
         if not any(counts):
             check_finite(setting.attack, bool(finite))
             return ledger
@@ -67,7 +67,9 @@ def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> La
     ledger = setting.ledger
     fresh = lanes.ended & (lanes.candidate_size < to_beat(ledger, lanes.rows, stage.judge))
     rough = setting.rough.questions() if setting.rough else []
-    finite, ended, candidates, *news = told(ledger.finite, lanes.ended.sum(), fresh.sum(), *rough, *queue.questions())
+    finite, ended, candidates, *news = to_host(
+        ledger.finite, lanes.ended.sum(), fresh.sum(), *rough, *queue.questions()
+    )
     check_finite(setting.attack, bool(finite))
     queue.answered(*news[len(rough) :])
     for doubtful, count in zip(setting.rough.handed_over() if setting.rough else [], news, strict=False):

@@ -1,4 +1,7 @@
-"""What all numbers depend on, whatever is run: the constants of the engine, and the version of its arithmetic."""
+"""What all numbers depend on, whatever is run: constants of the engine, streams of random numbers, and a version.
+
+The streams of a sample here are those that all of its runs share; the streams of its runs are numbered from 0 on.
+"""
 
 from __future__ import annotations
 
@@ -33,3 +36,15 @@ class Numerics:
 
 
 NUMERICS = Numerics()
+
+TARGET = -2
+"""For its random target."""
+
+DRAWS = -3
+"""For what a set chooses among draws."""
+
+CLEAN = -4
+"""From which a randomised model draws for clean inputs."""
+
+SEARCH, JUDGED = -5, -6
+"""From which a randomised model draws in the steps of a run, and to judge what it found."""

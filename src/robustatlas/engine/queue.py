@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.host import indices, looking_is_free, told
+from robustatlas.host import indices, looking_is_free, to_host
 from robustatlas.search import Schedule
 
 _EMPTY = 1 / 4
@@ -52,7 +52,7 @@ class Queue:
         """Ask at once where ``free`` of the ``lanes`` would stand empty otherwise."""
         empty = free - len(self.rows)
         if len(self.unknown) and (looking_is_free(self.unknown.device) or empty > _EMPTY * lanes):
-            self.answered(*told(*self.questions()))
+            self.answered(*to_host(*self.questions()))
 
     def _stay(self) -> Tensor:
         rows, schedule = self.unknown, self.schedule

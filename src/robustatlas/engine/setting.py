@@ -13,7 +13,7 @@ from robustatlas.engine.ledger import Ledger, open_ledger
 from robustatlas.engine.reduced import RoughMargins
 from robustatlas.engine.starts import chosen
 from robustatlas.engine.targets import TargetClasses
-from robustatlas.host import indices, told
+from robustatlas.host import indices, to_host
 from robustatlas.noise import Noise
 from robustatlas.search import Schedule, Search, search_named
 
@@ -49,7 +49,7 @@ def set_up(
 def prepare(setting: Setting) -> None:
     """What is made once, before the first run."""
     schedule, ledger = setting.schedule, setting.ledger
-    (count,) = told((~schedule.done).sum())
+    (count,) = to_host((~schedule.done).sum())
     todo = torch.split(indices(~schedule.done, count), setting.lanes) if count else ()
     if any(stage.targets == "distance" for stage in schedule.stages):
         setting.targets.order_by_distance(setting.model, setting.attack, ledger, todo)

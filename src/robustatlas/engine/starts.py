@@ -9,7 +9,7 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import Tree, gradient, over, put, select, take, watched
 from robustatlas.classifier import Classifier
 from robustatlas.engine.ledger import Ledger, charged
-from robustatlas.engine.streams import CLEAN, DRAWS
+from robustatlas.engine.numerics import CLEAN, DRAWS
 from robustatlas.objectives import OBJECTIVES
 from robustatlas.optimizers.base import Problem
 from robustatlas.search import Schedule

@@ -12,8 +12,7 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import dot, gradient, watched
 from robustatlas.classifier import Classifier
 from robustatlas.engine.ledger import Ledger, charged
-from robustatlas.engine.numerics import NUMERICS
-from robustatlas.engine.streams import CLEAN, TARGET
+from robustatlas.engine.numerics import CLEAN, NUMERICS, TARGET
 from robustatlas.search.plan import Stage
 
 

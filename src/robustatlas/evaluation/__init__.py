@@ -32,6 +32,7 @@ from robustatlas.evaluation.plan import (
     Task,
     Work,
     chosen_attacks,
+    found_otherwise,
     record_of,
     samples_of,
     tasks_for,
@@ -147,7 +148,7 @@ def evaluate(
         store = Run.begin(run, ready.identity)
         with store.claims() as claims:
             with claims.alone("plan"):
-                for note in _other_plans(store, ready):
+                for note in found_otherwise(ready.tasks, store):
                     display.note(note)
                 tasks = _planned(store, ready)
             costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
@@ -307,17 +308,6 @@ def _surroundings(model: Classifier, seed: int) -> Iterator[None]:
     """What everything is computed in."""
     with undisturbed(), seeded(seed, model.device), model.evaluating():
         yield
-
-
-def _other_plans(store: Run, ready: Prepared) -> list[str]:
-    """A sentence for each attack of which a run has only what other legs, rules or versions of them found."""
-    known = store.records().values()
-    return [
-        f"What the run has of {task.record.name!r} was found by another plan; it counts, and is computed anew."
-        for task in ready.tasks
-        if any(old.same_set(task.record) and old.origin == task.record.origin for old in known)
-        and not any(old.same_set(task.record) and old.procedure == task.record.procedure for old in known)
-    ]
 
 
 def _planned(store: Run, ready: Prepared) -> list[Task]:

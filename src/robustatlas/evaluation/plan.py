@@ -264,3 +264,15 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
             )
         )
     return found
+
+
+def found_otherwise(tasks: Sequence[Task], run: Run) -> list[str]:
+    """A sentence for each task of which a run has only what other legs, rules or versions of them found."""
+    known = run.records().values()
+    alike = [(task.record, [old for old in known if old.same_set(task.record)]) for task in tasks]
+    return [
+        f"What the run has of {record.name!r} was found by another plan; it counts, and is computed anew."
+        for record, others in alike
+        if any(old.origin == record.origin for old in others)
+        and all(old.procedure != record.procedure for old in others)
+    ]

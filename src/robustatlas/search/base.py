@@ -16,10 +16,9 @@ from torch import Tensor
 
 from robustatlas.bundle import Tree
 from robustatlas.errors import UserError
-from robustatlas.search.near_misses import NearestMisses
 from robustatlas.search.plan import MINIMUM_SIZE, Leg, Plan
-from robustatlas.search.rules import EarlyStop, Role, Rule, SlowAscents
-from robustatlas.search.shared import SharedExamples
+from robustatlas.search.remembered import NearestMisses, SharedExamples
+from robustatlas.search.rules import EarlyStop, Role, Rule, StopSlowAscents
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Schedule(ABC):
         self.stage_of = torch.tensor([self.stages.index(a.leg.stage) for a in self.attempts], device=todo.device)
         self.number_of = torch.tensor([a.number for a in self.attempts], device=todo.device)
         self.bounds = torch.tensor([a.minimum_size for a in self.attempts], device=todo.device)
-        self.slow = plan.rule(SlowAscents) or SlowAscents()
+        self.slow = plan.rule(StopSlowAscents) or StopSlowAscents()
         self.stops = tuple(rule for rule in plan.rules if isinstance(rule, EarlyStop))
         self.level = torch.zeros_like(todo, dtype=torch.int64)
         self.attempt = torch.zeros_like(self.level)

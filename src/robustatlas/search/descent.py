@@ -10,17 +10,17 @@ from torch import Tensor
 from robustatlas.bundle import Tree
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.search.base import Schedule, attempts_of
-from robustatlas.search.near_misses import NearestMisses
 from robustatlas.search.plan import Plan
+from robustatlas.search.remembered import NearestMisses
 from robustatlas.search.rules import (
-    AgreeingKinds,
     Approach,
-    FruitlessRestarts,
-    LaggingRuns,
+    AscentsByRatio,
     NearMisses,
-    ProofByRatio,
     Rule,
-    SlowAscents,
+    SkipAgreeingKinds,
+    StopLaggingRuns,
+    StopRestarts,
+    StopSlowAscents,
 )
 
 
@@ -38,14 +38,20 @@ class Downward(Schedule):
         frozenset({"resume"}),
         frozenset({"refine"}),
     )
-    reads: ClassVar[tuple[type[Rule], ...]] = (LaggingRuns, SlowAscents, AgreeingKinds, FruitlessRestarts, NearMisses)
+    reads: ClassVar[tuple[type[Rule], ...]] = (
+        StopLaggingRuns,
+        StopSlowAscents,
+        SkipAgreeingKinds,
+        StopRestarts,
+        NearMisses,
+    )
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
         runs = [len(attempts_of(plan.having(*group), classes)) for group in self.order]
         self.first, self.closing, self.resuming, self.last = (sum(runs[: k + 1]) for k in range(4))
         self.ascents = runs[1]
-        self.agreeing, self.fruitless = plan.rule(AgreeingKinds), plan.rule(FruitlessRestarts)
+        self.agreeing, self.stopping = plan.rule(SkipAgreeingKinds), plan.rule(StopRestarts)
         self.restarts = torch.tensor([a.leg.role == "restart" for a in self.attempts], device=todo.device)
         self.agreed = self._goes_on()
         near = plan.rule(NearMisses)
@@ -73,18 +79,18 @@ class Downward(Schedule):
 
     def _after_bounds(self, rows: Tensor, best_size: Tensor, reached: Tensor, following: Tensor) -> Tensor:
         """The attempt ``following`` [B]; or that of index ``agreed``, where the run that ended came to the size that
-        one of another stage had found; or the first ascent, after fruitless restarts."""
+        one of another stage had found; or the first ascent, after restarts in vain."""
         attempt, known = self.attempt[rows], self.smallest[rows]
         stage = self.stage_of[attempt]
         if (rule := self.agreeing) is not None:
             same = (reached >= (1 - rule.within) * known) & (reached <= (1 + rule.within) * known)
             agreed = same & known.isfinite() & (stage != self.finder[rows]) & (attempt < self.agreed)
             following = torch.where(agreed, self.agreed, following)
-        if self.fruitless is not None:
-            gained = best_size < (1 - self.fruitless.gain) * known
+        if self.stopping is not None:
+            gained = best_size < (1 - self.stopping.threshold) * known
             in_vain = torch.where(self.restarts[attempt] & ~gained, self.in_vain[rows] + 1, 0)
             self.in_vain[rows] = in_vain
-            following = torch.where(in_vain >= self.fruitless.after, self.first, following)
+            following = torch.where(in_vain >= self.stopping.patience, self.first, following)
         self.finder[rows] = torch.where(best_size < known, stage, self.finder[rows])
         self.smallest[rows] = best_size
         return following
@@ -96,16 +102,16 @@ class Descent(Downward):
 
     A success at any strength is itself the next bound, and the run goes on from that very example drawn into the set
     of the next strength below. How many ascents are made, and whether another kind of attack closes, follows the ratio
-    of strength to bound (:class:`~robustatlas.search.rules.ProofByRatio`). Where all fail, but one by little, the legs
-    that resume go on from there. At the end the legs that refine go on from the smallest example.
+    of strength to bound (:class:`~robustatlas.search.rules.AscentsByRatio`). Where all fail, but one by little, the
+    legs that resume go on from there. At the end the legs that refine go on from the smallest example.
     """
 
-    reads = (*Downward.reads, ProofByRatio)
+    reads = (*Downward.reads, AscentsByRatio)
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
         self.level += len(strengths) - 1
-        self.proof = plan.rule(ProofByRatio)
+        self.proof = plan.rule(AscentsByRatio)
 
     def allowed(self, ratio: Tensor) -> Tensor:
         """Number of attempts (bound ones included) that a sample gets when its strength is ``ratio`` times its

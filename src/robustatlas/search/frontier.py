@@ -11,8 +11,8 @@ from robustatlas.bundle import Tree
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.search.base import Attempt, Schedule, attempts_of
 from robustatlas.search.plan import Leg, Plan
-from robustatlas.search.rules import LaggingRuns
-from robustatlas.search.shared import SharedExamples
+from robustatlas.search.remembered import SharedExamples
+from robustatlas.search.rules import StopLaggingRuns
 
 
 class Frontier(Schedule):
@@ -28,7 +28,7 @@ class Frontier(Schedule):
 
     shares = True
     order = (frozenset({"bound", "restart"}), frozenset({"ascend"}), frozenset({"sweep"}))
-    reads = (LaggingRuns,)
+    reads = (StopLaggingRuns,)
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)

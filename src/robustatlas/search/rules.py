@@ -17,7 +17,7 @@ from torch import Tensor
 
 from robustatlas.bundle import Bundle
 from robustatlas.errors import UserError
-from robustatlas.host import kept
+from robustatlas.host import cached
 from robustatlas.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
@@ -97,14 +97,14 @@ class EarlyStop(Rule):
 
 
 @dataclass(frozen=True)
-class LaggingRuns(EarlyStop):
+class StopLaggingRuns(EarlyStop):
     """A minimum-size run ends where it lags: ``behind`` are pairs (share, ratio) of rising shares and falling ratios;
     from that share of its steps on it must have found something below ``ratio`` times the sample's smallest size.
 
     Example:
         >>> from robustatlas.optimizers.fmn import FMN
         >>> trace = replace(Trace.none(torch.zeros(2)), smallest=torch.tensor([1.3, 1.05]))
-        >>> LaggingRuns(((0.5, 1.1),)).ends(trace, torch.tensor([10, 10]), FMN(20), torch.tensor([1.0, 1.0])).tolist()
+        >>> StopLaggingRuns(((0.5, 1.1),)).ends(trace, torch.tensor([10, 10]), FMN(20), torch.ones(2)).tolist()
         [True, False]
     """
 
@@ -116,14 +116,14 @@ class LaggingRuns(EarlyStop):
     def ends(self, trace: Trace, step: Tensor, optimizer: Optimizer[Any], known: Tensor) -> Tensor:
         if not (optimizer.needs_gradient and optimizer.minimum_size):
             return torch.zeros_like(step, dtype=torch.bool)
-        ratio = kept(_ratios, self.behind, optimizer.steps, like=known)[step.clamp_max(optimizer.steps)]
+        ratio = cached(_ratios, self.behind, optimizer.steps, like=known)[step.clamp_max(optimizer.steps)]
         return trace.smallest > ratio * known
 
     def at_effort(self, effort: Effort) -> Rule | None:
         return PATIENT if effort == "high" else self
 
 
-PATIENT = LaggingRuns(((1 / 3, 2.5), (1 / 2, 1.7), (2 / 3, 1.3), (3 / 4, 1.15), (5 / 6, 1.05)))
+PATIENT = StopLaggingRuns(((1 / 3, 2.5), (1 / 2, 1.7), (2 / 3, 1.3), (3 / 4, 1.15), (5 / 6, 1.05)))
 """Ends only runs that lag so far that hardly any would still gain."""
 
 
@@ -135,7 +135,7 @@ def _ratios(behind: tuple[tuple[float, float], ...], steps: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class SlowAscents(EarlyStop):
+class StopSlowAscents(EarlyStop):
     """An ascent at a strength ends after one of its ``parts`` parts if its margin, falling in each that are left
     ``times`` as much as in this one, would not be zero at the end.
 
@@ -143,7 +143,7 @@ class SlowAscents(EarlyStop):
         >>> from robustatlas.optimizers.pgd import PGD
         >>> lowest, fall = torch.tensor([0.5, 0.5]), torch.tensor([0.1, 0.4])
         >>> trace = replace(Trace.none(lowest), lowest=lowest, fall=fall)
-        >>> SlowAscents().ends(trace, torch.tensor([10, 10]), PGD(20), torch.ones(2)).tolist()
+        >>> StopSlowAscents().ends(trace, torch.tensor([10, 10]), PGD(20), torch.ones(2)).tolist()
         [True, False]
     """
 
@@ -170,7 +170,7 @@ class SlowAscents(EarlyStop):
 
 
 @dataclass(frozen=True)
-class AgreeingKinds(Rule):
+class SkipAgreeingKinds(Rule):
     """Where minimum-size attacks of two kinds come to the same size, up to a share of ``within``, the remaining ones
     are left out, but for the last ``restarts`` restarts (None: all of them)."""
 
@@ -185,30 +185,27 @@ class AgreeingKinds(Rule):
 
 
 @dataclass(frozen=True)
-class FruitlessRestarts(Rule):
-    """Restarts end when ``after`` in a row have found nothing that is smaller by a share of ``gain``."""
+class StopRestarts(Rule):
+    """Restarts end when ``patience`` in a row have found nothing that is smaller by a share of ``threshold``; high
+    effort is three times as patient."""
 
     reason: ClassVar[str] = "a sample that several restarts found nothing for is in its deepest valley"
     source: ClassVar[str] = "basin hopping (Wales and Doye 1997), as scipy.optimize.basinhopping's niter_success"
     roles: ClassVar[Set[Role]] = frozenset({"restart"})
 
-    after: int = 4
-    gain: float = 0.003
+    patience: int = 4
+    threshold: float = 0.003
 
     def __post_init__(self) -> None:
-        if self.after < 1:
-            raise UserError(f"FruitlessRestarts got after={self.after}; expected a number of restarts, at least one.")
+        if self.patience < 1:
+            raise UserError(f"StopRestarts got patience={self.patience}; expected a number of restarts, at least one.")
 
     def at_effort(self, effort: Effort) -> Rule | None:
-        return replace(self, after=_PATIENCE * self.after) if effort == "high" else self
-
-
-_PATIENCE = 3
-"""Times the restarts that may find nothing at high effort."""
+        return replace(self, patience=3 * self.patience) if effort == "high" else self
 
 
 @dataclass(frozen=True)
-class ProofByRatio(Rule):
+class AscentsByRatio(Rule):
     """The descent makes few ascents at a strength far below the bound: ``runs`` are pairs (ratio of strength to bound,
     number of runs below it), and from ``close`` on the legs that close follow."""
 
