@@ -228,7 +228,7 @@ def test_the_threat_the_gradient_and_what_all_searches_read_are_in_all_keys() ->
         assert not set(keys(other).values()) & set(known.values())
     bounded = keys(replace(attack, unbounded=False))
     assert {search for search in known if bounded[search] == known[search]} == {"bisection", "every"}
-    about = replace(attack, about=ra.About("pixels", "somebody", "a note"))
+    about = replace(attack, about=ra.AttackInfo("pixels", "somebody", "a note"))
     assert keys(about) == known, "what is only told changes no key"
 
 

@@ -18,7 +18,7 @@ from robustatlas.attacks.suites import attacks_of
 from robustatlas.facts import facts_of
 from robustatlas.metrics import adversarial_hypervolume
 from robustatlas.optimizers.apgd import APGD
-from robustatlas.search.frontier import Frontier
+from robustatlas.search.frontier import FrontierSearch
 from robustatlas.wording import UPPER_BOUND
 
 
@@ -89,7 +89,7 @@ def test_published_attacks_by_themselves_and_sets_that_are_not_nested_do_not_off
 
 def test_each_strength_that_is_open_is_visited_once_a_round_down_down_and_up() -> None:
     strengths = torch.tensor([0.1, 0.2, 0.3])
-    schedule = Frontier(catalogue()["linf"].plans["frontier"], strengths, classes=3, todo=torch.tensor([True]))
+    schedule = FrontierSearch(catalogue()["linf"].plans["frontier"], strengths, classes=3, todo=torch.tensor([True]))
     row, seen = torch.tensor([0]), []
     while not schedule.done[0]:
         attempt = int(schedule.attempt[0])

@@ -18,7 +18,7 @@ from robustatlas.version import __version__
 if TYPE_CHECKING:
     from robustatlas import metrics
     from robustatlas.attacks.catalogue import compose
-    from robustatlas.attacks.definition import About, Attack, Leg, Plan, Stage
+    from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Stage
     from robustatlas.attacks.plans import plans_of
     from robustatlas.classifier import Classifier
     from robustatlas.datasets import Dataset, load_dataset
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from robustatlas.training import train
 
 __all__ = [
-    "About",
     "Attack",
+    "AttackInfo",
     "Classifier",
     "Dataset",
     "Leg",
@@ -72,7 +72,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "About": "attacks.definition",
+    "AttackInfo": "attacks.definition",
     "Attack": "attacks.definition",
     "Classifier": "classifier",
     "Dataset": "datasets",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from robustatlas.attacks.definition import About, Attack, grid
+from robustatlas.attacks.definition import Attack, AttackInfo, grid
 from robustatlas.attacks.image import COMPOSED, ascending
 from robustatlas.errors import UserError
 from robustatlas.threats.compose import Compose, carben
@@ -19,7 +19,7 @@ _CARBEN = "carben"
 
 def composed(name: str, threat: Compose, source: str, note: str = "") -> Attack:
     """An attack on a composition, at twenty shares of its full strength."""
-    about = About("share of the full strength of every part", source, note)
+    about = AttackInfo("share of the full strength of every part", source, note)
     return Attack(name, threat, ascending(COMPOSED), grid(1.0), about)
 
 

@@ -15,7 +15,7 @@ from robustatlas.threats.base import ThreatModel
 if TYPE_CHECKING:
     from robustatlas.classifier import Classifier, Errors
 
-__all__ = ["About", "Attack", "Effort", "Leg", "Plan", "Procedure", "Search", "Stage", "grid"]
+__all__ = ["Attack", "AttackInfo", "Effort", "Leg", "Plan", "Procedure", "Search", "Stage", "grid"]
 
 Procedure = Literal["default", "paper"]
 """``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
@@ -36,7 +36,7 @@ def grid(last: float, count: int = 20) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class About:
+class AttackInfo:
     """What a reader wants to know of an attack, of no effect on any number: the ``unit`` of its strengths, its
     ``source``, and in a ``note`` how the default differs from the historical attack."""
 
@@ -80,7 +80,7 @@ class Attack:
     threat: ThreatModel
     plans: Mapping[Search, Plan]
     strengths: tuple[float, ...]
-    about: About = field(default=About())
+    about: AttackInfo = field(default=AttackInfo())
     nested: bool = True
     contains_clean: bool = True
     repairs: bool = False
@@ -92,7 +92,7 @@ class Attack:
         if former or (len(given) > _PLANS and not isinstance(given[_PLANS], Mapping)):
             raise UserError(
                 f"An attack has {f'no {former[0]!r}' if former else 'its plans as third argument'} now: write "
-                'Attack(name, threat, plans_of(Stage(PGD(20), "margin")), strengths, About(unit, source)), with '
+                'Attack(name, threat, plans_of(Stage(PGD(20), "margin")), strengths, AttackInfo(unit, source)), with '
                 "plans_of from robustatlas.attacks.plans."
             )
         return super().__new__(cls)

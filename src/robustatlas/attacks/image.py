@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from robustatlas.attacks.definition import About, Attack, Leg, Plan, Procedure, Search, Stage, grid
+from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
 from robustatlas.attacks.plans import as_published, legs, plans, swept
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
@@ -132,7 +132,7 @@ class Entry:
 
     def attack(self, procedure: Procedure) -> Attack:
         """The attack by the default procedure or by the paper's."""
-        about = About(self.unit, self.source, self.note)
+        about = AttackInfo(self.unit, self.source, self.note)
         if procedure == "default":
             return Attack(self.name, self.threat, self.plans, self.strengths, about)
         published = as_published(Stage(self.optimizer, self.objective, judge="last"))
@@ -230,7 +230,7 @@ def lpips(procedure: Procedure) -> Attack:
         HistoricalPerceptual() if paper else Perceptual(),
         as_published(*published) if paper else _perceptual(legs("ascend", *published)),
         grid(0.5),
-        About(
+        AttackInfo(
             "distance of normalised activations",
             "Laidlaw et al. 2021 (PPGD and LPA)",
             "The public code's projections may end slightly outside of the set. Without a features file the attacked "
@@ -258,7 +258,7 @@ def patch(procedure: Procedure) -> Attack:
         Patch(),
         plans(ascents, legs("bound", Stage(FMN(steps=20), "margin")), ascents, frontier=swept()),
         grid(0.5),
-        About(
+        AttackInfo(
             "side of the square, as a share of the image's",
             "Brown et al. 2017; strength as proposed with the adversarial hypervolume",
         ),
@@ -272,7 +272,7 @@ def corruption(name: str) -> Attack:
         Corruption(name),
         {"every": Plan((Leg(Stage(Once(), "margin")),))},
         (1.0, 2.0, 3.0, 4.0, 5.0),
-        About(
+        AttackInfo(
             "severity",
             "Hendrycks and Dietterich 2019",
             "Nothing is optimised; each severity is judged by itself, on all samples.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from robustatlas.attacks.definition import About, Attack, Leg, Plan, Procedure, Search, Stage, grid
+from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
 from robustatlas.attacks.plans import plans, plans_of, swept
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.apgd import APGD
@@ -113,7 +113,7 @@ _BELOW["l2"] = _BELOW["linf"]
 
 
 def _lp(name: str, norm: str, plans: Mapping[Search, Plan], source: str) -> Attack:
-    return Attack(name, THREATS[norm], plans, STRENGTHS[norm], About(UNITS[norm], source), unbounded=True)
+    return Attack(name, THREATS[norm], plans, STRENGTHS[norm], AttackInfo(UNITS[norm], source), unbounded=True)
 
 
 def autoattack(norm: str) -> Attack:

@@ -25,7 +25,7 @@ _FROM = {
 
 
 @dataclass(frozen=True)
-class Row:
+class PlanRow:
     """A leg (``role``), a rule or the passes of a plan: ``what`` it is, and for each effort, in their order, how often
     and how long it runs (empty: not at all)."""
 
@@ -64,7 +64,7 @@ def _leg(leg: Leg) -> str:
     return f"{settings(stage.optimizer, _STEPS)} on the {stage.objective}{towards}{begun}{last}{way}"
 
 
-def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence[Effort] = EFFORTS) -> list[Row]:
+def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence[Effort] = EFFORTS) -> list[PlanRow]:
     """The plan of a search at each of the ``efforts``; cells are runs x steps.
 
     Example:
@@ -90,14 +90,14 @@ def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence
         most = most_passes(plan, search, len(attack.strengths), classes)
         enter("", f"passes at most ({classes} classes, {len(attack.strengths)} strengths)", number, f"{most:,}")
     ordered = sorted(cells.items(), key=lambda item: _ORDER.index(item[0][0]))
-    return [Row(role, what, tuple(", ".join(each) for each in columns)) for (role, what), columns in ordered]
+    return [PlanRow(role, what, tuple(", ".join(each) for each in columns)) for (role, what), columns in ordered]
 
 
 def together(
     attack: Attack, efforts: Sequence[Effort] = EFFORTS
-) -> Iterator[tuple[tuple[Search, ...], tuple[Row, ...]]]:
+) -> Iterator[tuple[tuple[Search, ...], tuple[PlanRow, ...]]]:
     """The rows of all plans of an attack, those of searches that do the same together."""
-    shared: dict[tuple[Row, ...], tuple[Search, ...]] = {}
+    shared: dict[tuple[PlanRow, ...], tuple[Search, ...]] = {}
     for search in attack.searches:
         rows = tuple(rows_of(attack, search, efforts=efforts))
         shared[rows] = (*shared.get(rows, ()), search)

@@ -42,7 +42,7 @@ from robustatlas.evaluation.processes import Processes
 from robustatlas.evaluation.share import share_of
 from robustatlas.evaluation.work import Doer, Manner
 from robustatlas.evaluation.worker import kit_content
-from robustatlas.outcomes import Identity, Plan, Run
+from robustatlas.outcomes import CallRecord, Identity, Run
 from robustatlas.outcomes.records import command_line, now, spans_of
 from robustatlas.progress import Progress, progress_shown
 from robustatlas.result import Result
@@ -313,7 +313,7 @@ def _surroundings(model: Classifier, seed: int) -> Iterator[None]:
 def _planned(store: Run, ready: Prepared) -> list[Task]:
     """The tasks that bring a run to what is asked, announced in it."""
     tasks = [task for asked in ready.tasks for task in tasks_for(asked, store)]
-    plan = Plan(
+    plan = CallRecord(
         attacks=tuple(task.record.key for task in tasks),
         spans=spans_of(ready.work.index),
         created=now(),

@@ -82,20 +82,20 @@ def done(model: Classifier, task: Task, job: Job, manner: Manner, report: Callab
             through = len(job.index) - len(waiting)
             if through:
                 rows = torch.from_numpy(waiting).to(x.device)
-                bench = _Bench(model, task, x[rows], labels[rows], job.index[waiting], manner.seed)
+                batch = _Batch(model, task, x[rows], labels[rows], job.index[waiting], manner.seed)
             else:
-                bench = _Bench(model, task, x, labels, job.index, manner.seed)
-            whole = bench.run(lanes, manner.halves, partial(_further, report, through))
-            settled = bench.settled()
+                batch = _Batch(model, task, x, labels, job.index, manner.seed)
+            whole = batch.run(lanes, manner.halves, partial(_further, report, through))
+            settled = batch.settled()
             if not whole:
                 lanes = max(1, min(lanes, len(settled)) // 2)
             if settled.any():
                 places.append(waiting[settled])
-                pieces.append(bench.found(settled, lanes))
-                examples += [bench.examples(settled)] if manner.keep_adversarial else []
+                pieces.append(batch.found(settled, lanes))
+                examples += [batch.examples(settled)] if manner.keep_adversarial else []
             waiting = waiting[~settled]
             if not whole:
-                del bench
+                del batch
                 forget(model.device)
     order = np.argsort(np.concatenate(places))
     columns, samples = (_stacked([piece[kind] for piece in pieces], order) for kind in (0, 1))
@@ -125,7 +125,7 @@ def _further(report: Callable[[int], None], before: int, more: int) -> None:
     report(before + more)
 
 
-class _Bench:
+class _Batch:
     """The samples of a job at work under one attack: ``x`` [M, ...], ``labels`` [M], ``index`` [M]."""
 
     def __init__(

@@ -199,7 +199,7 @@ class AttackRecord(Record):
 Span = tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], Annotated[int, Field(ge=1, le=MOST_SAMPLES)]]
 
 
-class Plan(Record):
+class CallRecord(Record):
     """What one call of ``evaluate`` asked of a run: some attacks on some samples.
 
     ``spans`` are the positions of the samples as (first, end) of runs of consecutive ones, in increasing order.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from robustatlas.attacks.definition import About, Attack, Search, Stage
+from robustatlas.attacks.definition import Attack, AttackInfo, Search, Stage
 from robustatlas.attacks.lp import STRENGTHS, THREATS, UNITS
 from robustatlas.attacks.plans import plans_of
 from robustatlas.classifier import Knowledge
@@ -69,6 +69,6 @@ def external(
         threat=THREATS[norm],
         strengths=tuple(strengths) if strengths is not None else STRENGTHS[norm],
         plans={search: made[search] for search in searches},
-        about=About(UNITS[norm], str(found.about.get("library", "a function given"))),
+        about=AttackInfo(UNITS[norm], str(found.about.get("library", "a function given"))),
         unbounded=True,
     )

@@ -3,7 +3,7 @@
 
 from robustatlas.search.base import Schedule
 from robustatlas.search.descent import Descent, Minimum
-from robustatlas.search.frontier import Frontier
+from robustatlas.search.frontier import FrontierSearch
 from robustatlas.search.grid import Bisection, Every
 from robustatlas.search.plan import Search
 
@@ -13,7 +13,7 @@ SEARCHES: dict[Search, type[Schedule]] = {
     "every": Every,
     "bisection": Bisection,
     "descent": Descent,
-    "frontier": Frontier,
+    "frontier": FrontierSearch,
     "minimum": Minimum,
 }
 

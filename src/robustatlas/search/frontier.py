@@ -15,7 +15,7 @@ from robustatlas.search.remembered import SharedExamples
 from robustatlas.search.rules import StopLaggingRuns
 
 
-class Frontier(Schedule):
+class FrontierSearch(Schedule):
     """The lowest margin at every strength, for the adversarial hypervolume.
 
     Minimum-size attacks say up to which strength a sample holds out. Then its strengths are gone through several

@@ -10,7 +10,7 @@ from robustatlas.search.base import Schedule
 from robustatlas.search.plan import Plan
 
 
-class Grid(Schedule):
+class OnGrid(Schedule):
     """Base of both: at a strength each run of the plan follows the one before, until one succeeds."""
 
     def _next_attempt(self, rows: Tensor, fooled: Tensor) -> Tensor:
@@ -21,7 +21,7 @@ class Grid(Schedule):
         return settled
 
 
-class Every(Grid):
+class Every(OnGrid):
     """Each strength by itself, from the smallest; a strength above the smallest example found is settled without a
     run where that counts for all larger ones."""
 
@@ -40,7 +40,7 @@ class Every(Grid):
         self.done[rows] = over
 
 
-class Bisection(Grid):
+class Bisection(OnGrid):
     """Per-sample bisection over the strengths: the procedure of MultiRobustBench."""
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
