@@ -116,15 +116,18 @@ def setting(threat: ThreatModel, strength: float) -> tuple[Classifier, Problem]:
 
 
 def trajectory(
-    optimizer: Optimizer, model: Classifier, problem: Problem, drop: int | None = None
+    optimizer: Optimizer, model: Classifier, problem: Problem, drop: int | None = None, *, sized: bool = True
 ) -> list[torch.Tensor]:
-    """The images at every evaluation; sample ``drop`` leaves after the first step and comes back as a newcomer."""
+    """The images at every evaluation; sample ``drop`` leaves after the first step and comes back as a newcomer;
+    ``sized``: the optimizer is told the sizes."""
     stage = Stage(optimizer, "margin")
     start = problem.threat.start(problem.x, problem.epsilon * optimizer.start_radius, problem.noise)
     state, seen = optimizer.init(problem, start), []
     for step in range(100):
         before = [leaf.clone() for leaf in pytree.tree_leaves(state) if isinstance(leaf, Tensor)]
         evaluation = engine.evaluate(model, problem, stage, state.theta)
+        if not sized:
+            evaluation = replace(evaluation, size=torch.full_like(evaluation.size, torch.nan))
         seen.append(problem.threat.apply(problem.x, state.theta))
         following = optimizer.step(problem, state, evaluation)
         after = [leaf for leaf in pytree.tree_leaves(state) if isinstance(leaf, Tensor)]
@@ -151,6 +154,23 @@ def test_contract(optimizer, threat, strength):
     fewer = trajectory(optimizer, model, problem, drop=1)
     for image, part in zip(whole[1:], fewer[1:], strict=False):
         torch.testing.assert_close(image[[0, 2]], part, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("optimizer", "threat", "strength"), PAIRS)
+def test_who_does_not_ask_for_sizes_does_not_look_at_them(optimizer, threat, strength):
+    if optimizer.needs_size or optimizer.needs_size_gradient:
+        return
+    model, problem = setting(threat, strength)
+    blind = trajectory(optimizer, model, problem, sized=False)
+    for image, other in zip(trajectory(optimizer, model, problem), blind, strict=True):
+        assert torch.equal(image, other)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: type(optimizer).__name__)
+def test_effort_scales_the_steps_of_each(optimizer):
+    assert optimizer.lengthened(2).steps == 2 * optimizer.steps
+    assert optimizer.lengthened(2).evaluations >= optimizer.evaluations
+    assert optimizer.lengthened(1) == optimizer
 
 
 def test_every_optimizer_of_the_catalogue_is_here():

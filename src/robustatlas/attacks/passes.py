@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from robustatlas.search import Search, search_named
-from robustatlas.search.plan import Leg, Plan
-
-NEAREST = 9
-"""How many classes are ordered by their distance; as many as AutoAttack targets."""
+from robustatlas.search.plan import NEAREST, Leg, Plan
 
 
 def passes_of_a_run(leg: Leg) -> int:

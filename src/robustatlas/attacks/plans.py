@@ -49,11 +49,6 @@ def legs(role: Role, *stages: Stage, runs: int = 1) -> tuple[Leg, ...]:
     return tuple(Leg(stage, role, runs) for stage in stages)
 
 
-def to_role(role: Role, taken: Legs) -> tuple[Leg, ...]:
-    """The same legs in another role."""
-    return tuple(replace(leg, role=role) for leg in taken)
-
-
 def plans_of(*stages: Stage, runs: int = 1) -> dict[Search, Plan]:
     """The plans of an attack that is one stage, or a few one after the other, each run so often (at most).
 
@@ -65,8 +60,8 @@ def plans_of(*stages: Stage, runs: int = 1) -> dict[Search, Plan]:
         [3]
     """
     ascents = legs("ascend", *stages, runs=runs)
-    bounds = [leg for leg in ascents if leg.stage.optimizer.minimum_size]
-    return plans(ascents, to_role("bound", bounds), [leg for leg in ascents if leg not in bounds])
+    bounds = [replace(leg, role="bound") for leg in ascents if leg.stage.optimizer.minimum_size]
+    return plans(ascents, bounds, [leg for leg in ascents if not leg.stage.optimizer.minimum_size])
 
 
 def plans(

@@ -20,6 +20,9 @@ size, without a grid of strengths."""
 Targets = Literal["logits", "distance", "random"]
 Start = Literal["random", "neutral", "best", "missed"]
 Judge = Literal["best", "last"]
+NEAREST = 9
+"""How many classes are ordered by their distance; as many as AutoAttack targets."""
+
 MINIMUM_SIZE: frozenset[Role] = frozenset({"bound", "restart", "refine"})
 """Roles of runs for the smallest size, whatever the strength."""
 
