@@ -126,21 +126,9 @@ SUITES: dict[str, Suite] = {
             "the common corruptions at five severities",
             lambda p: [a for n, a in catalogue(p).items() if n.startswith("corruption-")],
         ),
-        Suite(
-            "uar-cifar10",
-            "UAR's attacks at six strengths calibrated for CIFAR-10",
-            _uar("uar-cifar10"),
-        ),
-        Suite(
-            "uar-imagenet100",
-            "UAR's attacks at six strengths calibrated for ImageNet-100",
-            _uar("uar-imagenet100"),
-        ),
-        Suite(
-            "uar-core",
-            "the five attacks of UAR that correlate least, CIFAR-10",
-            _uar("uar-cifar10", UAR_CORE),
-        ),
+        Suite("uar-cifar10", "UAR's attacks at six strengths calibrated for CIFAR-10", _uar("uar-cifar10")),
+        Suite("uar-imagenet100", "UAR's attacks at six strengths calibrated for ImageNet-100", _uar("uar-imagenet100")),
+        Suite("uar-core", "the five attacks of UAR that correlate least, CIFAR-10", _uar("uar-cifar10", UAR_CORE)),
         Suite(
             "hypervolume",
             "margins at ten levels of linf (8/255) and l2 (0.5) for the adversarial hypervolume",

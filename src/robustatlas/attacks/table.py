@@ -17,11 +17,7 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 _ORDER = (*get_args(Role), "rule", "")
 _STEPS = ("steps", "inner_steps", "model", "call", "about")
 _TOWARDS = {"logits": " towards the likeliest classes", "distance": " towards the nearest classes"}
-_FROM = {
-    "neutral": " from the clean point",
-    "best": " from the last example",
-    "missed": " from the nearest miss",
-}
+_FROM = {"neutral": " from the clean point", "best": " from the last example", "missed": " from the nearest miss"}
 
 
 @dataclass(frozen=True)

@@ -139,11 +139,5 @@ def further(lanes: Lanes, stage: Stage, schedule: Schedule, evaluation: Evaluati
     if not looking_is_free(ended.device):
         state = select(ended | ~evaluation.logits.isfinite().all(1), lanes.state, state)
     return replace(
-        lanes,
-        state=state,
-        candidate=candidate,
-        candidate_size=smallest,
-        trace=trace,
-        nearest=nearest,
-        ended=ended,
+        lanes, state=state, candidate=candidate, candidate_size=smallest, trace=trace, nearest=nearest, ended=ended
     )
