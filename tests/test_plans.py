@@ -287,6 +287,12 @@ def test_a_search_reads_nothing_that_its_key_does_not_hold(search: Search, monke
         for setting in (read.get(name, set()) & known) - {"about"}:
             told = name == "Attack" or f"'{setting}':" in said
             assert told, f"{name}.{setting} is read by {search} and is not in its key"
+    constants = [(rule, name) for rule in task.attack.plans[search].rules for name in read.get(type(rule).__name__, ())]
+    for rule, name in constants:
+        value = getattr(type(rule), name, None)
+        assert name in settings[type(rule).__name__] or not isinstance(value, (int, float, tuple)), (
+            f"{name} of {rule} is a constant that no key holds; make it a field"
+        )
     assert read["Attack"] & {f.name for f in fields(Attack)} <= {
         "name", "threat", "plans", "strengths", "nested", "repairs", "unbounded", "errors",
     }  # fmt: skip

@@ -53,7 +53,8 @@ def _leg(leg: Leg) -> str:
     stage = leg.stage
     towards = " towards a random class" if stage.targets == "random" else _TOWARDS.get(stage.targets or "", "")
     begun = f", moved by {stage.kick:g} times its size" if stage.kick else ""
-    start = " from the smallest example" if stage.optimizer.minimum_size else _FROM["best"]
+    beside = " from the strength beside it" if leg.role == "sweep" else _FROM["best"]
+    start = " from the smallest example" if stage.optimizer.minimum_size else beside
     begun = (start if stage.start == "best" else _FROM.get(stage.start, "")) + begun
     last = ", last iterate" if stage.judge == "last" else ""
     way = f", backward={stage.backward!r}" if stage.backward else ""
