@@ -20,6 +20,7 @@ from robustatlas.outcomes.records import AttackRecord, Identity, Plan
 from robustatlas.outcomes.store import AdversarialExamples, Run
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.tabular import Grid, Tabular
+from robustatlas.wording import void_sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +83,10 @@ class Result(OutcomeTable, Tabular):
         )
 
     def __repr__(self) -> str:
-        return display.text_of(self)
+        return display.text_of(self, self.warnings)
 
     def _grid(self) -> Grid:
-        return display.grid_of(self)
+        return display.grid_of(self, self.warnings)
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         return display.columns_of(self)
@@ -97,8 +98,11 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the checks before the work said, each once."""
-        return tuple(dict.fromkeys(warning for plan in self.plans for warning in plan.warnings))
+        """What is to be doubted: attacks whose gradients the model did not give, and what the checks before the work
+        said when each attack was last asked for; each sentence once."""
+        last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
+        said = [warning for plan in last.values() for warning in plan.warnings]
+        return tuple(dict.fromkeys([*([void_sentence(self.void)] if self.void else []), *said]))
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Keep in the run what reports and leaderboards say of its model; of no effect on any number.

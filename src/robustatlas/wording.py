@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -202,3 +202,35 @@ def some(names: Iterable[str], at_most: int = 6) -> str:
     names = tuple(names)
     shown = ", ".join(names[:at_most])
     return f"{shown} and {len(names) - at_most} more" if len(names) > at_most else shown
+
+
+MARK = "†"
+"""Beside the name of an attack or a model: numbers rest on attacks whose gradients the model does not give."""
+
+
+def marked(name: str, void: object) -> str:
+    """A name with the mark, where something is ``void``.
+
+    Example:
+        >>> marked("linf", True), marked("net †", ["linf"]), marked("net", [])
+        ('linf †', 'net †', 'net')
+    """
+    return f"{name} {MARK}" if void and not name.endswith(MARK) else name
+
+
+def void_sentence(shares: Mapping[str, float]) -> str:
+    """What the mark says; ``shares``: attack -> share of the samples at which the model gave it no gradient.
+
+    Example:
+        >>> void_sentence({"linf": 0.25}).partition(",")[0]
+        '† linf: the margin has no gradient at 25 % of the samples'
+    """
+    said = []
+    for attack, share in shares.items():
+        where = "any sample" if share == 1 else f"{100 * share:.0f} % of the samples"
+        said.append(f"{attack}: the margin has no gradient at {where}")
+    judged = "void" if all(share == 1 for share in shares.values()) else "too high"
+    return (
+        f"{MARK} {'; '.join(said)}, so its robust accuracies are {judged}, and so is every ratio and average that "
+        "counts them. Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf)."
+    )

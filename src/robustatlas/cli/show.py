@@ -22,7 +22,7 @@ from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import OF_ATTACK
 from robustatlas.references import Reference
 from robustatlas.result import Result, load_result
-from robustatlas.wording import UPPER_BOUND, size, some
+from robustatlas.wording import UPPER_BOUND, marked, size, some
 
 
 def show(
@@ -119,7 +119,7 @@ def print_facts(
     if uneven:
         console.print(f"No adversarial hypervolume of {safe(some(uneven))}: the strengths are not equal steps.")
     if facts.reference:
-        names += _print_against(facts.reference, console, trained_on)
+        names += _print_against(facts, facts.reference, console, trained_on)
     for attack in facts.attacks:
         if attack.best_known:
             console.print(safe(attack.best_known.sentence(attack.attack)), highlight=False)
@@ -134,13 +134,15 @@ def named_points(strengths: Mapping[str, float]) -> str:
     return safe(", ".join(f"{attack}@{strength:.4g}" for attack, strength in strengths.items()))
 
 
-def _print_against(facts: ReferenceFacts, console: Console, trained_on: Mapping[str, float] | None) -> list[str]:
+def _print_against(
+    run: RunFacts, facts: ReferenceFacts, console: Console, trained_on: Mapping[str, float] | None
+) -> list[str]:
     """Print the numbers that the reference gives; their names."""
     for note in facts.held.notes():
         console.print(safe(note), highlight=False)
-    rows = table(f"against {safe(facts.name)}", "")
+    rows = table(f"against {safe(marked(facts.name, run.void))}", "")
     for name, number in facts.numbers.items():
-        rows.add_row(name, shown(number))
+        rows.add_row(marked(name, run.void), shown(number))
     names = [*facts.numbers, "UAR"]
     has_ratios = any(name.startswith("CR") for name in facts.numbers)
     if has_ratios:
@@ -174,7 +176,7 @@ def _overall(facts: RunFacts) -> Table:
         ("union accuracy", facts.union),
     ):
         if number:
-            rows.add_row(name, shown(number))
+            rows.add_row(marked(name, facts.void and not name.startswith("clean")), shown(number))
     return rows
 
 
@@ -183,7 +185,7 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
     headings = ["attack", "average\naccuracy", "median\nsize", "curve\narea", *present]
     rows = [
         [
-            safe(attack.attack),
+            safe(marked(attack.attack, attack.attack in facts.void)),
             shown(attack.average),
             size(attack.quartiles[1]),
             "-" if attack.area is None else f"{attack.area:.1f}",
@@ -202,7 +204,7 @@ def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:
             volume = attack.frontier.hypervolume
             rows.append(
                 [
-                    safe(attack.attack),
+                    safe(marked(attack.attack, attack.attack in facts.void)),
                     shown(attack.frontier.volume, ".3f"),
                     f"{volume.std:.3f}",
                     str(volume.levels),

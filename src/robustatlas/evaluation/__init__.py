@@ -15,14 +15,15 @@ from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
 from robustatlas.classifier import Classifier, seeded, undisturbed
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, warn
 from robustatlas.evaluation.checks import check_arguments
 from robustatlas.evaluation.cluster import Actors, Cluster, cluster_of
 from robustatlas.evaluation.costs import Costs, weight_of
 from robustatlas.evaluation.crew import Alone, Crew, work_through
 from robustatlas.evaluation.desk import Desk
 from robustatlas.evaluation.forecast import Expected, Forecast, expected_of
-from robustatlas.evaluation.identity import identity_of
+from robustatlas.evaluation.gradients import gradient_record
+from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.memory import fitting_batch, ran_out
 from robustatlas.evaluation.plan import (
     Attacks,
@@ -34,6 +35,7 @@ from robustatlas.evaluation.plan import (
     chosen_attacks,
     record_of,
     samples_of,
+    searched_anew,
     tasks_for,
     those_that_fit,
 )
@@ -42,12 +44,13 @@ from robustatlas.evaluation.share import share_of
 from robustatlas.evaluation.work import Doer, Manner
 from robustatlas.evaluation.worker import kit_content
 from robustatlas.outcomes import Identity, Plan, Run
+from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.records import command_line, now, spans_of
 from robustatlas.progress import Progress, progress_shown
 from robustatlas.result import Result
-from robustatlas.sanity import check_attacks, check_model
+from robustatlas.sanity import GRADIENTS, check_attacks, check_model, ways_back
 from robustatlas.threats.probe import probe
-from robustatlas.wording import counted
+from robustatlas.wording import counted, void_sentence
 
 DEFAULT_BATCH = 256
 
@@ -145,9 +148,10 @@ def evaluate(
                 f"{counted(manner.batch_size, 'sample')} at work at once is what {ready.model.device} is fast with."
             )
         store = Run.begin(run, ready.identity)
+        check_answers(classifier, store, work)
         with store.claims() as claims:
             with claims.alone("plan"):
-                tasks = _planned(store, ready)
+                tasks = _planned(store, ready, display)
             costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
             places = _places(workers, devices, classifier)
             mine = share.mask(len(work.index))
@@ -167,7 +171,7 @@ def evaluate(
         result = Result.of_run(store, list(grids), work.index[mine], grids)
         for attack in ready.attacks:
             if sentence := _rejections(result, attack):
-                display.warn(sentence)
+                _tell(display, sentence)
     return result
 
 
@@ -223,6 +227,7 @@ def forecast(
         ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display, effort)
         manner = manner_of(ready, batch_size, seed, keep_adversarial)
         store = Run.begun(run, ready.identity) or Run(ready.identity)
+        check_answers(classifier, store, work)
         mine = share.mask(len(work.index))
         expected = []
         for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
@@ -274,13 +279,31 @@ def prepared(
     asked, left_out = those_that_fit(asked, attacks, _probed(model, work.rows[:1]))
     _probe(asked, _probed(model, work.rows[:4]))
     for warning in [*warnings, *left_out]:
-        display.warn(warning)
+        _tell(display, warning)
+    gradients = _gradients(model, work, asked)
     tasks = [
-        Task(attack, searches[attack.name], record_of(attack, searches[attack.name], seed, precision, model))
+        Task(attack, search, record_of(attack, search, seed, precision, model, gradients[attack.name]))
         for attack in asked
+        for search in [searches[attack.name]]
     ]
+    lost = {task.record.name: task.record.gradient.without for task in tasks if task.record.gradient is not None}
+    if void := {name: share for name, share in lost.items() if share}:
+        _tell(display, void_sentence(void))
     identity = identity_of(model, work.rows.shape[1:], work.record)
     return Prepared(model, work, asked, tasks, identity, (*warnings, *left_out), _seconds_of_a_pair(model, work))
+
+
+def _tell(display: Progress, warning: str) -> None:
+    display.warn(warning)
+    warn(warning)
+
+
+def _gradients(model: Classifier, work: Work, attacks: Sequence[Attack]) -> dict[str, GradientRecord | None]:
+    """Attack -> the gradients that it takes of the model; looked at once for all attacks that take the same."""
+    ways = {attack.name: ways_back(attack) if model.knowledge == "gradients" else frozenset() for attack in attacks}
+    sample = (work.rows[:GRADIENTS], work.labels[:GRADIENTS])
+    found = {taken: gradient_record(model, work.first, sample, taken) for taken in set(ways.values())}
+    return {name: found[taken] for name, taken in ways.items()}
 
 
 def manner_of(
@@ -307,9 +330,11 @@ def _surroundings(model: Classifier, seed: int) -> Iterator[None]:
         yield
 
 
-def _planned(store: Run, ready: Prepared) -> list[Task]:
+def _planned(store: Run, ready: Prepared, display: Progress) -> list[Task]:
     """The tasks that bring a run to what is asked, announced in it."""
     tasks = [task for asked in ready.tasks for task in tasks_for(asked, store)]
+    for sentence in filter(None, (searched_anew(asked, store) for asked in ready.tasks)):
+        display.note(sentence)
     plan = Plan(
         attacks=tuple(task.record.key for task in tasks),
         spans=spans_of(ready.work.index),

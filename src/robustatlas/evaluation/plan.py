@@ -18,16 +18,19 @@ from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
-from robustatlas.datasets import Dataset, Fingerprint, Held, Rows, of_torch
+from robustatlas.datasets import Beginning, Dataset, Fingerprint, Held, Rows, of_torch
 from robustatlas.engine import NUMERICS
 from robustatlas.errors import UserError, brief
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
+from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.draws import LOOKS
+from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.outcome import merged_strengths
 from robustatlas.outcomes.strengths import check_strengths, position_of
 from robustatlas.sanity import check_inputs
 from robustatlas.search import settings_of
 from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.wording import counted
 
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
 Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
@@ -38,13 +41,14 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Work:
-    """The samples of an evaluation: ``rows`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, and
-    the data set's ``record``."""
+    """The samples of an evaluation: ``rows`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, the
+    data set's ``record``, and its ``first`` samples, whichever are evaluated."""
 
     rows: Rows
     labels: Tensor
     index: Integers
     record: DataRecord
+    first: Beginning
 
 
 @dataclass(frozen=True)
@@ -62,19 +66,21 @@ def samples_of(data: Data, samples: Samples) -> Work:
         data = of_torch(data)
     if isinstance(data, Dataset):
         rows, labels, name, index, known = data.rows, data.labels, data.name, data.index, data.fingerprint
+        first = data.beginning
     elif isinstance(data, (tuple, list)) and len(data) == 2:
         (images, labels), name = map(_tensor, data), "arrays"
         check_inputs(images, labels)
         rows, index, known = Held(images), torch.arange(len(images)), Fingerprint.of(images, labels)
+        first = Beginning.of(rows, labels, index)
     else:
         raise UserError(
             f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
         )
     record = DataRecord(name=name, **vars(known))
     if samples is None:
-        return Work(rows, labels.long(), index.numpy(), record)
+        return Work(rows, labels.long(), index.numpy(), record, first)
     positions = torch.from_numpy(_positions(samples, len(rows)))
-    return Work(rows.chosen(positions), labels[positions].long(), index[positions].numpy(), record)
+    return Work(rows.chosen(positions), labels[positions].long(), index[positions].numpy(), record, first)
 
 
 def _tensor(values: Any) -> Tensor:
@@ -196,10 +202,15 @@ def those_that_fit(attacks: Sequence[Attack], given: Attacks, x: Tensor) -> tupl
 
 
 def record_of(
-    attack: Attack, search: Search, seed: int, precision: str, model: Classifier | None = None
+    attack: Attack,
+    search: Search,
+    seed: int,
+    precision: str,
+    model: Classifier | None = None,
+    gradient: GradientRecord | None = None,
 ) -> AttackRecord:
-    """What determines the numbers of an attack, with the draws of a randomised ``model``, and what a reader wants to
-    know of it."""
+    """What determines the numbers of an attack, with the draws of a randomised ``model`` and the gradients that it
+    gives, and what a reader wants to know of it."""
     procedure = {
         "stages": plain(attack.stages),
         "bound": plain(attack.bound),
@@ -232,6 +243,7 @@ def record_of(
         monotone=attack.monotone(search),
         threat=plain(attack.threat),
         procedure=procedure,
+        gradient=gradient,
         unit=attack.unit,
         source=attack.source,
         note=attack.note,
@@ -250,8 +262,7 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
     alike = [
         record
         for record in known.values()
-        if record.same_set(task.record)
-        and record.procedure == task.record.procedure
+        if record.same_search(task.record)
         and any(position_of(strength, record.strengths) is not None for strength in task.record.strengths)
     ]
     old = merged_strengths([np.array(record.strengths) for record in alike])
@@ -266,3 +277,20 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
             )
         )
     return found
+
+
+def searched_anew(task: Task, run: Run) -> str | None:
+    """A sentence where a run holds what ``task`` asks for, but found in another way; None elsewhere."""
+    known = run.records().values()
+    if any(record.same_search(task.record) for record in known):
+        return None
+    for record in known:
+        asked = {position_of(strength, record.strengths) for strength in task.record.strengths} - {None}
+        if record.finder is not None or not asked or not record.same_set(task.record):
+            continue
+        changed = list(differences(record.procedure, task.record.procedure, "in the run"))
+        if not changed:
+            changed = ["the model gives another gradient than in the run"]
+        more = f" and {counted(len(changed) - 1, 'more setting')}" if len(changed) > 1 else ""
+        return f"{record.name} is searched anew ({changed[0]}{more}); what the run holds of it still counts."
+    return None

@@ -222,7 +222,7 @@ class AccuracyStatistics:
 
     def __init__(self, outcomes: OutcomeTable) -> None:
         self.outcomes = outcomes
-        self.table = outcomes.accuracies()
+        self.table = outcomes.accuracies().sound()
         correct = [outcomes.correct(attack) for attack in outcomes.attacks]
         self.columns = np.float32(100) * np.column_stack([outcomes.clean, *correct])
         self._position = {CLEAN: np.array([0])}

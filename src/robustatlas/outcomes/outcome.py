@@ -79,6 +79,8 @@ class Outcome:
             there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
         frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
             examples came across.
+        without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
+            takes none, or it is not known.
     """
 
     attack: str
@@ -99,6 +101,7 @@ class Outcome:
     mistakes: Integers | None = None
     drawn: Integers | None = None
     frontier: bool = False
+    without_gradient: float | None = None
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -251,7 +254,18 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
             outcome.frontier and len(outcome.strengths) == len(strengths) and bool(rows.all())
             for outcome, rows in zip(outcomes, covered, strict=True)
         ),
+        without_gradient=_without_gradient(outcomes, covered),
     )
+
+
+def _without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:
+    """At each sample the best gradient that it was searched by counts."""
+    told = [
+        np.where(rows, outcome.without_gradient, 1.0)
+        for outcome, rows in zip(outcomes, covered, strict=True)
+        if outcome.without_gradient is not None
+    ]
+    return float(np.min(told, axis=0).mean()) if told else None
 
 
 def merged_strengths(grids: Sequence[Floats]) -> list[float]:

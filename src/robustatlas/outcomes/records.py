@@ -34,6 +34,7 @@ from pydantic import (
 
 from robustatlas.errors import UserError
 from robustatlas.interrupts import interrupts_wait
+from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.version import __version__
 
@@ -49,6 +50,9 @@ threads explains in float32. Other weights or code differ by more, or they make 
 
 EXAMPLES = "examples"
 """The search of a record whose examples were handed over; its rows say what is known, not what was searched."""
+
+_LOGITS_OF_PART = 4
+"""Of the probe's logits of each image, those of so many classes stand in each part."""
 
 MOST_SAMPLES = 2**40
 """Larger positions in a data set than this are a mistake or an attack on the reader's memory."""
@@ -116,6 +120,15 @@ class DataRecord(Record):
     images_sha256: str | None = None
     labels_sha256: str | None = None
 
+    def differences(self, given: DataRecord) -> list[str]:
+        """A phrase for each way in which ``given`` is other data."""
+        found = []
+        for what in ("images", "labels"):
+            mine, other = (getattr(record, f"{what}_sha256") for record in (self, given))
+            if mine and other and mine != other:
+                found.append(f"the {what} are not those of the run ({self.name})")
+        return found
+
 
 class Identity(Record):
     """The content of ``run.json``: what a run is about. Everything in the run is evidence about this model on this
@@ -129,11 +142,17 @@ class Identity(Record):
     def differences(self, given: Identity) -> list[str]:
         """A phrase for each reason why ``given`` is not what this run is about."""
         found = [f"the model is not the one of the run: {phrase}" for phrase in self.model.differences(given.model)]
-        for what in ("images", "labels"):
-            mine, other = (getattr(identity.data, f"{what}_sha256") for identity in (self, given))
-            if mine and other and mine != other:
-                found.append(f"the {what} are not those of the run ({self.data.name})")
-        return found
+        return found + self.data.differences(given.data)
+
+    def shortened(self) -> Identity:
+        """What each part of the run says of it: the hashes, and a few logits of the probe."""
+        model = ModelRecord(
+            name=self.model.name,
+            weights_sha256=self.model.weights_sha256,
+            code_sha256=self.model.code_sha256,
+            probe=tuple(row[:_LOGITS_OF_PART] for row in self.model.probe),
+        )
+        return Identity(format_version=self.format_version, model=model, data=self.data)
 
 
 class AttackRecord(Record):
@@ -146,6 +165,7 @@ class AttackRecord(Record):
         monotone: whether a sample broken at one strength is broken at all larger ones.
         threat: the set of perturbations, with all its settings (and fingerprints of networks in it).
         procedure: how it was searched: stages, search and its constants, seed, precision, version of the numerics.
+        gradient: that it was given; None where it takes none, and in runs from before it was recorded.
     """
 
     name: AttackName
@@ -153,6 +173,7 @@ class AttackRecord(Record):
     monotone: bool = True
     threat: Json = Field(default_factory=dict)
     procedure: Json = Field(default_factory=dict)
+    gradient: GradientRecord | None = None
     unit: str = ""
     source: str = ""
     note: str = ""
@@ -166,7 +187,10 @@ class AttackRecord(Record):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
-            return _digest(self.model_dump(mode="json", exclude={"unit", "source", "note"}))
+            told = self.model_dump(mode="json", exclude={"gradient", "unit", "source", "note"})
+            if self.gradient is not None:
+                told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
+            return _digest(told)
 
     @property
     def key(self) -> str:
@@ -192,6 +216,14 @@ class AttackRecord(Record):
     def same_set(self, other: AttackRecord) -> bool:
         """Whether the examples of both lie in the same sets and are judged alike, so that the smaller one counts."""
         return self.name == other.name and self.monotone == other.monotone and self.threat == other.threat
+
+    def same_search(self, other: AttackRecord) -> bool:
+        """Whether both search the same sets in the same way by the same gradient, at whatever strengths."""
+        if self.gradient is None or other.gradient is None:
+            by_gradient = self.gradient is other.gradient
+        else:
+            by_gradient = self.gradient.same(other.gradient)
+        return self.same_set(other) and self.procedure == other.procedure and by_gradient
 
 
 Span = tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], Annotated[int, Field(ge=1, le=MOST_SAMPLES)]]

@@ -134,7 +134,14 @@ class OutcomeTable:
             attack: dict(zip(outcome.strengths.tolist(), outcome.accuracies().tolist(), strict=True))
             for attack, outcome in self.outcomes.items()
         }
-        return AccuracyTable(clean=self.clean_accuracy, cells=cells)
+        return AccuracyTable(clean=self.clean_accuracy, cells=cells, void=self.void)
+
+    @property
+    def void(self) -> dict[str, float]:
+        """Attack -> share of the samples at which the model gave it no gradient to follow, where there are such: its
+        robust accuracies are too high there, whatever they are."""
+        shares = {attack: outcome.without_gradient for attack, outcome in self.outcomes.items()}
+        return {attack: share for attack, share in shares.items() if share}
 
     def survivors(self, strengths: Mapping[str, float]) -> Booleans:
         """``[N]``: whether the sample withstands every attack up to the strength named for it, and clean inputs."""

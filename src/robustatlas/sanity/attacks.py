@@ -9,6 +9,7 @@ from torch import Tensor
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.classifier import Classifier, Knowledge
+from robustatlas.classifier.backward import Backward
 from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
 from robustatlas.optimizers.external import External
@@ -57,6 +58,11 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
         f"The model {model.name!r} has no gradient to attack with, so the robust accuracies are weak upper "
         "bounds: smaller adversarial examples probably exist that attacks without a gradient do not find."
     ]
+
+
+def ways_back(attack: Attack) -> frozenset[Backward | None]:
+    """The ways back through input transformations by which an attack takes gradients; none where it takes none."""
+    return frozenset(stage.backward for stage in attack.all_stages if _needed(stage) == "gradients")
 
 
 def learns_enough(attack: Attack, model: Classifier) -> bool:

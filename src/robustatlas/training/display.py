@@ -28,7 +28,7 @@ class TrainingDisplay:
         """The record of an epoch, as it goes to the log."""
 
     def warn(self, message: str) -> None:
-        """Something looks wrong."""
+        """Something looks wrong; it is a Python warning as well."""
 
 
 def said(record: Mapping[str, Any]) -> str:
@@ -76,10 +76,6 @@ class BarDisplay(TrainingDisplay):
         """A line."""
         self.console.print(f"epoch {record['epoch']}/{record['epochs']}: {said(record)}", highlight=False)
 
-    def warn(self, message: str) -> None:
-        """In yellow."""
-        self.console.print(f"[yellow]Warning:[/yellow] {message}", highlight=False, soft_wrap=True)
-
 
 class LineDisplay(TrainingDisplay):
     """A plain line an epoch, for logs."""
@@ -101,10 +97,6 @@ class LineDisplay(TrainingDisplay):
             file=sys.stderr,
             flush=True,
         )
-
-    def warn(self, message: str) -> None:
-        """One line."""
-        print(f"Warning: {message}", file=sys.stderr, flush=True)
 
 
 @contextmanager

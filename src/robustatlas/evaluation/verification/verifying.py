@@ -15,7 +15,7 @@ from robustatlas.classifier import Classifier, undisturbed
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.evaluation.examples import examples_of, read_examples
-from robustatlas.evaluation.identity import identity_of
+from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.verification.asked import Case, model_of, rows_of, wanted_of
 from robustatlas.evaluation.verification.entering import enter
 from robustatlas.evaluation.verification.judging import judge
@@ -91,6 +91,7 @@ def verify(
         with classifier.evaluating():
             if differences := store.identity.differences(identity_of(classifier, work.rows.shape[1:], work.record)):
                 raise UserError(f"The examples cannot enter {store.path or 'the run'}: {'; '.join(differences)}.")
+            check_answers(classifier, store, work)
             wanted = wanted_of(store, classifier, given, attacks)
             case = Case(store, classifier, work, rows, given, wanted, finder.strip(), eight_bit)
             judged = judge(case, batch)
