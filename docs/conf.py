@@ -11,7 +11,9 @@ sys.path.insert(0, str(HERE / "_tools"))
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Kernels and commands of the examples: no progress bars, and lines that fit the page.
-os.environ.update(COLUMNS="88", NO_COLOR="1", MPLBACKEND="agg", PYDEVD_DISABLE_FILE_VALIDATION="1")
+os.environ.update(COLUMNS="88", NO_COLOR="1", PYDEVD_DISABLE_FILE_VALIDATION="1")
+# Kernels choose the backend that hands figures to their pages, unless they are told another one.
+os.environ.pop("MPLBACKEND", None)
 os.environ["ROBUSTATLAS_DOCS_TOOLS"] = str(HERE / "_tools")
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
@@ -39,6 +41,7 @@ extensions = [
     "board",
     "source_links",
     "accessible",
+    "narrow",
 ]
 exclude_patterns = ["_build", "_tools", "board", "README.md"]
 default_role = "code"
