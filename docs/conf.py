@@ -32,6 +32,7 @@ version = release = __version__
 
 extensions = [
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx.ext.duration",
@@ -39,6 +40,7 @@ extensions = [
     "myst_nb",
     "examples",
     "board",
+    "commands",
     "source_links",
     "accessible",
     "narrow",
@@ -48,6 +50,7 @@ default_role = "code"
 
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}
+autosummary_generate = False
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
+
+import robustatlas as ra
+from robustatlas import training
+from robustatlas.cli import app
 
 ROOT = Path(__file__).parents[1]
 
@@ -66,3 +72,31 @@ def test_the_notebooks_draw(checks: Any) -> None:
     notebooks = ROOT / "docs" / "notebooks"
     drawing = [page.stem for page in notebooks.glob("*.md") if any(checks.drawing_cells(page.read_text("utf-8")))]
     assert sorted(drawing) == ["first_curve", "own_threat", "two_models"]
+
+
+def test_the_index_names_all_that_is_public() -> None:
+    """By topic, each name once."""
+    index = (ROOT / "docs" / "api" / "index.md").read_text("utf-8")
+    named, module = [], ""
+    for line in index.splitlines():
+        if found := re.fullmatch(r"\.\. currentmodule:: (\S+)", line):
+            module = found[1]
+        elif re.fullmatch(r"   ~?[A-Za-z][\w.]+", line):
+            named.append(f"{module}.{line.strip().removeprefix('~')}")
+    assert len(named) == len(set(named))
+    public = {getattr(ra, name) for name in ra.__all__ if name not in ("metrics", "__version__")}
+    public |= {getattr(part, name) for part in (ra.metrics, training) for name in part.__all__ if name != "RECIPES"}
+    assert {thing.__name__ for thing in public} - {name.rpartition(".")[2] for name in named} == set()
+
+
+def test_the_command_line_reference_has_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_tools"))
+    written = import_module("commands").reference()
+
+    for names, command in import_module("commands").every_command(get_command(app)):
+        begin = written.index(f":::{{program}} robustatlas {' '.join(names)}\n")
+        part = written[begin : written.find("\n## ", begin)]
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                assert re.search(rf"^::::\{{option\}} .*{parameter.opts[-1]}\b", part, re.MULTILINE), parameter.opts
+            assert parameter.help in part
