@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from typer.main import get_command
 
 from robustatlas.cli import app as program
-from robustatlas.cli._help import Entry, commands_of, paragraphs, parameters_of, usage_of
+from robustatlas.cli._help import Entry, commands_of, continued, paragraphs, parameters_of, usage_of
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+WIDTH = 84
 PLACE = "<!-- every command -->"
 
 
@@ -52,11 +53,15 @@ def _part(names: tuple[str, ...], command: Any) -> str:
     lines = [f"(command-{'-'.join(names)})=\n## {' '.join(names)}", f":::{{program}} {called}\n:::"]
     lines.append(f"```text\n{called} {' '.join(usage_of(command))}\n```")
     for is_code, text in paragraphs(command.help):
-        lines.append(f"```console\n$ {text}\n```" if is_code else text)
+        lines.append(_example(text) if is_code else text)
     for subject, entries in parameters_of(command).items():
         lines.append(f"**{subject}**")
         lines += [_entry(entry) for entry in entries]
     return "\n\n".join(lines)
+
+
+def _example(text: str) -> str:
+    return "\n".join(["```console", *("$ " * (not k) + line for k, line in enumerate(continued(text, WIDTH))), "```"])
 
 
 def _entry(entry: Entry) -> str:
