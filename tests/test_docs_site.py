@@ -100,3 +100,14 @@ def test_the_command_line_reference_has_every_option(monkeypatch: pytest.MonkeyP
             if parameter.param_type_name == "option":
                 assert re.search(rf"^::::\{{option\}} .*{parameter.opts[-1]}\b", part, re.MULTILINE), parameter.opts
             assert parameter.help in part
+
+
+def test_every_heading_is_smaller_than_the_one_above_it() -> None:
+    """On wide screens, and on narrow ones, where some sizes are others."""
+    style = (ROOT / "docs" / "_static" / "site.css").read_text("utf-8")
+    wide, narrow = ({name: float(size) for name, size in re.findall(r"--ra-(h\d): ([\d.]+)rem", rule)} for rule in
+                    re.findall(r"article \{ (--ra-h1[^}]*)\}", style))  # fmt: skip
+    for sizes in (wide, wide | narrow):
+        assert sorted(sizes, key=sizes.__getitem__, reverse=True) == ["h1", "h2", "h3", "h4"]
+        assert len(set(sizes.values())) == 4
+    assert all(f"article {name} {{ font-size: var(--ra-{name});" in style for name in wide)

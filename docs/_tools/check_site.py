@@ -50,7 +50,7 @@ class Page(HTMLParser):
         if tag in ("img", "svg") and any("cell_output" in classes for classes in self.inside):
             self.cells[-1] = True
         self.anchors |= {value for key in ("id", "name") if (value := values.get(key))}
-        for key in ("href", "src"):
+        for key in ("href", "src", "srcset"):
             if value := values.get(key):
                 self.links.add(value)
         self.mute += tag == "img" and values.get("alt") is None

@@ -21,7 +21,7 @@ def narrow_of(app: Sphinx, uri: str) -> Path | None:
 
 
 def collect(app: Sphinx, tree: nodes.document) -> None:
-    """Have the site hold the narrow pictures as well."""
+    """Know the narrow pictures of a page."""
     for image in tree.findall(nodes.image):
         if narrow := narrow_of(app, image["uri"]):
             name = narrow.relative_to(app.srcdir).as_posix()
@@ -30,13 +30,14 @@ def collect(app: Sphinx, tree: nodes.document) -> None:
 
 
 def offer(app: Sphinx, page: str, _template: str, context: dict[str, Any], _tree: object) -> None:
-    """Let browsers choose."""
-    held = {file for _, file in app.env.images.values()}
+    """Let browsers choose, and have the site hold what they may."""
+    sources = {held: name for name, (_, held) in app.env.images.items()}
 
     def chosen(image: re.Match[str]) -> str:
         narrow = f"{image['stem']}-narrow{image['suffix']}"
-        if narrow not in held:
+        if narrow not in sources:
             return image[0]
+        app.builder.images[sources[narrow]] = narrow
         source = f'<source media="(max-width: {WIDTH})" srcset="{image["folder"]}{narrow}"/>'
         return f"<picture>{source}{image[0]}</picture>"
 

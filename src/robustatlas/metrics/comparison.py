@@ -24,7 +24,8 @@ class McNemar:
     Attributes:
         only_first: [S] number of samples that only the first model gets right.
         only_second: [S] number that only the second one gets right.
-        p_values: [S] two-sided, exact, not corrected for the number of tests.
+        p_values: [S] two-sided, exact; corrected for the number of tests by `mcnemar_at_strengths`, and not by
+            `mcnemar`.
 
     Example:
         >>> test = mcnemar([[True, True]] * 8, [[False, True]] * 8)
