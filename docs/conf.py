@@ -11,7 +11,9 @@ sys.path.insert(0, str(HERE / "_tools"))
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Kernels and commands of the examples: no progress bars, and lines that fit the page.
-os.environ.update(COLUMNS="88", NO_COLOR="1", MPLBACKEND="agg", PYDEVD_DISABLE_FILE_VALIDATION="1")
+os.environ.update(COLUMNS="88", NO_COLOR="1", PYDEVD_DISABLE_FILE_VALIDATION="1")
+# Kernels choose the backend that hands figures to their pages, unless they are told another one.
+os.environ.pop("MPLBACKEND", None)
 os.environ["ROBUSTATLAS_DOCS_TOOLS"] = str(HERE / "_tools")
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
@@ -30,6 +32,7 @@ version = release = __version__
 
 extensions = [
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx.ext.duration",
@@ -37,14 +40,17 @@ extensions = [
     "myst_nb",
     "examples",
     "board",
+    "commands",
     "source_links",
     "accessible",
+    "narrow",
 ]
 exclude_patterns = ["_build", "_tools", "board", "README.md"]
 default_role = "code"
 
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}
+autosummary_generate = False
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
+import matplotlib
 from docutils import nodes
 from docutils.parsers.rst import directives
 from preambles import PREAMBLES, SHORTER
@@ -184,6 +185,7 @@ def prose(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: li
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    matplotlib.use("agg")  # of the Python of pages, which runs in this process; kernels have their own
     app.add_directive("terminal", Terminal)
     app.connect("source-read", fresh_folder)
     app.connect("doctree-read", run_page)

@@ -10,6 +10,14 @@ class UserError(ValueError):
     """Something given by the user does not fit; the message says what was given, what was expected and what to do.
 
     The command line prints the message without a traceback and exits with 1.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> try:
+        ...     ra.load_dataset("digts")
+        ... except ra.UserError as error:
+        ...     print(error)
+        Unknown data set 'digts'; did you mean 'digits'?
     """
 
 

@@ -23,10 +23,11 @@ COLOUR = "Colour"
 PERCEPTION = "Perception"
 WEATHER = "Weather and texture"
 OCCLUSION = "Occlusion"
+COMPOSED = "Composed"
 CORRUPTION = "Common corruptions"
 OTHER = "Other"
 
-GROUPS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, CORRUPTION, OTHER)
+GROUPS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, COMPOSED, CORRUPTION, OTHER)
 
 _LABELS = {
     "linf": AttackLabel("L∞", NORMS),
@@ -50,6 +51,7 @@ _LABELS = {
     "snow": AttackLabel("Snow", WEATHER),
     "gabor": AttackLabel("Gabor", WEATHER),
     "patch": AttackLabel("Patch", OCCLUSION),
+    "carben": AttackLabel("CARBEN", COMPOSED),
 }
 
 
@@ -65,7 +67,7 @@ def wording(attack: str) -> AttackLabel:
         name = (words[:1].upper() + words[1:]).replace("Jpeg", "JPEG")
         taken = any(name == known.label for known in _LABELS.values())
         return AttackLabel(f"{name} corruption" if taken else name, CORRUPTION)
-    return _LABELS.get(attack, AttackLabel(attack, OTHER))
+    return _LABELS.get(attack, AttackLabel(attack, COMPOSED if "+" in attack else OTHER))
 
 
 UPPER_BOUND = "upper bound"

@@ -14,6 +14,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from robustatlas.cli import _runs
+from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.errors import UserError
@@ -26,29 +28,36 @@ from robustatlas.wording import UPPER_BOUND, marked, size, some
 
 
 def show(
-    run: Annotated[Path, typer.Argument(help="Run directory.")],
-    explain: Annotated[bool, typer.Option("--explain", help="Define each number.")] = False,
-    reference: Annotated[
-        str | None,
-        typer.Option(help="Reference by name or file; by default the shipped one that fits, 'none' for no reference."),
-    ] = None,
-    trained_on: Annotated[
-        str | None,
-        typer.Option(help="What the model was trained on, for SC, CR in and out: linf=8/255,l2=0.5, or none."),
-    ] = None,
-    union: Annotated[
-        str | None,
-        typer.Option(help="Attacks and their largest strengths for the union accuracy: linf=8/255,l2=0.5."),
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Show the accuracy at every strength.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every number as JSON instead.")] = False,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    explain: _runs.Explain = False,
+    reference: _runs.Reference = None,
+    trained_on: _runs.TrainedOn = None,
+    union: _runs.Union = None,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Show the accuracy at every strength, in several rows where the terminal is too narrow for one.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every number as JSON, and no tables.", rich_help_panel=OUTPUT)
+    ] = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print attack, strength, accuracy and its interval as CSV instead.")
+        bool,
+        typer.Option(
+            "--csv",
+            help="Print attack, strength, accuracy and the accuracy's interval as CSV, and no tables.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
 ) -> None:
-    """Print what a run found: accuracies at each strength, and every metric that the run supports.
+    """Print what a run found: the accuracy at each strength, and every metric that the run allows.
 
-    robustatlas show runs/mynet-cifar10 --trained-on linf=8/255 --explain
+    All metrics of a run, with their meanings, for a model that was trained against linf:
+
+        robustatlas show runs/mynet-cifar10 --trained-on linf=8/255 --explain
     """
     if as_json and as_csv:
         raise UserError("--json and --csv are both given; give one of them.")

@@ -22,7 +22,17 @@ _CHANNELS = (1, 3)
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What two data sets share when they hold the same numbers: the SHA-256 of their images and of their labels."""
+    """What two data sets share when they hold the same numbers: the SHA-256 of their images and of their labels.
+
+    Attributes:
+        images_sha256: hash of all images: their type, shape and values.
+        labels_sha256: hash of all labels.
+
+    Example:
+        >>> one, two = (Dataset.of(torch.zeros(2, 1, 4, 4), torch.tensor([0, 1]), name) for name in ("a", "b"))
+        >>> one.fingerprint == two.fingerprint
+        True
+    """
 
     images_sha256: str
     labels_sha256: str
@@ -172,6 +182,9 @@ class Dataset:
         """The first ``count`` samples, or a random subset with the classes in the proportions of the whole.
 
         Stratified subsets keep the order of the samples and depend on ``seed`` only. None takes everything.
+
+        Raises:
+            UserError: fewer than 1 sample, or more than there are.
         """
         if count is None:
             return self

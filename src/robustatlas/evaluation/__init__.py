@@ -201,6 +201,16 @@ def forecast(
     Each attack is tried for about ``budget`` seconds on samples that ``run`` lacks; the other arguments are those of
     :func:`evaluate`.
 
+    Args:
+        model: as of :func:`evaluate`.
+        data: as of :func:`evaluate`.
+        attacks, search, procedure, strengths, samples, seed, effort, exclude: as of :func:`evaluate`.
+        run, batch_size, keep_adversarial, progress, part, workers, devices: as of :func:`evaluate`.
+        budget: seconds for which each attack is tried, about.
+
+    Returns:
+        passes, seconds and bytes on disk, attack by attack.
+
     Raises:
         UserError: what was given does not fit, in one sentence.
 

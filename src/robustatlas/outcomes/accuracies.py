@@ -102,7 +102,11 @@ class AccuracyTable(Tabular):
         return np.fromiter(self._row(attack).values(), dtype=np.float64)
 
     def at(self, attack: str, strength: float) -> float:
-        """Accuracy in percent under an attack at one of the strengths of the table."""
+        """Accuracy in percent under an attack at one of the strengths of the table.
+
+        Raises:
+            UserError: an attack or a strength that the table does not have.
+        """
         row = self._row(attack)
         if strength in row:
             return row[strength]
@@ -198,7 +202,11 @@ expected; multiply them by 100
         return cls.from_dict(read_json(path))
 
     def require_percent(self) -> None:
-        """Raise a `UserError` where values look like fractions: all at most 1 and not all 0, or the clean one alone."""
+        """Refuse values that look like fractions: all at most 1 and not all 0, or the clean one alone.
+
+        Raises:
+            UserError: values that do.
+        """
         values = [value for row in self.cells.values() for value in row.values()]
         highest = max([*values, 0.0 if math.isnan(self.clean) else self.clean])
         if 0 < self.clean <= 1 and highest > 10:

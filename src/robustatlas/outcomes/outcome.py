@@ -81,6 +81,16 @@ class Outcome:
             examples came across.
         without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
             takes none, or it is not known.
+
+    Raises:
+        UserError: strengths do not increase, a size is negative or NaN, or arrays do not fit together.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> found = {"minimal_size": {"linf": [0.15, np.inf, 0.0]}, "strengths": {"linf": [0.1, 0.2]}}
+        >>> outcome = ra.Result.from_arrays(labels=[0, 1, 1], clean_prediction=[0, 1, 0], **found).outcome("linf")
+        >>> outcome.broken().tolist()
+        [[False, True], [False, False], [True, True]]
     """
 
     attack: str
@@ -185,7 +195,11 @@ class Outcome:
         return {origin: int((found & (of == k)).sum()) for k, origin in enumerate(self.origins)}
 
     def restrict(self, strengths: Sequence[float] | Floats) -> Outcome:
-        """The same samples at only some of the strengths (increasing); :class:`UserError` where one is not there."""
+        """The same samples at only some of the strengths (increasing).
+
+        Raises:
+            UserError: a strength at which the attack was not evaluated.
+        """
         grid = self.strengths.tolist()
         found = [position_of(strength, grid) for strength in strengths]
         if None in found:

@@ -83,9 +83,19 @@ class Record(BaseModel):
 class ModelRecord(Record):
     """The classifier.
 
-    ``name`` and ``source`` say what it is called and where it came from; what must agree when a run goes on are the
-    hashes of weights and code (None where there are none), and the logits of a probe: a few drawn images. ``licence``,
-    ``home`` and ``library``: of the weights, where they come from, and what built the network (None: not known).
+    What must agree when a run goes on are the hashes of weights and code, and the logits of the probe.
+
+    Attributes:
+        name: what reports call it.
+        source: where it came from, such as ``builtin:digits-linf``.
+        weights_sha256: of the named tensors; None where there are none.
+        code_sha256: of the file that makes it; None where there is none.
+        probe: logits of a few drawn images.
+        licence, home, library: of the weights, where they come from, and what built the network; None: not known.
+
+    Example:
+        >>> ModelRecord(name="mine").source
+        ''
     """
 
     name: str
@@ -114,7 +124,17 @@ class ModelRecord(Record):
 
 
 class DataRecord(Record):
-    """The data set: its name, and hashes of all its images and labels."""
+    """The data set: its name, and hashes of all its images and labels.
+
+    Attributes:
+        name: of the data set.
+        images_sha256: of all its images.
+        labels_sha256: of all its labels.
+
+    Example:
+        >>> DataRecord(name="digits").name
+        'digits'
+    """
 
     name: str
     images_sha256: str | None = None
@@ -132,7 +152,18 @@ class DataRecord(Record):
 
 class Identity(Record):
     """The content of ``run.json``: what a run is about. Everything in the run is evidence about this model on this
-    data."""
+    data.
+
+    Attributes:
+        format_version: of the run's files.
+        model: the classifier.
+        data: the data set.
+        created: when the run was begun, in UTC.
+
+    Example:
+        >>> Identity(model=ModelRecord(name="mine"), data=DataRecord(name="digits")).model.name
+        'mine'
+    """
 
     format_version: int = FORMAT_VERSION
     model: ModelRecord
@@ -166,6 +197,13 @@ class AttackRecord(Record):
         threat: the set of perturbations, with all its settings (and fingerprints of networks in it).
         procedure: how it was searched: stages, search and its constants, seed, precision, version of the numerics.
         gradient: that it was given; None where it takes none, and in runs from before it was recorded.
+        unit: of the strengths.
+        source: where the attack was published.
+        note: how the default differs from the published attack.
+
+    Example:
+        >>> AttackRecord(name="linf", strengths=(0.1, 0.2)).monotone
+        True
     """
 
     name: AttackName
@@ -232,7 +270,16 @@ Span = tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], Annotated[int, Field(
 class Plan(Record):
     """What one call of ``evaluate`` asked of a run: some attacks on some samples.
 
-    ``spans`` are the positions of the samples as (first, end) of runs of consecutive ones, in increasing order.
+    Attributes:
+        attacks: their names.
+        spans: positions of the samples, as (first, end) of runs of consecutive ones, in increasing order.
+        created: when it was asked, in UTC.
+        command: the command line that asked.
+        warnings: what the checks before the work said.
+
+    Example:
+        >>> Plan(attacks=("linf",), spans=((0, 3), (5, 6))).index()
+        array([0, 1, 2, 5])
     """
 
     attacks: tuple[str, ...] = Field(min_length=1)
@@ -349,6 +396,12 @@ def _digest(value: Any) -> str:
 def sha256_of_array(array: NDArray[Any]) -> str:
     """Hash of an array's type, shape and content.
 
+    Args:
+        array: of any type and shape.
+
+    Returns:
+        64 hexadecimal digits.
+
     Example:
         >>> sha256_of_array(np.zeros(2)) == sha256_of_array(np.zeros((1, 2)))
         False
@@ -359,7 +412,20 @@ def sha256_of_array(array: NDArray[Any]) -> str:
 
 
 def sha256_of_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Hash of named tensors (a ``state_dict``), whatever their order, device and memory layout."""
+    """Hash of named tensors (a ``state_dict``), whatever their order, device and memory layout.
+
+    Args:
+        tensors: name -> tensor.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Example:
+        >>> import torch
+        >>> one, two = torch.zeros(2), torch.ones(2)
+        >>> sha256_of_tensors({"a": one, "b": two}) == sha256_of_tensors({"b": two, "a": one})
+        True
+    """
     import torch  # here, so that reading outcomes needs no torch
 
     digest = hashlib.sha256()

@@ -63,7 +63,17 @@ AdversarialExamples = tuple[Integers, NDArray[np.float32]]
 
 
 class Run:
-    """One run, as :func:`robustatlas.evaluate` fills it. Use :meth:`begin` or :meth:`open`."""
+    """One run, as :func:`robustatlas.evaluate` fills it. Use :meth:`begin` or :meth:`open`.
+
+    Args:
+        identity: what the run is about.
+        path: its folder; None: in memory.
+
+    Example:
+        >>> from robustatlas.outcomes import DataRecord, ModelRecord
+        >>> Run.begin(None, Identity(model=ModelRecord(name="mine"), data=DataRecord(name="digits"))).path is None
+        True
+    """
 
     def __init__(self, identity: Identity, path: Path | None = None) -> None:
         self.identity = identity
@@ -123,7 +133,11 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """The run in ``path``."""
+        """The run in ``path``.
+
+        Raises:
+            UserError: no run there, or one of an older format.
+        """
         root = Path(path)
         file = root / "run.json"
         if not file.is_file():
@@ -220,6 +234,9 @@ class Run:
 
         ``examples``: positions in the data set ``[M]`` and inputs ``[M, ...]``; ``about``: who computed it, and with
         what.
+
+        Raises:
+            UserError: columns that lack something or do not fit together; files that cannot be written.
         """
         part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
         outcome = f"outcomes/{record.key}/{part}"
@@ -324,7 +341,11 @@ class Run:
 
     def adversarial(self, attack: str, index: Integers) -> AdversarialExamples:
         """The smallest adversarial examples of some samples, where they were kept: positions ``[M]`` and inputs
-        ``[M, ...]``."""
+        ``[M, ...]``.
+
+        Raises:
+            UserError: the run kept no examples.
+        """
         records, smallest = self._by_name().get(attack, []), self._smallest(attack)
         best: dict[int, NDArray[np.float32]] = {}
         wanted = set(index.tolist())

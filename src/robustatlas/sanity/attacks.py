@@ -37,6 +37,13 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
     Raises:
         UserError: attacks that need a gradient of a model that has none, or scores of one that gives labels alone;
             names those that would do.
+
+    Example:
+        >>> import torch
+        >>> from robustatlas import Classifier
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> check_attacks(Classifier(torch.nn.Linear(4, 2)), [attack_named("linf")], torch.rand(2, 4))
+        []
     """
     telling = [attack.name for attack in attacks if attack.errors != "accepted"]
     if telling and model.rejection is None:

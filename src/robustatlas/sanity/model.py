@@ -45,6 +45,23 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
     Warnings: outputs look like probabilities; operations without a gradient, such as rounding; a network that writes
     into its input; the forward pass is random; a sample's output depends on the rest of the batch; clean accuracy no
     better than chance.
+
+    Args:
+        model: to probe.
+        images: [N, ...] in [0, 1], of which a few are taken.
+        labels: [N] class numbers.
+
+    Returns:
+        warnings, one sentence each.
+
+    Raises:
+        UserError: no samples, output not [B, C >= 2], not finite, labels beyond the classes, no gradient.
+
+    Example:
+        >>> from robustatlas import load_dataset, load_model
+        >>> data = load_dataset("digits").take(64)
+        >>> check_model(load_model("builtin:digits-linf"), data.images, data.labels)
+        []
     """
     if len(images) == 0:
         raise UserError("There are no samples; expected at least one image.")

@@ -16,7 +16,14 @@ _REFRESH = 0.2
 
 class TrainingDisplay:
     """Receives the course of a training; this base shows nothing. Give an object of your own to
-    ``train(progress=...)``."""
+    ``train(progress=...)``.
+
+    Example:
+        >>> class Quiet(TrainingDisplay):
+        ...     pass
+        >>> isinstance(Quiet(), TrainingDisplay)
+        True
+    """
 
     def begin(self, name: str, steps: int, done: int) -> None:
         """``steps`` updates in all, of which ``done`` are made already."""

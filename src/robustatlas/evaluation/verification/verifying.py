@@ -56,6 +56,10 @@ def verify(
             those of the rounded image.
         batch_size: samples at work at once (default 256).
 
+    Returns:
+        how many examples were given and verified, why the others were refused, and for each attack what its robust
+            accuracy was and is.
+
     Raises:
         UserError: no such run or examples, another model or data than the run's, an attack that the run has not, or
             examples that do not say which images they change.
