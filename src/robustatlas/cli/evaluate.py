@@ -264,7 +264,7 @@ def evaluate(
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
     classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name, compiled)
-    chosen = _attacks.chosen(names_in(attacks), procedure, features, classifier)  # type: ignore[arg-type]
+    chosen = _attacks.chosen(names_in(attacks), procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
     folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
     used = set_threads(threads, classifier, dataset.rows)

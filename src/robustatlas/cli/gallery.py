@@ -73,6 +73,6 @@ def gallery(
 
     picture_kind(output)
     classifier = _models.loaded(model, weights, settings, mean, std, device)
-    chosen = _attacks.chosen(names_in(attacks), "default", features, classifier)
+    chosen = _attacks.chosen(names_in(attacks), "default", features)
     save_gallery(plot_gallery(classifier, load_dataset(data), chosen, sample, columns), output)
     typer.echo(f"Gallery: {printable(str(output))}")
