@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import robustatlas as ra
 from robustatlas import engine
+from robustatlas.engine import lanes
 from robustatlas.host import LOOK_EVERY, looking_every
 
 RANKED = ("linf", "l2", "l1", "stadv", "recolor", "lpips", "elastic", "jpeg-linf", "snow")
@@ -66,7 +67,7 @@ class Waits:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Counts the engine's own loop only, not what stands around it."""
-        run, evaluate = engine.run, engine.evaluate
+        run, evaluate = engine.run, lanes.evaluate
 
         def counted_run(*args: Any, **kwargs: Any) -> Any:
             with self.listening(self.note):
@@ -76,7 +77,7 @@ class Waits:
             self.steps += 1
             return evaluate(*args, **kwargs)
 
-        with mock.patch.object(engine, "run", counted_run), mock.patch.object(engine, "evaluate", counted_evaluate):
+        with mock.patch.object(engine, "run", counted_run), mock.patch.object(lanes, "evaluate", counted_evaluate):
             yield
 
 

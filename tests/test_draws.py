@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from helpers_core import linear
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.errors import UserError
 from robustatlas.facts import facts_of
 from robustatlas.facts.against import hold_against
@@ -60,7 +61,8 @@ class Smoothed(nn.Module):
 
 
 def attack(strength: float = 0.01) -> Attack:
-    return Attack("linf", Linf(), (strength,), (Stage(PGD(2, rate=0.5), "margin", restarts=2),), searches=("every",))
+    every = plans_of(Stage(PGD(2, rate=0.5), "margin"), runs=2)["every"]
+    return Attack("linf", Linf(), {"every": every}, (strength,))
 
 
 def test_a_purely_noisy_classifier_has_its_true_accuracy_inside_the_interval() -> None:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack, Search, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.datasets import Fingerprint, Rows
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.desk import SECONDS, SMALLEST, Desk
@@ -33,7 +34,7 @@ from robustatlas.threats.lp import Linf
 from test_evaluation_memory import Live
 
 STRENGTHS = (0.1, 0.2, 0.3, 0.4)
-ATTACK = Attack("linf", Linf(), STRENGTHS, (Stage(PGD(steps=1), "cross-entropy"),))
+ATTACK = Attack("linf", Linf(), plans_of(Stage(PGD(steps=1), "cross-entropy")), STRENGTHS)
 LARGE = (3, 256, 256)
 BYTES = 96 * 2**20
 HELD = BYTES // (4 * 3 * 256 * 256)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.plans import as_published
 from robustatlas.cli import main
 from robustatlas.evaluation import forecast
 from robustatlas.evaluation.costs import Costs
@@ -20,7 +21,7 @@ from robustatlas.evaluation.memory import fitting_batch
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.lp import Linf
 
-ATTACK = Attack("linf", Linf(), (0.02, 0.05, 0.1), (Stage(PGD(steps=6), "cross-entropy"),), searches=("bisection",))
+ATTACK = Attack("linf", Linf(), as_published(Stage(PGD(steps=6), "cross-entropy")), (0.02, 0.05, 0.1))
 
 
 class Hungry(nn.Module):

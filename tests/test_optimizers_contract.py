@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.bundle import join, take
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
@@ -154,7 +155,7 @@ def test_contract(optimizer, threat, strength):
 
 def test_every_optimizer_of_the_catalogue_is_here():
     attacks = [*catalogue("default").values(), *catalogue("paper").values()]
-    stages = [s for a in attacks for s in (*a.stages, *a.bound, *(a.descent or ()), *a.closing)]
+    stages = [stage for attack in attacks for stage in attack.stages]
     assert {type(stage.optimizer) for stage in stages} <= {type(optimizer) for optimizer in OPTIMIZERS}
 
 
@@ -175,9 +176,9 @@ def test_every_optimizer_of_the_catalogue_is_here():
 )
 def test_an_attack_refuses_what_its_optimizer_cannot_search(optimizer, threat, said):
     with pytest.raises(UserError, match=said):
-        Attack("wrong", threat, (0.1,), (Stage(optimizer, "margin"),))
+        Attack("wrong", threat, plans_of(Stage(optimizer, "margin")), (0.1,))
     with pytest.raises(UserError, match=said):
-        replace(attack_named("linf"), threat=threat, stages=(), bound=(Stage(optimizer, "margin"),), closing=())
+        replace(attack_named("linf"), threat=threat, plans=plans_of(Stage(optimizer, "margin")))
 
 
 @pytest.mark.parametrize(
@@ -188,13 +189,11 @@ def test_an_attack_refuses_what_its_optimizer_cannot_search(optimizer, threat, s
         ({"optimizer": FAB(), "objective": "cross-entropy"}, "FAB needs an objective that is zero at the decision"),
         ({"optimizer": PGD(steps=0)}, "PGD got steps=0; expected at least 1"),
         ({"optimizer": Scan(steps=1)}, "Scan got steps=1; expected at least 2"),
-        ({"targets": -1}, "targets=-1"),
+        ({"targets": 3}, "targets=3; expected one of None, 'logits', .*said by its leg"),
         ({"targets": "all"}, "targets='all'"),
-        ({"restarts": 0}, "restarts=0"),
-        ({"restarts": 2, "targets": 3}, "restarts=2 with targets=3"),
+        ({"kick": -1.0}, r"kick=-1\.0; expected a positive number"),
         ({"start": "clean"}, "start='clean'; expected one of 'random', 'neutral', 'best'"),
         ({"judge": "first"}, "judge='first'"),
-        ({"order": "size"}, "order='size'"),
     ],
 )
 def test_a_stage_checks_itself(wrong, said):

@@ -67,7 +67,8 @@ def test_asking_by_another_gradient_says_so(net: nn.Module, data: Any, tmp_path:
     run(ra.Classifier(net, prepare=coarse), data, tmp_path / "r1", samples=4)
     repaired = ra.Classifier(net, prepare=ra.straight_through(coarse))
     run(repaired, data, tmp_path / "r1", samples=4, progress=True)
-    assert "linf is searched anew (the model gives another gradient than in the run)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "What the run has of 'linf' was found by another gradient of the model; it counts, and is computed" in said
 
 
 class Detaching(nn.Module):

@@ -25,6 +25,7 @@ import robustatlas as ra
 from helpers_core import digits_images
 from nursery import Nursery
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.plans import as_published
 from robustatlas.evaluation import line
 from robustatlas.evaluation.share import share_of, share_of_environment
 from robustatlas.optimizers.pgd import PGD
@@ -34,10 +35,10 @@ from robustatlas.progress import Progress
 from robustatlas.threats.lp import L2, Linf
 
 COUNT = 12
-STAGES = (Stage(PGD(steps=6), "cross-entropy"),)
+PLANS = as_published(Stage(PGD(steps=6), "cross-entropy"))
 ATTACKS = [
-    Attack("linf", Linf(), (0.05, 0.1, 0.2), STAGES, searches=("bisection",)),
-    Attack("l2", L2(), (0.3, 0.6), STAGES, searches=("bisection",)),
+    Attack("linf", Linf(), PLANS, (0.05, 0.1, 0.2)),
+    Attack("l2", L2(), PLANS, (0.3, 0.6)),
 ]
 COLUMNS = ("minimal_size", "found_class", "forward", "backward", "margins", "fooled")
 

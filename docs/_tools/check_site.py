@@ -129,7 +129,7 @@ def public() -> set[str]:
     names = {f"robustatlas.{name}" for name in ra.__all__ if name not in ("metrics", "__version__")}
     names |= {f"robustatlas.metrics.{name}" for name in ra.metrics.__all__}
     names |= {f"robustatlas.training.{name}" for name in training.__all__}
-    kinds = {type(stage.optimizer) for attack in catalogue().values() for stage in (*attack.stages, *attack.bound)}
+    kinds = {type(stage.optimizer) for attack in catalogue().values() for stage in attack.stages}
     kinds |= {type(attack.threat) for procedure in ("default", "paper") for attack in catalogue(procedure).values()}
     kinds |= {*training.RECIPES.values(), *SEARCHES.values()}
     return names | {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds if inspect.isclass(kind)}

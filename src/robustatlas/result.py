@@ -16,7 +16,7 @@ from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimali
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.outcome import Integers, Outcome
-from robustatlas.outcomes.records import AttackRecord, Identity, Plan
+from robustatlas.outcomes.records import AttackRecord, CallRecord, Identity
 from robustatlas.outcomes.store import AdversarialExamples, Run
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.tabular import Grid, Tabular
@@ -62,7 +62,7 @@ class Result(OutcomeTable, Tabular):
 
     identity: Identity | None = None
     records: Mapping[str, AttackRecord] = field(default_factory=dict)
-    plans: Sequence[Plan] = ()
+    plans: Sequence[CallRecord] = ()
     path: Path | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)

@@ -30,9 +30,8 @@ def catalogue(procedure: Procedure = "default") -> dict[str, Attack]:
 
 def _as_published(attack: Attack) -> Attack:
     """MultiRobustBench searches by bisection whatever its sets allow."""
-    searches = attack.valid_searches
-    first = tuple(search for search in searches if search == "bisection")
-    return replace(attack, searches=(*first, *(search for search in searches if search not in first)))
+    order = sorted(attack.plans, key=lambda search: search != "bisection")
+    return replace(attack, plans={search: attack.plans[search] for search in order})
 
 
 def attack_named(name: str, procedure: Procedure = "default", also: Iterable[str] = ()) -> Attack:

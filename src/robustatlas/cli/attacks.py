@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +13,7 @@ from rich.table import Table
 from robustatlas.wording import CORRUPTION, GROUPS, OTHER, wording
 
 if TYPE_CHECKING:
-    from robustatlas.attacks.definition import Attack, Stage
+    from robustatlas.attacks.definition import Attack
 
 _SINGLE = ", by one published attack"
 
@@ -89,7 +89,7 @@ def _table_of(attacks: Iterable[Attack]) -> Table:
     made.add_column("strengths", no_wrap=True)
     made.add_column("unit")
     for attack in attacks:
-        made.add_row(attack.name, _span(attack.strengths), attack.unit)
+        made.add_row(attack.name, _span(attack.strengths), attack.about.unit)
     return made
 
 
@@ -102,47 +102,28 @@ def _explain(console: Console, name: str) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_row("strengths", ", ".join(f"{s:.4g}" for s in attack.strengths))
-    table.add_row("unit", attack.unit)
-    table.add_row("source", attack.source)
+    table.add_row("unit", attack.about.unit)
+    table.add_row("source", attack.about.source)
     for title, one in (("default", attack), ("paper", paper)):
         nested = "nested" if one.nested else "not nested"
         clean = "contains the clean input" if one.contains_clean else "does not contain the clean input"
         table.add_row(f"{title} set", f"{nested}, {clean}")
-        table.add_row(f"{title} search", _stages(one.stages))
-    for step, stages in (
-        ("descent: bound", attack.bound),
-        ("descent: below it", attack.descent),
-        ("descent: at last", (*attack.closing, *attack.polish)),
-        ("minimum: bound", attack.minimum),
-    ):
-        if stages:
-            table.add_row(step, _stages(stages))
-    if attack.note:
-        table.add_row("difference", attack.note)
+        table.add_row(f"{title} searches", ", ".join(one.searches))
+    if attack.about.note:
+        table.add_row("difference", attack.about.note)
     console.print(table)
+    _plans(console, attack, "")
+    if paper.plans != attack.plans:
+        _plans(console, paper, " as published")
 
 
-def _stages(stages: Sequence[Stage]) -> str:
-    return "; ".join(_stage(stage) for stage in stages)
+def _plans(console: Console, attack: Attack, how: str) -> None:
+    """A table for each plan: legs and rules, and how often and how long they run at each effort."""
+    from robustatlas.attacks.table import EFFORTS, together
 
-
-def _stage(stage: Stage) -> str:
-    steps = getattr(stage.optimizer, "steps", None)
-    number = f", {steps} steps" if steps else ""
-    rate = getattr(stage.optimizer, "rate", None)
-    number += f" of rate {rate:.3g}" if rate else ""
-    targets = f", {stage.targets} targets" if stage.targets and stage.targets != 1 else ""
-    first = ", nearest class" if stage.targets == 1 else ""
-    last = ", last iterate" if stage.judge == "last" else ""
-    return f"{type(stage.optimizer).__name__}{number} on {stage.objective}{targets}{first}{_begun(stage)}{last}"
-
-
-def _begun(stage: Stage) -> str:
-    """Where its runs begin, and how many of them."""
-    if stage.kick:
-        return f", {stage.restarts} hops from the smallest example"
-    if stage.start == "missed":
-        return ", from the nearest miss"
-    if stage.start == "best" and stage.optimizer.minimum_size:
-        return ", from the smallest example"
-    return f", {stage.restarts} starts" if stage.restarts != 1 else ""
+    efforts = ("default",) if how else EFFORTS
+    for searches, rows in together(attack, efforts):
+        table = Table(f"{', '.join(searches)}{how}", "", *efforts, box=box.SIMPLE_HEAD, pad_edge=False)
+        for row in rows:
+            table.add_row(row.role, row.what, *row.cells)
+        console.print(table)

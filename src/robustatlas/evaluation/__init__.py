@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
+from robustatlas.attacks.definition import Attack, Effort, Plan, Procedure, Search
 from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.errors import UserError, warn
 from robustatlas.evaluation.checks import check_arguments
@@ -33,9 +33,9 @@ from robustatlas.evaluation.plan import (
     Task,
     Work,
     chosen_attacks,
+    found_otherwise,
     record_of,
     samples_of,
-    searched_anew,
     tasks_for,
     those_that_fit,
 )
@@ -43,7 +43,7 @@ from robustatlas.evaluation.processes import Processes
 from robustatlas.evaluation.share import share_of
 from robustatlas.evaluation.work import Doer, Manner
 from robustatlas.evaluation.worker import kit_content
-from robustatlas.outcomes import Identity, Plan, Run
+from robustatlas.outcomes import CallRecord, Identity, Run
 from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.records import command_line, now, spans_of
 from robustatlas.progress import Progress, progress_shown
@@ -151,7 +151,9 @@ def evaluate(
         check_answers(classifier, store, work)
         with store.claims() as claims:
             with claims.alone("plan"):
-                tasks = _planned(store, ready, display)
+                for note in found_otherwise(ready.tasks, store):
+                    display.note(note)
+                tasks = _planned(store, ready)
             costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
             places = _places(workers, devices, classifier)
             mine = share.mask(len(work.index))
@@ -290,10 +292,10 @@ def prepared(
     _probe(asked, _probed(model, work.rows[:4]))
     for warning in [*warnings, *left_out]:
         _tell(display, warning)
-    gradients = _gradients(model, work, asked)
+    plans = [attack.plans[searches[attack.name]] for attack in asked]
     tasks = [
-        Task(attack, search, record_of(attack, search, seed, precision, model, gradients[attack.name]))
-        for attack in asked
+        Task(attack, search, record_of(attack, search, seed, precision, model, effort, gradient))
+        for attack, gradient in zip(asked, _gradients(model, work, plans), strict=True)
         for search in [searches[attack.name]]
     ]
     lost = {task.record.name: task.record.gradient.without for task in tasks if task.record.gradient is not None}
@@ -308,12 +310,12 @@ def _tell(display: Progress, warning: str) -> None:
     warn(warning)
 
 
-def _gradients(model: Classifier, work: Work, attacks: Sequence[Attack]) -> dict[str, GradientRecord | None]:
-    """Attack -> the gradients that it takes of the model; looked at once for all attacks that take the same."""
-    ways = {attack.name: ways_back(attack) if model.knowledge == "gradients" else frozenset() for attack in attacks}
+def _gradients(model: Classifier, work: Work, plans: Sequence[Plan]) -> list[GradientRecord | None]:
+    """The gradients that each plan takes of the model; looked at once for all that take the same."""
+    ways = [ways_back(plan) if model.knowledge == "gradients" else frozenset() for plan in plans]
     sample = (work.rows[:GRADIENTS], work.labels[:GRADIENTS])
-    found = {taken: gradient_record(model, work.first, sample, taken) for taken in set(ways.values())}
-    return {name: found[taken] for name, taken in ways.items()}
+    found = {taken: gradient_record(model, work.first, sample, taken) for taken in set(ways)}
+    return [found[taken] for taken in ways]
 
 
 def manner_of(
@@ -340,12 +342,10 @@ def _surroundings(model: Classifier, seed: int) -> Iterator[None]:
         yield
 
 
-def _planned(store: Run, ready: Prepared, display: Progress) -> list[Task]:
+def _planned(store: Run, ready: Prepared) -> list[Task]:
     """The tasks that bring a run to what is asked, announced in it."""
     tasks = [task for asked in ready.tasks for task in tasks_for(asked, store)]
-    for sentence in filter(None, (searched_anew(asked, store) for asked in ready.tasks)):
-        display.note(sentence)
-    plan = Plan(
+    plan = CallRecord(
         attacks=tuple(task.record.key for task in tasks),
         spans=spans_of(ready.work.index),
         created=now(),

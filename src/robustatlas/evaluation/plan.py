@@ -19,18 +19,17 @@ from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Beginning, Dataset, Fingerprint, Held, Rows, of_torch
-from robustatlas.engine import NUMERICS
+from robustatlas.engine.numerics import NUMERICS
 from robustatlas.errors import UserError, brief
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
-from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.outcome import merged_strengths
 from robustatlas.outcomes.strengths import check_strengths, position_of
 from robustatlas.sanity import check_inputs
-from robustatlas.search import settings_of
+from robustatlas.search import search_named
+from robustatlas.search.plan import MINIMUM_SIZE
 from robustatlas.threats.base import UnsupportedInputError
-from robustatlas.wording import counted
 
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
 Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
@@ -207,36 +206,28 @@ def record_of(
     seed: int,
     precision: str,
     model: Classifier | None = None,
+    effort: Effort = "default",
     gradient: GradientRecord | None = None,
 ) -> AttackRecord:
     """What determines the numbers of an attack, with the draws of a randomised ``model`` and the gradients that it
     gives, and what a reader wants to know of it."""
+    plan = attack.plans[search]
     procedure = {
-        "stages": plain(attack.stages),
-        "bound": plain(attack.bound),
-        "descent": plain(attack.descent),
-        "closing": plain(attack.closing),
-        "repairs": attack.repairs,
-        "unbounded": attack.unbounded,
-        "nested": attack.nested,
         "search": search,
-        "search_settings": plain(settings_of(search)),
+        "plan": plain(plan),
+        "repairs": attack.repairs,
         "seed": seed,
         "precision": precision,
-        "numerics": NUMERICS,
+        "engine": plain(NUMERICS),
     }
+    if search_named(search).version > 1:
+        procedure["search_version"] = search_named(search).version
+    if any(leg.role in MINIMUM_SIZE for leg in plan.legs):
+        procedure["unbounded"] = attack.unbounded
     if model is not None and model.draws is not None:
         procedure["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
     if attack.errors != "accepted":
         procedure["errors"] = attack.errors
-    if attack.effort != "default":
-        procedure["effort"] = attack.effort
-    if attack.polish:
-        procedure["polish"] = plain(attack.polish)
-    if search == "minimum" and attack.minimum is not None:
-        procedure["minimum"] = plain(attack.minimum)
-    if search == "frontier":
-        procedure["frontier"] = plain(attack.frontier_stages)
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,
@@ -244,9 +235,10 @@ def record_of(
         threat=plain(attack.threat),
         procedure=procedure,
         gradient=gradient,
-        unit=attack.unit,
-        source=attack.source,
-        note=attack.note,
+        unit=attack.about.unit,
+        source=attack.about.source,
+        note=attack.about.note,
+        effort="" if effort == "default" else effort,
     )
 
 
@@ -279,18 +271,16 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
     return found
 
 
-def searched_anew(task: Task, run: Run) -> str | None:
-    """A sentence where a run holds what ``task`` asks for, but found in another way; None elsewhere."""
+def found_otherwise(tasks: Sequence[Task], run: Run) -> list[str]:
+    """A sentence for each task of which a run has only what other legs, rules or versions of them found, or another
+    gradient of the model."""
     known = run.records().values()
-    if any(record.same_search(task.record) for record in known):
-        return None
-    for record in known:
-        asked = {position_of(strength, record.strengths) for strength in task.record.strengths} - {None}
-        if record.finder is not None or not asked or not record.same_set(task.record):
+    said = []
+    for record in (task.record for task in tasks):
+        others = [old for old in known if old.same_set(record) and old.origin == record.origin]
+        if not others or any(old.same_search(record) for old in others):
             continue
-        changed = list(differences(record.procedure, task.record.procedure, "in the run"))
-        if not changed:
-            changed = ["the model gives another gradient than in the run"]
-        more = f" and {counted(len(changed) - 1, 'more setting')}" if len(changed) > 1 else ""
-        return f"{record.name} is searched anew ({changed[0]}{more}); what the run holds of it still counts."
-    return None
+        gradient = any(old.procedure == record.procedure for old in others)
+        how = "another gradient of the model" if gradient else "another plan"
+        said.append(f"What the run has of {record.name!r} was found by {how}; it counts, and is computed anew.")
+    return said

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from robustatlas.errors import UserError
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays
-from robustatlas.outcomes.records import AttackRecord, DataRecord, Identity, ModelRecord, Plan, spans_of
+from robustatlas.outcomes.records import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, spans_of
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.tables import CorruptFileError, read_parquet
 
@@ -121,7 +121,7 @@ def copy(old: Format1, run: Run) -> None:
             continue
         context = old.manifest.context
         index = np.concatenate([columns["index"] for columns, _ in parts])
-        plan = Plan(attacks=(record.key,), spans=spans_of(index), **context.model_dump())
+        plan = CallRecord(attacks=(record.key,), spans=spans_of(index), **context.model_dump())
         run.add([record], plan)
         for columns, samples in parts:
             if not np.isin(columns["index"], run.done(record)).all():

@@ -187,19 +187,20 @@ class Identity(Record):
 
 
 class AttackRecord(Record):
-    """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source`` and ``note``
-    are not among that.
+    """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source``, ``note`` and
+    ``effort`` are not among that.
 
     Attributes:
         name: of the attack.
         strengths: those that were searched.
         monotone: whether a sample broken at one strength is broken at all larger ones.
         threat: the set of perturbations, with all its settings (and fingerprints of networks in it).
-        procedure: how it was searched: stages, search and its constants, seed, precision, version of the numerics.
+        procedure: how it was searched: the plan of the search, seed, precision, constants of the engine.
         gradient: that it was given; None where it takes none, and in runs from before it was recorded.
         unit: of the strengths.
         source: where the attack was published.
         note: how the default differs from the published attack.
+        effort: what the plan was scaled to, where that is not the default.
 
     Example:
         >>> AttackRecord(name="linf", strengths=(0.1, 0.2)).monotone
@@ -215,6 +216,7 @@ class AttackRecord(Record):
     unit: str = ""
     source: str = ""
     note: str = ""
+    effort: str = ""
 
     @model_validator(mode="after")
     def _check(self) -> AttackRecord:
@@ -225,7 +227,7 @@ class AttackRecord(Record):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
-            told = self.model_dump(mode="json", exclude={"gradient", "unit", "source", "note"})
+            told = self.model_dump(mode="json", exclude={"gradient", "unit", "source", "note", "effort"})
             if self.gradient is not None:
                 told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
             return _digest(told)
@@ -247,7 +249,7 @@ class AttackRecord(Record):
         if self.finder is not None:
             return f"examples of {self.finder}"
         search, seed = self.procedure.get("search", "given"), self.procedure.get("seed")
-        effort = self.procedure.get("effort")
+        effort = self.effort or self.procedure.get("effort")
         said = [str(search), *([f"{effort} effort"] if effort else []), *([f"seed {seed}"] if seed is not None else [])]
         return ", ".join(said)
 
@@ -267,7 +269,7 @@ class AttackRecord(Record):
 Span = tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], Annotated[int, Field(ge=1, le=MOST_SAMPLES)]]
 
 
-class Plan(Record):
+class CallRecord(Record):
     """What one call of ``evaluate`` asked of a run: some attacks on some samples.
 
     Attributes:
@@ -278,7 +280,7 @@ class Plan(Record):
         warnings: what the checks before the work said.
 
     Example:
-        >>> Plan(attacks=("linf",), spans=((0, 3), (5, 6))).index()
+        >>> CallRecord(attacks=("linf",), spans=((0, 3), (5, 6))).index()
         array([0, 1, 2, 5])
     """
 

@@ -4,7 +4,7 @@ A run on disk is a directory::
 
     run.json                                      what it is about (Identity)
     attacks/NAME-FINGERPRINT.json                 one attack as it was run (AttackRecord)
-    plans/HASH.json                               what one call asked for (Plan)
+    plans/HASH.json                               what one call asked for (CallRecord)
     cards/HASH.json                               what the owner says of the model (Card)
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
@@ -46,9 +46,9 @@ from robustatlas.outcomes.parts import ATTACK, OF_RUN, anonymous, misplaced, sai
 from robustatlas.outcomes.records import (
     FORMAT_VERSION,
     AttackRecord,
+    CallRecord,
     Card,
     Identity,
-    Plan,
     distinct,
     format_of,
     now,
@@ -156,11 +156,11 @@ class Run:
         order = [key for plan in self.plans() for key in plan.attacks if key in found]
         return {key: found[key] for key in dict.fromkeys([*order, *found])}
 
-    def plans(self) -> list[Plan]:
+    def plans(self) -> list[CallRecord]:
         """What was asked of the run, oldest first."""
-        return sorted(self._records("plans", Plan), key=lambda plan: plan.created)
+        return sorted(self._records("plans", CallRecord), key=lambda plan: plan.created)
 
-    def add(self, records: Iterable[AttackRecord], plan: Plan) -> None:
+    def add(self, records: Iterable[AttackRecord], plan: CallRecord) -> None:
         """Announce attacks and what is asked of them.
 
         Raises:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robustatlas.bundle import Bundle, Fixed, select
 from robustatlas.errors import UserError
-from robustatlas.host import indices, told
+from robustatlas.host import indices, to_host
 from robustatlas.noise import Noise
 from robustatlas.threats import corruption_maps as maps
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
@@ -191,7 +191,7 @@ class Corruption(ThreatModel):
         table = definition.small if max(x.shape[2:]) <= LARGEST_SMALL_SIDE else definition.large
         corrupted = x.clone()
         levels = [severity == level for level, _ in enumerate(table, start=1)]
-        for parameters, mask, count in zip(table, levels, told(*(mask.sum() for mask in levels)), strict=True):
+        for parameters, mask, count in zip(table, levels, to_host(*(mask.sum() for mask in levels)), strict=True):
             if count:
                 rows = indices(mask, count)
                 corrupted[rows] = definition.corrupt(x[rows], noise.take(rows), *parameters).clamp(0, 1)

@@ -91,7 +91,7 @@ def opponents_of(
     found = []
     for name, strength in given.items():
         attack = _known(name)
-        _check_strength(name, strength, attack.threat, attack.strengths[-1], attack.unit)
+        _check_strength(name, strength, attack.threat, attack.strengths[-1], attack.about.unit)
         threat = training_set(attack.threat, l2_start)
         found.append(Opponent(name, threat, float(strength), optimizer(threat, steps, rate or default_rate(steps))))
     return tuple(found)

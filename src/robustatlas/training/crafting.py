@@ -19,11 +19,7 @@ from torch import Tensor, nn
 from robustatlas.bundle import Tree, gradient, per_sample, select, watched
 from robustatlas.noise import Noise
 from robustatlas.objectives import cross_entropy
-from robustatlas.optimizers.apgd import APGD
-from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
-from robustatlas.optimizers.frank_wolfe import FrankWolfe
-from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp, to_box
@@ -42,8 +38,6 @@ NEAR_DEVIATION = 1e-3
 """Standard deviation of the noise that TRADES begins with."""
 _NEAR_SHARE = 0.01
 """Of the strength, where theta is no perturbation of pixels."""
-
-_WITHOUT_SIZE = (PGD, APGD, APGDL1, FrankWolfe, FastLPA)
 
 
 @dataclass(frozen=True)
@@ -302,9 +296,9 @@ def _evaluate(
 
 def _size(optimizer: Optimizer[Any], problem: Problem, theta: Tree) -> Tensor:
     """Sizes where the optimizer looks at them; measuring a perceptual one costs a forward pass."""
-    if isinstance(optimizer, _WITHOUT_SIZE) and not getattr(optimizer, "scaled", False):
-        return torch.zeros_like(problem.epsilon)
-    return problem.threat.size(problem.x, theta)
+    if optimizer.needs_size or optimizer.needs_size_gradient:
+        return problem.threat.size(problem.x, theta)
+    return torch.full_like(problem.epsilon, torch.nan)
 
 
 def _better(value: Tensor, theta: Tree, highest: Tensor, best: Tree) -> tuple[Tree, Tensor]:

@@ -9,7 +9,7 @@ from robustatlas.evaluation.examples import Arrays
 from robustatlas.evaluation.verification.asked import Case
 from robustatlas.evaluation.verification.judging import Judged, samples_at
 from robustatlas.evaluation.work import clean_answers
-from robustatlas.outcomes import Plan
+from robustatlas.outcomes import CallRecord
 from robustatlas.outcomes.records import EXAMPLES, circumstances, command_line, now, spans_of
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
@@ -28,7 +28,9 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
             continue
         samples_of = rows[chosen]
         index, size = work.index[samples_of], judged.sizes[name][chosen]
-        store.add([record], Plan(attacks=(record.key,), spans=spans_of(index), created=now(), command=command_line()))
+        store.add(
+            [record], CallRecord(attacks=(record.key,), spans=spans_of(index), created=now(), command=command_line())
+        )
         strengths = np.array(record.strengths)
         within = size[:, None] <= strengths * (1 + STRENGTH_TOLERANCE)
         none = np.zeros(len(chosen), np.int64)

@@ -17,9 +17,9 @@ from robustatlas.errors import UserError
 from robustatlas.evaluation.examples import examples_of, read_examples
 from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.verification.asked import Case, model_of, rows_of, wanted_of
+from robustatlas.evaluation.verification.confirmed import Verification, accuracies_of, verification_of
 from robustatlas.evaluation.verification.entering import enter
 from robustatlas.evaluation.verification.judging import judge
-from robustatlas.evaluation.verification.told import Verification, accuracies_of, told
 from robustatlas.outcomes import Run
 from robustatlas.result import Result
 
@@ -101,4 +101,4 @@ def verify(
             judged = judge(case, batch)
     before = accuracies_of(case)
     enter(case, judged, batch)
-    return told(case, judged, before)
+    return verification_of(case, judged, before)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from robustatlas.host import told
+from robustatlas.host import to_host
 from robustatlas.noise import Noise
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
@@ -45,7 +45,7 @@ class EAt(Recipe):
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Draw an attack, craft, count, then one pass."""
         drawn = batch.shared.uniform(dtype=torch.float64)
-        (which,) = told((drawn > self.probabilities(memory).cumsum(0)[:-1]).sum())
+        (which,) = to_host((drawn > self.probabilities(memory).cumsum(0)[:-1]).sum())
         opponent = self.against[which]
         with in_mode(net, batch.mode):
             found = craft(

@@ -1,4 +1,4 @@
-"""What is known of the samples under one attack, and how it begins."""
+"""The ledger: what is known of the samples under one attack, and what it cost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import Tree, put, take
 from robustatlas.classifier import Classifier
+from robustatlas.engine.numerics import CLEAN
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
-
-CLEAN = -4
-"""The stream of a sample that a randomised model draws from for clean inputs."""
 
 
 @dataclass
@@ -27,16 +25,12 @@ class Ledger:
     ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter
     (none: the neutral one), ``possible_size`` [N]: smallest that is not certainly none (of randomised models),
     ``found_class`` its prediction (-1: none), ``mistakes`` of ``drawn`` [N] the forward passes that judged it, or the
-    clean input where that is misclassified; ``ranking`` [N, C]: wrong classes by their logits, largest first, and
-    ``nearest`` [N, C] by their linearised distance (the ranking until an attack asks for it); ``margins`` [N, S]:
-    lowest softmax margin seen with a size within each strength, and ``rough`` [N, S] that of a search in reduced
-    precision, as it saw it; ``fooled`` int8 [N, S]: how runs at that very strength ended (1 fooled, 0 survived, -1
-    none); ``forward`` and ``backward`` [N]: passes; ``rejected`` [N]: candidates verification refused; ``lowest_theta``
-    [N * (S + 1)]: the parameters of ``margins``, where a search shares them; ``clean_lead`` [N]: the margin of the
-    logits at the clean input, ``missed`` [N] the lowest, as a share of that, of the ascents that failed since the last
-    success (inf: none), and ``missed_theta`` its parameter, where an attack goes on from there; ``finite`` []: whether
-    all logits so far were, in whichever pass (looked at where the loop waits for the device anyway, by
-    :func:`check_finite`).
+    clean input where that is misclassified; ``ranking`` [N, C]: wrong classes by their logits, largest first;
+    ``clean_margin`` and ``clean_lead`` [N]: softmax margin and margin of the logits at the clean input; ``margins``
+    [N, S + 1]: lowest softmax margin seen with a size within each strength, and beyond; ``fooled`` int8 [N, S]: how
+    runs at that very strength ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes;
+    ``rejected`` [N]: candidates verification refused; ``finite`` []: whether all logits so far were, in whichever pass
+    (looked at where the loop waits for the device anyway, by :func:`check_finite`).
     """
 
     x: Tensor
@@ -46,7 +40,6 @@ class Ledger:
     clean_prediction: Tensor
     clean_margin: Tensor
     ranking: Tensor
-    nearest: Tensor
     best_size: Tensor
     best_theta: Tree
     possible_size: Tensor
@@ -54,11 +47,7 @@ class Ledger:
     mistakes: Tensor
     drawn: Tensor
     margins: Tensor
-    rough: Tensor
-    lowest_theta: Tree | None
     clean_lead: Tensor
-    missed: Tensor
-    missed_theta: Tree | None
     fooled: Tensor
     forward: Tensor
     backward: Tensor
@@ -80,7 +69,6 @@ def open_ledger(
         )
     n, s = len(x), len(strengths)
     clean_margin = margin_of(logits.softmax(1), labels)
-    unseen = torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device)
     ranking = logits.scatter(1, labels[:, None], -torch.inf).argsort(dim=1, descending=True, stable=True)
     return Ledger(
         x=x,
@@ -90,19 +78,14 @@ def open_ledger(
         clean_prediction=torch.cat([verdict.prediction for verdict in judged]),
         clean_margin=clean_margin,
         ranking=ranking,
-        nearest=ranking,
         best_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
         best_theta=_neutral(attack, x, rows),
         possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
         found_class=torch.full((n,), -1, device=x.device),
         mistakes=mistakes * wrong,
         drawn=drawn * wrong,
-        margins=unseen,
-        rough=unseen.clone(),
-        lowest_theta=None,
+        margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
         clean_lead=margin_of(logits, labels),
-        missed=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
-        missed_theta=None,
         fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
         forward=drawn.clone(),
         backward=torch.zeros(n, dtype=torch.int64, device=x.device),
@@ -143,10 +126,3 @@ def charged(model: Classifier, ledger: Ledger, rows: Tensor) -> Iterator[None]:
         column[rows] += share
         if rest:
             column[rows[:rest]] += 1
-
-
-def known_size(ledger: Ledger, rows: Tensor, *, last: bool) -> Tensor:
-    """``[B]``: what a candidate must be smaller than to be verified; ``last``: any, since runs are judged by their
-    last iterate alone."""
-    best = ledger.best_size[rows]
-    return torch.full_like(best, torch.inf) if last else best
