@@ -26,7 +26,7 @@ Search = Literal["descent", "bisection", "every", "frontier", "minimum"]
 size, without a grid of strengths."""
 
 Effort = Literal["low", "default", "high"]
-"""About half of the passes, the usual ones, five to seven times as many."""
+"""Fewer passes, the usual ones, several times as many; what each costs is measured in the documentation (*Effort*)."""
 
 
 def grid(last: float, count: int = 20) -> tuple[float, ...]:

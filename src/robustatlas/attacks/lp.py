@@ -119,7 +119,8 @@ def autoattack(norm: str) -> Attack:
         closing=(_FAB,) if l1 else (),
         frontier=_FRONTIERS[norm],
         unit=UNITS[norm],
-        source="Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)",
+        source="Dai et al. 2023 (MultiRobustBench): set and grid, and at one strength AutoAttack's APGD-T and FAB-T "
+        "(Croce and Hein 2020)",
         unbounded=True,
     )
 

@@ -65,6 +65,7 @@ def _table_of(attacks: Iterable[Attack]) -> Table:
 
 def _explain(console: Console, name: str) -> None:
     from robustatlas.attacks.catalogue import attack_named
+    from robustatlas.attacks.kinds import kinds
 
     attack, paper = attack_named(name), attack_named(name, "paper")
     about = (type(attack.threat).__doc__ or "").strip().split("\n\n")[0].replace("``", "")
@@ -78,8 +79,12 @@ def _explain(console: Console, name: str) -> None:
         nested = "nested" if one.nested else "not nested"
         clean = "contains the clean input" if one.contains_clean else "does not contain the clean input"
         table.add_row(f"{title} set", f"{nested}, {clean}")
-        table.add_row(f"{title} search", _stages(one.stages))
+    for search in attack.valid_searches:
+        default = " (default)" if search == attack.valid_searches[0] else ""
+        table.add_row(f"{search}{default}", ", then ".join(kind.__name__ for kind in kinds(attack, search)))
     for step, stages in (
+        ("at one strength", attack.stages),
+        ("as published", paper.stages if paper.stages != attack.stages else ()),
         ("descent: bound", attack.bound),
         ("descent: below it", attack.descent),
         ("descent: at last", (*attack.closing, *attack.polish)),

@@ -39,7 +39,10 @@ def evaluate(
     ] = None,
     effort: Annotated[
         str,
-        typer.Option(metavar="NAME", help="low (half of the passes), default, or high (5 to 8 times as many: papers)."),
+        typer.Option(
+            metavar="NAME",
+            help="low (fewer passes), default, or high (several times as many, for a number in a paper).",
+        ),
     ] = "default",
     procedure: Annotated[
         str, typer.Option(metavar="NAME", help="default, or paper: each attack as its source ran it.")

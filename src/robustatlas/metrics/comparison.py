@@ -24,7 +24,8 @@ class McNemar:
     Attributes:
         only_first: [S] number of samples that only the first model gets right.
         only_second: [S] number that only the second one gets right.
-        p_values: [S] two-sided, exact, not corrected for the number of tests.
+        p_values: [S] two-sided, exact. From :func:`mcnemar` each stands for itself; from :func:`mcnemar_at_strengths`
+            they are corrected (Holm) for all its tests together.
     """
 
     only_first: NDArray[np.int64]
