@@ -91,7 +91,7 @@ def run_commands(block: nodes.literal_block, folder: Path) -> None:
             logger.warning("%s\n%s", command, printed[-2000:], location=block)
         shown.append("$ " + command)
         if "silent" not in options:
-            lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
+            lines = [line.rstrip() for line in printed.replace(f"{folder}{os.sep}", "").strip("\n").splitlines()]
             first = options.get("first", len(lines))
             shown += lines[:first] + ["..."] * (len(lines) > first)
     if "hidden" in options:

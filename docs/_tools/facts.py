@@ -442,7 +442,7 @@ def _optimalities(rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def default_descent() -> str:
-    return "\n".join(f"- `{names}`: {words}" for words, names in _merged({n: said(catalogue()[n]) for n in NORMS}))
+    return "\n".join(f"  - `{names}`: {words}" for words, names in _merged({n: said(catalogue()[n]) for n in NORMS}))
 
 
 README_PARTS: dict[str, Callable[[], str]] = {"cost": cost_and_strength, "default-descent": default_descent}
