@@ -18,6 +18,7 @@ from robustatlas.attacks.kinds import kinds, stages_run
 from robustatlas.attacks.suites import SUITES
 from robustatlas.cli import main
 from robustatlas.search import SEARCHES
+from robustatlas.training import RECIPES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -121,6 +122,43 @@ def test_effort_is_said_once() -> None:
     sources = {str(path): path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")}
     assert [name for name, text in (GUIDES | sources).items() if numbers.search(text)] == []
     assert "{{ effort_high }}" in PAGES["docs/searches.md"]
+
+
+def test_counts_are_those_of_the_package() -> None:
+    counts = {
+        "published defenses": len(ra.load_reference("multirobustbench-cifar10").defenses),
+        "defenses": len(ra.load_reference("multirobustbench-cifar10").defenses),
+        "common corruptions": len([name for name in catalogue() if name.startswith("corruption-")]),
+        "recipes by name": len(RECIPES),
+    }
+    pages = {name: text for name, text in PAGES.items() if not name.endswith("paper_claims.md")}
+    pages["CHANGELOG.md"] = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    found = [
+        (name, int(count), what)
+        for name, text in pages.items()
+        for count, what in re.findall(rf"(\d+)\s+(?:MultiRobustBench's )?({'|'.join(counts)})", text)
+    ]
+    assert {what for _, _, what in found} == set(counts)
+    assert [(name, count, what) for name, count, what in found if count != counts[what]] == []
+
+
+def test_what_to_cite_is_the_same_everywhere() -> None:
+    cff = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    title, version = (re.search(rf'^{key}: "?(.+?)"?$', cff, re.MULTILINE) for key in ("title", "version"))
+    assert title and version
+    for name in ("README.md", "docs/paper_table.md"):
+        (bibtex,) = re.findall(r"```bibtex\n(.*?)```", PAGES[name], re.DOTALL)
+        entry = dict(re.findall(r"(\w+)\s*= \{+([^{}]+)\}", bibtex))
+        assert (entry["title"], entry["version"], entry["license"]) == (title[1], version[1], "MIT"), name
+        assert entry["author"] in cff.replace("name: The", "The")
+
+
+def test_the_page_on_numerics_names_the_tested_versions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = [c.rsplit(" ", 1)[1] for c in project["classifiers"] if re.search(r"Python :: 3\.\d", c)]
+    pinned = re.search(r"^torch==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert pinned
+    assert f"Python {pythons[0]} to {pythons[-1]}, torch {pinned[1]} " in PAGES["docs/numerics.md"]
 
 
 def test_suites_and_efforts_of_the_pages_exist() -> None:
