@@ -117,10 +117,13 @@ def test_no_other_number_stands_in_the_readme() -> None:
 def test_effort_is_said_once() -> None:
     """How many times the passes an effort takes is measured; nobody else gives numbers for it."""
     numbers = re.compile(
-        r"(half|two|three|four|five|six|seven|eight|\d)( to \w+)? times (the|as many) passes|five to seven", re.I
+        r"\b\w+ to \w+\s+times\s+as\s+many|[Aa]bout half of the (forward and backward )?passes|five to seven"
     )
     sources = {str(path): path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")}
-    assert [name for name, text in (GUIDES | sources).items() if numbers.search(text)] == []
+    written = {
+        name: re.sub(r"<!-- generated.*?<!-- end -->", "", text, flags=re.DOTALL) for name, text in GUIDES.items()
+    }
+    assert [name for name, text in (written | sources).items() if numbers.search(text)] == []
     assert "{{ effort_high }}" in PAGES["docs/searches.md"]
 
 
