@@ -23,6 +23,8 @@ PROFILE.mkdir(parents=True, exist_ok=True)
 (PROFILE / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 50\n")
 os.environ["IPYTHONDIR"] = str(PROFILE.parent)
 
+import facts  # noqa: E402
+
 from robustatlas import __version__  # noqa: E402
 
 project = "robustatlas"
@@ -36,6 +38,8 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx.ext.duration",
+    "generated",
+    "paper_links",
     "sphinx_copybutton",
     "myst_nb",
     "examples",
@@ -64,7 +68,8 @@ add_module_names = False
 toc_object_entries_show_parents = "hide"
 viewcode_line_numbers = True
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "attrs_block"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "attrs_block", "substitution"]
+myst_substitutions = facts.inline()
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 nb_execution_mode = "force"

@@ -95,6 +95,7 @@ def _table_of(attacks: Iterable[Attack]) -> Table:
 
 def _explain(console: Console, name: str) -> None:
     from robustatlas.attacks.catalogue import attack_named
+    from robustatlas.attacks.kinds import kinds
 
     attack, paper = attack_named(name), attack_named(name, "paper")
     about = (type(attack.threat).__doc__ or "").strip().split("\n\n")[0].replace("``", "")
@@ -109,6 +110,9 @@ def _explain(console: Console, name: str) -> None:
         clean = "contains the clean input" if one.contains_clean else "does not contain the clean input"
         table.add_row(f"{title} set", f"{nested}, {clean}")
         table.add_row(f"{title} searches", ", ".join(one.searches))
+    for search in attack.searches:
+        default = " (default)" if search == attack.searches[0] else ""
+        table.add_row(f"{search}{default}", ", then ".join(kind.__name__ for kind in kinds(attack, search)))
     if attack.about.note:
         table.add_row("difference", attack.about.note)
     console.print(table)

@@ -54,8 +54,8 @@ def evaluate(
         str,
         typer.Option(
             metavar="NAME",
-            help="How long the search tries: low (about half of the forward and backward passes), default, or high "
-            "(five to eight times as many, for numbers in a paper).",
+            help="How long the search tries: low (fewer forward and backward passes), default, or high (several times "
+            "as many, for a number in a paper).",
             show_default=False,
             rich_help_panel=ATTACKS,
         ),

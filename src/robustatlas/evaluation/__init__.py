@@ -98,8 +98,8 @@ def evaluate(
             finished one can be given more attacks, samples and strengths. ``None``: in memory.
         batch_size: samples at work at once. By default 256, and fewer where memory runs out; ``"auto"`` tries what
             the device is fast with.
-        effort: ``"low"`` (about half of the passes), ``"default"``, or ``"high"`` (five to seven times as many, for the
-            numbers of a paper); of the default procedure.
+        effort: ``"low"`` (fewer passes), ``"default"``, or ``"high"`` (several times as many, for the numbers
+            of a paper); of the default procedure.
         exclude: names of attacks to leave out of the suites.
         shard_size: samples per file, the most that a crash can lose (default: about 45 seconds of work).
         keep_adversarial: keep the smallest adversarial example of each sample.

@@ -24,8 +24,8 @@ class McNemar:
     Attributes:
         only_first: [S] number of samples that only the first model gets right.
         only_second: [S] number that only the second one gets right.
-        p_values: [S] two-sided, exact; corrected for the number of tests by `mcnemar_at_strengths`, and not by
-            `mcnemar`.
+        p_values: [S] two-sided, exact. From :func:`mcnemar` each stands for itself; from :func:`mcnemar_at_strengths`
+            they are corrected (Holm) for all its tests together.
 
     Example:
         >>> test = mcnemar([[True, True]] * 8, [[False, True]] * 8)
