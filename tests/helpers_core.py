@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -26,6 +29,16 @@ from robustatlas.threats.lp import L0, L1, L2, Linf, Lp
 
 P = {"linf": np.inf, "l2": 2.0, "l1": 1.0, "l0": 0.0}
 THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
+
+
+def benchmark(name: str) -> ModuleType:
+    """A script of ``benchmarks/`` as a module."""
+    path = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 FEW = {"steps": 4, "inner_steps": 2, "search_steps": 2, "restarts": 1}

@@ -24,7 +24,7 @@ from robustatlas.noise import Noise
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import OutcomeTable, query
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.tables import read_about, read_parquet, write_parquet
+from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
 from robustatlas.references import Reference
 from robustatlas.threats.lp import Linf
 
@@ -127,7 +127,7 @@ def test_how_often_each_example_is_misclassified_is_kept_and_shown(tmp_path: Pat
     assert plain.outcome("linf").drawn is None and set(plain.misclassification("linf")) == {None}
     # Parts that were written without these columns are read: nothing is known of them.
     for file in (tmp_path / "run" / "outcomes").rglob("*.parquet"):
-        columns, about = read_parquet(file), read_about(file)
+        columns, about = read_parquet(file), read_abouts([file])[file]
         del columns["mistakes"], columns["drawn"]
         write_parquet(file, columns, about)
     old = ra.load_result(tmp_path / "run")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -13,7 +11,7 @@ import torch
 from torch import nn
 
 import robustatlas as ra
-from helpers_core import brief
+from helpers_core import benchmark, brief
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Procedure, Search
 from robustatlas.classifier.classifier import Precision
@@ -25,12 +23,7 @@ from robustatlas.threats.lp import project_l1_ball
 
 @pytest.fixture(scope="module")
 def counting() -> ModuleType:
-    path = Path(__file__).parents[1] / "benchmarks" / "host_syncs.py"
-    spec = importlib.util.spec_from_file_location("host_syncs", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("host_syncs")
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -50,7 +43,7 @@ def test_what_waits_is_counted(counting: ModuleType) -> None:
 
     def each(ask: object) -> int:
         waits.lines.clear()
-        with counting._Dispatched(waits), counting._Called(waits):
+        with counting.by_dispatch(waits.note):
             ask()  # type: ignore[operator]
         return sum(waits.lines.values())
 

@@ -80,6 +80,12 @@ def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:
         names: in the order in which they change the image.
         strengths: full strength of each part; default: half of the largest of its own grid.
 
+    Returns:
+        the attack, named after its parts with ``+`` between them; its strengths are shares from 0 to 1.
+
+    Raises:
+        UserError: not one strength for each part, or an attack that there is not.
+
     Example:
         >>> attack = compose("recolor", "stadv", "linf", strengths=(0.06, 0.05, 8 / 255))
         >>> attack.name, attack.strengths[-1]

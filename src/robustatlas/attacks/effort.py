@@ -18,7 +18,7 @@ _MORE = 2
 
 
 def at_effort(attack: Attack, effort: Effort) -> Attack:
-    """``attack`` with about half of its passes (``"low"``) or five to seven times as many (``"high"``).
+    """``attack`` with fewer passes (``"low"``), as it is, or with several times as many (``"high"``).
 
     Low effort shortens each leg and leaves targets or restarts out. High effort keeps each leg, and runs it once more
     with twice the steps towards twice the targets, or, without targets, from two more random points (or by as many

@@ -132,7 +132,10 @@ def autoattack(norm: str) -> Attack:
         patience=_PATIENCE[norm],
         frontier=_FRONTIERS[norm],
     )
-    source = "Croce and Hein 2020, AutoAttack: APGD-T, then FAB-T (the set and grid of MultiRobustBench)"
+    source = (
+        "Dai et al. 2023 (MultiRobustBench): set and grid, and at one strength AutoAttack's APGD-T and FAB-T "
+        "(Croce and Hein 2020)"
+    )
     return _lp(norm, norm, made, source)
 
 

@@ -383,12 +383,13 @@ class Classifier:
         return as_logits(logits_in(self.answer(x, net)), self.outputs)
 
     def answer(self, x: Tensor, net: Net | None = None) -> Any:
-        """Whatever ``net`` (None: its own) returns for one batch; not counted."""
-        prepared = x if self.prepare is None else self._run(self.prepare, x)
+        """Whatever ``net`` (None: its own) returns for one batch; not counted. It never gets the memory of ``x``: a
+        network may write into its input."""
+        prepared = x if self.prepare is None else self._run(self.prepare, x.clone())
         network_input = normalised(prepared, self._normalisation)
         if self.casts:
             network_input = network_input.to(self.network_dtype)
-        return self._run(net or self.net, network_input)
+        return self._run(net or self.net, x.clone() if network_input is x else network_input)
 
     def _surroundings(self, verifying: bool) -> AbstractContextManager[Any]:
         if verifying:

@@ -17,7 +17,16 @@ _ADDING = threading.Lock()
 
 @dataclass
 class Passes:
-    """How many samples went forward and backward through a model."""
+    """How many samples went forward and backward through a model.
+
+    Attributes:
+        forward: samples that went forward.
+        backward: samples that went backward.
+
+    Example:
+        >>> Passes(forward=3, backward=2)
+        Passes(forward=3, backward=2)
+    """
 
     forward: int = 0
     backward: int = 0

@@ -39,6 +39,13 @@ class Cluster:
         workers: at most so many; None: as many as fit on the cluster, also on nodes that come later.
         cpus: a worker, which are also its threads.
         gpus: a worker; a part of one (0.5) lets workers share it. A worker without one computes on the processor.
+
+    Raises:
+        UserError: a number of workers, CPUs or GPUs that cannot be.
+
+    Example:
+        >>> Cluster(workers=4, gpus=0.5).gpus
+        0.5
     """
 
     address: str | None = None
@@ -62,7 +69,11 @@ class Cluster:
         return fitting if self.workers is None else min(fitting, self.workers)
 
     def check_fits(self, ray: Any) -> None:
-        """Raise :class:`UserError` where not even one worker does."""
+        """Refuse a cluster on which not even one worker fits.
+
+        Raises:
+            UserError: what a worker takes, where no node has that much.
+        """
         if not self.slots(ray):
             raise UserError(
                 f"No worker fits on the cluster of Ray: each takes {self.cpus:g} CPUs and {self.gpus:g} GPUs; ask for "

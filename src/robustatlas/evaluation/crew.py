@@ -167,7 +167,7 @@ def _hear(desk: Desk, crew: Crew, tries: Counter[tuple[int, bool]]) -> None:
         tries[job.number, died] += 1
         if tries[job.number, died] >= (_MOST_TRIES if died else _MOST_FAILURES):
             raise _final(outcome, job)
-        desk.display.warn(f"{outcome} Its {len(job.index)} samples are given to another worker.")
+        desk.display.note(f"{outcome} Its {len(job.index)} samples are given to another worker.")
         desk.give_back(job)
 
 

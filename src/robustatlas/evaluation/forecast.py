@@ -40,6 +40,10 @@ class Expected:
         bounded: ``passes`` are an upper bound: the probe was not through in its time.
         seconds: for all samples, by one worker like this one.
         bytes: on disk, at most.
+
+    Example:
+        >>> Expected("linf", samples=100, passes=300.0, bounded=False, seconds=60.0, bytes=4e4).seconds
+        60.0
     """
 
     attack: str
@@ -52,7 +56,18 @@ class Expected:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What an evaluation will take, attack by attack; ``workers`` share its ``seconds``."""
+    """What an evaluation will take, attack by attack; ``workers`` share its ``seconds``.
+
+    Attributes:
+        expected: one entry for each attack.
+        workers: processes that share the work.
+        batch_size: samples at work at once.
+
+    Example:
+        >>> linf = Expected("linf", samples=100, passes=300.0, bounded=False, seconds=60.0, bytes=4e4)
+        >>> Forecast((linf,), workers=2, batch_size=256).expected[0].attack
+        'linf'
+    """
 
     expected: tuple[Expected, ...]
     workers: int

@@ -18,11 +18,12 @@ from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
-from robustatlas.datasets import Dataset, Fingerprint, Held, Rows, of_torch
+from robustatlas.datasets import Beginning, Dataset, Fingerprint, Held, Rows, of_torch
 from robustatlas.engine.numerics import NUMERICS
 from robustatlas.errors import UserError, brief
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.draws import LOOKS
+from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.outcome import merged_strengths
 from robustatlas.outcomes.strengths import check_strengths, position_of
 from robustatlas.sanity import check_inputs
@@ -39,13 +40,14 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Work:
-    """The samples of an evaluation: ``rows`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, and
-    the data set's ``record``."""
+    """The samples of an evaluation: ``rows`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, the
+    data set's ``record``, and its ``first`` samples, whichever are evaluated."""
 
     rows: Rows
     labels: Tensor
     index: Integers
     record: DataRecord
+    first: Beginning
 
 
 @dataclass(frozen=True)
@@ -63,19 +65,21 @@ def samples_of(data: Data, samples: Samples) -> Work:
         data = of_torch(data)
     if isinstance(data, Dataset):
         rows, labels, name, index, known = data.rows, data.labels, data.name, data.index, data.fingerprint
+        first = data.beginning
     elif isinstance(data, (tuple, list)) and len(data) == 2:
         (images, labels), name = map(_tensor, data), "arrays"
         check_inputs(images, labels)
         rows, index, known = Held(images), torch.arange(len(images)), Fingerprint.of(images, labels)
+        first = Beginning.of(rows, labels, index)
     else:
         raise UserError(
             f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
         )
     record = DataRecord(name=name, **vars(known))
     if samples is None:
-        return Work(rows, labels.long(), index.numpy(), record)
+        return Work(rows, labels.long(), index.numpy(), record, first)
     positions = torch.from_numpy(_positions(samples, len(rows)))
-    return Work(rows.chosen(positions), labels[positions].long(), index[positions].numpy(), record)
+    return Work(rows.chosen(positions), labels[positions].long(), index[positions].numpy(), record, first)
 
 
 def _tensor(values: Any) -> Tensor:
@@ -203,9 +207,10 @@ def record_of(
     precision: str,
     model: Classifier | None = None,
     effort: Effort = "default",
+    gradient: GradientRecord | None = None,
 ) -> AttackRecord:
-    """What determines the numbers of an attack, with the draws of a randomised ``model``, and what a reader wants to
-    know of it."""
+    """What determines the numbers of an attack, with the draws of a randomised ``model`` and the gradients that it
+    gives, and what a reader wants to know of it."""
     plan = attack.plans[search]
     procedure = {
         "search": search,
@@ -229,6 +234,7 @@ def record_of(
         monotone=attack.monotone(search),
         threat=plain(attack.threat),
         procedure=procedure,
+        gradient=gradient,
         unit=attack.about.unit,
         source=attack.about.source,
         note=attack.about.note,
@@ -248,8 +254,7 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
     alike = [
         record
         for record in known.values()
-        if record.same_set(task.record)
-        and record.procedure == task.record.procedure
+        if record.same_search(task.record)
         and any(position_of(strength, record.strengths) is not None for strength in task.record.strengths)
     ]
     old = merged_strengths([np.array(record.strengths) for record in alike])
@@ -267,12 +272,15 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
 
 
 def found_otherwise(tasks: Sequence[Task], run: Run) -> list[str]:
-    """A sentence for each task of which a run has only what other legs, rules or versions of them found."""
+    """A sentence for each task of which a run has only what other legs, rules or versions of them found, or another
+    gradient of the model."""
     known = run.records().values()
-    alike = [(task.record, [old for old in known if old.same_set(task.record)]) for task in tasks]
-    return [
-        f"What the run has of {record.name!r} was found by another plan; it counts, and is computed anew."
-        for record, others in alike
-        if any(old.origin == record.origin for old in others)
-        and all(old.procedure != record.procedure for old in others)
-    ]
+    said = []
+    for record in (task.record for task in tasks):
+        others = [old for old in known if old.same_set(record) and old.origin == record.origin]
+        if not others or any(old.same_search(record) for old in others):
+            continue
+        gradient = any(old.procedure == record.procedure for old in others)
+        how = "another gradient of the model" if gradient else "another plan"
+        said.append(f"What the run has of {record.name!r} was found by {how}; it counts, and is computed anew.")
+    return said

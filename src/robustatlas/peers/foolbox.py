@@ -30,6 +30,12 @@ def as_foolbox(attack: str | Attack, *, seed: int = 0, batch_size: int = 256) ->
         seed: of its random numbers.
         batch_size: samples at work at once.
 
+    Returns:
+        an object of foolbox's kind: called with a model of foolbox, inputs, labels and epsilons.
+
+    Raises:
+        UserError: the attack has no smallest example to return, or there is no attack of that name.
+
     Example:
         >>> import foolbox
         >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)).eval()

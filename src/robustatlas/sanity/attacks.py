@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.definition import Attack, Plan, Stage
 from robustatlas.classifier import Classifier, Knowledge
+from robustatlas.classifier.backward import Backward
 from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
@@ -33,6 +34,13 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
     Raises:
         UserError: attacks that need a gradient of a model that has none, or scores of one that gives labels alone;
             names those that would do.
+
+    Example:
+        >>> import torch
+        >>> from robustatlas import Classifier
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> check_attacks(Classifier(torch.nn.Linear(4, 2)), [attack_named("linf")], torch.rand(2, 4))
+        []
     """
     telling = [attack.name for attack in attacks if attack.errors != "accepted"]
     if telling and model.rejection is None:
@@ -54,6 +62,11 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
         f"The model {model.name!r} has no gradient to attack with, so the robust accuracies are weak upper "
         "bounds: smaller adversarial examples probably exist that attacks without a gradient do not find."
     ]
+
+
+def ways_back(plan: Plan) -> frozenset[Backward | None]:
+    """The ways back through input transformations by which a plan takes gradients; none where it takes none."""
+    return frozenset(leg.stage.backward for leg in plan.legs if _needed(leg.stage) == "gradients")
 
 
 def learns_enough(attack: Attack, model: Classifier) -> bool:

@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.classifier import Classifier
+from robustatlas.bundle import flat
+from robustatlas.classifier import Classifier, seeded
+from robustatlas.classifier.backward import Backward, going_back
+from robustatlas.objectives import margin_of
 
 REMEDY = (
     "Wrap it in straight_through(function), or surrogate(function, approximation), so that attacks see through it; "
@@ -71,3 +74,29 @@ def where_it_ends(model: Classifier, x: Tensor) -> str | None:
         for hook in hooks:
             hook.remove()
     return ends[0] if ends else None
+
+
+def watched_margin(
+    model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None
+) -> tuple[Tensor, Tensor]:
+    """``images`` [B, ...] as inputs of the model, of which gradients can be taken, and the margin [B] of its logits
+    there, in full precision."""
+    x = images.to(model.device, model.dtype).clone().requires_grad_()
+    truth = labels.to(model.device)
+    with seeded(0, model.device), going_back(back), torch.enable_grad():
+        return x, margin_of(model.logits(x, labels=truth, verifying=True), truth)
+
+
+def margin_gradients(model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None) -> Tensor | None:
+    """The gradient [B, ...] of the margin of the logits with respect to ``images`` [B, ...]; None where the logits are
+    connected to no input."""
+    x, margin = watched_margin(model, images, labels, back)
+    return torch.autograd.grad(margin.sum(), x, allow_unused=True)[0] if margin.requires_grad else None
+
+
+def without_gradient(gradients: Tensor | None) -> float:
+    """The share of samples at which a gradient [P, ...] is zero or no number: nothing can be followed there."""
+    if gradients is None:
+        return 1.0
+    largest = flat(gradients).abs().amax(1)
+    return 1 - float((largest.isfinite() & (largest > 0)).double().mean())

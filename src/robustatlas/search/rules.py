@@ -29,7 +29,7 @@ attack, only just below a bound; ``"resume"``: at a strength, from where the run
 what was found at the one beside it."""
 
 Effort = Literal["low", "default", "high"]
-"""About half of the passes, the usual ones, five to seven times as many."""
+"""Fewer passes, the usual ones, several times as many; what each costs is measured in the documentation (*Effort*)."""
 
 
 @dataclass(frozen=True)

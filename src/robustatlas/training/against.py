@@ -69,6 +69,9 @@ def opponents_of(
         optimizer: what searches.
         l2_start: how random starts in l2 balls are drawn.
 
+    Returns:
+        an opponent for each attack, in the order given.
+
     Raises:
         UserError: unknown attacks (the nearest name is suggested), strengths that are no positive numbers or in
             another unit, no steps.

@@ -57,6 +57,14 @@ class ReferencePlan:
         settings: of the trainer; its seed is the first of the runs'.
         samples: test images to evaluate on; None: all.
         search: of the evaluation.
+
+    Raises:
+        UserError: an attack, strength, rule, recipe or setting that there is not.
+
+    Example:
+        >>> plan = ReferencePlan("digits-cnn", {"linf": [0.1, 0.2]})
+        >>> list(plan.trainings())
+        [(None, 0.0, 0), ('linf', 0.1, 0), ('linf', 0.2, 0)]
     """
 
     architecture: str
@@ -150,6 +158,15 @@ def make_reference(
 
     Raises:
         UserError: the folder holds another plan; whatever training and evaluation raise.
+
+    Example:
+        >>> import tempfile, robustatlas as ra
+        >>> plan = ReferencePlan("digits-cnn", {"linf": [0.1]}, steps=1, settings=Settings(epochs=1), samples=8)
+        >>> training, test = ra.load_dataset("digits", "train").take(64), ra.load_dataset("digits")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     reference = make_reference(plan, training, test, folder, progress=False)
+        >>> reference.accuracies.attacks
+        ('linf',)
     """
     share = share_of(part)
     folder = Path(out)

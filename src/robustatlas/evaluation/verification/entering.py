@@ -18,7 +18,8 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
     """Write the smallest example that counts of each sample under each attack."""
     store, model, work, rows = case.store, case.model, case.work, case.rows
     procedure = {"search": EXAMPLES, "by": case.by, "sha256": case.given.sha256, "eight bits": case.eight_bit}
-    records = {name: record.model_copy(update={"procedure": procedure}) for name, (record, _) in case.wanted.items()}
+    handed_over = {"procedure": procedure, "gradient": None}
+    records = {name: record.model_copy(update=handed_over) for name, (record, _) in case.wanted.items()}
     about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
     for name, record in records.items():
         chosen = judged.smallest(name, rows)
