@@ -37,8 +37,17 @@ def grid(last: float, count: int = 20) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class AttackInfo:
-    """What a reader wants to know of an attack, of no effect on any number: the ``unit`` of its strengths, its
-    ``source``, and in a ``note`` how the default differs from the historical attack."""
+    """What a reader wants to know of an attack, of no effect on any number.
+
+    Attributes:
+        unit: of its strengths.
+        source: paper or code.
+        note: how the default differs from the historical attack.
+
+    Example:
+        >>> AttackInfo("pixels", "Madry et al. 2018").unit
+        'pixels'
+    """
 
     unit: str = ""
     source: str = ""

@@ -54,6 +54,13 @@ def plans_of(*stages: Stage, runs: int = 1) -> dict[Search, Plan]:
 
     Descent and minimum bound by those that look for the smallest size, and ascend by the others.
 
+    Args:
+        stages: in their order.
+        runs: towards so many classes, or from so many starts.
+
+    Returns:
+        plans of ``descent``, ``bisection``, ``every`` and ``minimum``.
+
     Example:
         >>> from robustatlas.optimizers.pgd import PGD
         >>> [leg.runs for leg in plans_of(Stage(PGD(20), "margin"), runs=3)["every"].legs]

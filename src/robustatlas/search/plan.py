@@ -97,8 +97,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Leg:
-    """A stage, what it is for, and how often it runs: towards so many classes where it is targeted, otherwise from so
-    many starts.
+    """A stage and what it is for.
+
+    Attributes:
+        stage: how a run goes.
+        role: what it is for.
+        runs: towards so many classes where the stage is targeted, otherwise from so many starts.
 
     Raises:
         UserError: a role that the stage cannot have, no run, or several towards one random class.
@@ -143,10 +147,17 @@ R = TypeVar("R", bound=Rule)
 
 @dataclass(frozen=True)
 class Plan:
-    """What one search does to a sample: ``legs`` in their order, and ``rules``, at most one of a kind.
+    """What one search does to a sample.
 
     Everything that is made of a plan (a cheaper or stronger one, one bound to a model, its record, its cost, a table)
     is made by one walk over it, :meth:`map` or a loop over ``legs``.
+
+    Attributes:
+        legs: in their order.
+        rules: that end or leave out some of their runs, at most one of a kind.
+
+    Raises:
+        UserError: no leg, or two rules of a kind.
 
     Example:
         >>> from robustatlas.optimizers.pgd import PGD
