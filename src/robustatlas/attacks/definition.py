@@ -37,8 +37,17 @@ def grid(last: float, count: int = 20) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class AttackInfo:
-    """What a reader wants to know of an attack, of no effect on any number: the ``unit`` of its strengths, its
-    ``source``, and in a ``note`` how the default differs from the historical attack."""
+    """What a reader wants to know of an attack, of no effect on any number.
+
+    Attributes:
+        unit: of its strengths.
+        source: where it was published.
+        note: how the default differs from the published attack.
+
+    Example:
+        >>> AttackInfo("radius in pixels", "a paper").unit
+        'radius in pixels'
+    """
 
     unit: str = ""
     source: str = ""
@@ -143,7 +152,11 @@ class Attack:
         return any(plan.judges_last for plan in self.plans.values())
 
     def searched_by(self, search: str | None) -> Search:
-        """The search of that name (None: the default), if the attack has it; :class:`UserError` if not."""
+        """The search of that name (None: the default).
+
+        Raises:
+            UserError: the attack does not have it.
+        """
         if search is None:
             return self.searches[0]
         for known in self.searches:

@@ -59,6 +59,13 @@ def plans_of(*stages: Stage, runs: int = 1) -> dict[Search, Plan]:
 
     Descent and minimum bound by those that look for the smallest size, and ascend by the others.
 
+    Args:
+        stages: how a run goes, in order.
+        runs: how often each runs: towards so many classes where it is targeted, otherwise from so many starts.
+
+    Returns:
+        a plan for each search that can be made of them, descent first.
+
     Example:
         >>> from robustatlas.optimizers.pgd import PGD
         >>> [leg.runs for leg in plans_of(Stage(PGD(20), "margin"), runs=3)["every"].legs]

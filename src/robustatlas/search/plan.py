@@ -43,6 +43,11 @@ class Stage:
 
     Raises:
         UserError: what cannot be, such as an optimizer without steps.
+
+    Example:
+        >>> from robustatlas.optimizers.pgd import PGD
+        >>> Stage(PGD(20), "margin", targets="logits").start
+        'random'
     """
 
     optimizer: Optimizer[Any]
@@ -94,8 +99,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Leg:
-    """A stage, what it is for, and how often it runs: towards so many classes where it is targeted, otherwise from so
-    many starts.
+    """A stage, what it is for, and how often it runs.
+
+    Attributes:
+        stage: how a run goes.
+        role: what it is for: ``"bound"``, ``"restart"``, ``"ascend"``, ``"close"``, ``"resume"``, ``"refine"`` or
+            ``"sweep"``.
+        runs: towards so many classes where the stage is targeted, otherwise from so many starts.
 
     Raises:
         UserError: a role that the stage cannot have, no run, or several towards one random class.
@@ -140,10 +150,17 @@ R = TypeVar("R", bound=Rule)
 
 @dataclass(frozen=True)
 class Plan:
-    """What one search does to a sample: ``legs`` in their order, and ``rules``, at most one of a kind.
+    """What one search does to a sample.
 
     Everything that is made of a plan (a cheaper or stronger one, one bound to a model, its record, its cost, a table)
     is made by one walk over it, :meth:`map` or a loop over ``legs``.
+
+    Attributes:
+        legs: what runs, in order.
+        rules: what ends or leaves out some of the runs, at most one of a kind.
+
+    Raises:
+        UserError: no legs, or two rules of one kind.
 
     Example:
         >>> from robustatlas.optimizers.pgd import PGD
