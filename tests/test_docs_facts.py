@@ -48,8 +48,10 @@ def attacks_searched() -> list[tuple[Attack, Search]]:
 def test_what_runs_is_what_the_schedule_runs() -> None:
     """The stages that pages and `robustatlas attacks` name are those of the search's own plan, for every attack."""
     for attack, search in attacks_searched():
-        schedule = SEARCHES[search](attack, torch.tensor(attack.strengths), 10, torch.ones(1, dtype=torch.bool))
-        planned = [attempt.stage for attempt in schedule.attempts]
+        schedule = SEARCHES[search](
+            attack.plans[search], torch.tensor(attack.strengths), 10, torch.ones(1, dtype=torch.bool)
+        )
+        planned = [attempt.leg.stage for attempt in schedule.attempts]
         assert set(planned) == set(stages_run(attack, search)), (attack.name, search)
         assert {type(stage.optimizer) for stage in planned} == set(kinds(attack, search))
 

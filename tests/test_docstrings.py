@@ -40,8 +40,6 @@ FRAMEWORKS = ("jax", "tensorflow")
 """Optional packages that are too large for every test environment; ``make zoos`` tests what needs them."""
 NEVER_TOLD = ("NotImplementedError", "StopIteration", "KeyboardInterrupt")
 """Raised for programs, and not for people."""
-BEING_REWRITTEN = {"robustatlas.Attack", "robustatlas.Stage"}
-"""Their fields are about to be replaced by plans; take each name out as its class is described anew."""
 
 
 def public() -> dict[str, Any]:
@@ -71,7 +69,7 @@ def methods(kind: type) -> dict[str, FunctionType]:
     return {name: method for name, method in found.items() if not name.startswith("_") and method.__doc__}
 
 
-PUBLIC = {name: thing for name, thing in public().items() if name not in BEING_REWRITTEN}
+PUBLIC = public()
 
 
 def section(thing: Any, title: str) -> str | None:

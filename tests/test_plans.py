@@ -31,6 +31,7 @@ from robustatlas.noise import Noise
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
 from robustatlas.progress import Progress
 from robustatlas.search import SEARCHES, search_named
 from robustatlas.search.rules import Rule
@@ -318,12 +319,21 @@ def run_task(net: nn.Module, task: Any, x: Tensor, y: Tensor) -> None:
 
 
 def test_evidence_under_an_old_key_counts_and_is_computed_anew_where_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     attack, data, net = brief(attack_named("linf"), (0.05, 0.2)), digits_images(6), digits_network()
-    with monkeypatch.context() as patch:
-        patch.setattr(Numerics, "version", Numerics.version - 1)
-        first = ra.evaluate(net, data, attack, run=tmp_path, progress=False)
+    first = ra.evaluate(net, data, attack, run=tmp_path, progress=False)
+    (record,) = first.records.values()
+    before = {"stages": [{"kind": "Stage"}], "bound": [], "search": "descent", "seed": 0, "numerics": 3}
+    old = record.model_copy(update={"procedure": before})
+    (tmp_path / "attacks" / f"{record.key}.json").unlink()
+    (tmp_path / "attacks" / f"{old.key}.json").write_text(old.to_json())
+    (tmp_path / "outcomes" / record.key).rename(tmp_path / "outcomes" / old.key)
+    for plan in (tmp_path / "plans").glob("*.json"):
+        plan.write_text(plan.read_text().replace(record.key, old.key))
+    for part in (tmp_path / "outcomes" / old.key).glob("*.parquet"):
+        about = {what: text.replace(record.key, old.key) for what, text in read_abouts([part])[part].items()}
+        write_parquet(part, read_parquet(part), about)
     read = ra.load_result(tmp_path)
     np.testing.assert_array_equal(read.minimal_size("linf"), first.minimal_size("linf"))
     said = Said()

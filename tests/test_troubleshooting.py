@@ -17,9 +17,10 @@ SAID_BY = {
     "evaluation/__init__.py": ("_rejections",),
     "evaluation/plan.py": ("those_that_fit",),
     "training/watch.py": ("concerns",),
+    "wording.py": ("void_sentence",),
 }
 """Functions outside of ``sanity`` that return sentences to be shown as warnings."""
-HANDED_ON = {"evaluation/__init__.py", "training/epoch.py"}
+HANDED_ON = {"errors.py", "evaluation/__init__.py", "outcomes/accuracies.py", "training/epoch.py"}
 """Files that hand such sentences to ``warn``. Who adds one says above where its sentences are made."""
 SHORTEST = 12
 """Shorter pieces of a sentence say nothing by themselves."""
@@ -60,7 +61,7 @@ def warnings_of(path: Path) -> Iterator[list[str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name in SAID_BY.get(name, ()):
             yield from (pieces(text) for text in sentences(node) if isinstance(text, ast.JoinedStr))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "warn":
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "warn":
             if isinstance(node.args[0], (ast.Constant, ast.JoinedStr)):
                 yield pieces(node.args[0])
             else:

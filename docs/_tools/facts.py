@@ -97,7 +97,9 @@ def cite_table() -> str:
     """What to cite for each attack: where its set is from, and what the default search runs."""
 
     def sources(attack: Attack) -> Row:
-        return attack.about.source, "; ".join(f"{name}: {paper}" if paper else name for name, paper in what_runs(attack))
+        return attack.about.source, "; ".join(
+            f"{name}: {paper}" if paper else name for name, paper in what_runs(attack)
+        )
 
     return _named(table(("attack", "set and grid from", "what the default search runs"), grouped(shown(), sources)))
 

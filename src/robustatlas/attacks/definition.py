@@ -41,12 +41,12 @@ class AttackInfo:
 
     Attributes:
         unit: of its strengths.
-        source: paper or code.
-        note: how the default differs from the historical attack.
+        source: where it was published.
+        note: how the default differs from the published attack.
 
     Example:
-        >>> AttackInfo("pixels", "Madry et al. 2018").unit
-        'pixels'
+        >>> AttackInfo("radius in pixels", "a paper").unit
+        'radius in pixels'
     """
 
     unit: str = ""
@@ -152,7 +152,11 @@ class Attack:
         return any(plan.judges_last for plan in self.plans.values())
 
     def searched_by(self, search: str | None) -> Search:
-        """The search of that name (None: the default), if the attack has it; :class:`UserError` if not."""
+        """The search of that name (None: the default).
+
+        Raises:
+            UserError: the attack does not have it.
+        """
         if search is None:
             return self.searches[0]
         for known in self.searches:

@@ -55,11 +55,11 @@ def plans_of(*stages: Stage, runs: int = 1) -> dict[Search, Plan]:
     Descent and minimum bound by those that look for the smallest size, and ascend by the others.
 
     Args:
-        stages: in their order.
-        runs: towards so many classes, or from so many starts.
+        stages: how a run goes, in order.
+        runs: how often each runs: towards so many classes where it is targeted, otherwise from so many starts.
 
     Returns:
-        plans of ``descent``, ``bisection``, ``every`` and ``minimum``.
+        a plan for each search that can be made of them, descent first.
 
     Example:
         >>> from robustatlas.optimizers.pgd import PGD

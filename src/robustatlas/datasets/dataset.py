@@ -47,8 +47,18 @@ class Fingerprint:
 
 @dataclass(frozen=True, eq=False)
 class Beginning:
-    """The first samples of a whole data set, the same for all of its subsets: ``images`` [M, ...] in [0, 1], ``labels``
-    [M], ``index``: 0, 1, ... unless the whole is not at hand."""
+    """The first samples of a whole data set, the same for all of its subsets.
+
+    Attributes:
+        images: ``[M, ...]`` in [0, 1].
+        labels: int64 ``[M]``.
+        index: their positions: 0, 1, ... unless the whole is not at hand.
+
+    Example:
+        >>> data = Dataset.of(np.zeros((20, 8, 8), np.uint8), np.zeros(20, int), "mine")
+        >>> data.take(3).beginning.index
+        (0, 1, 2, 3, 4, 5, 6, 7)
+    """
 
     images: Tensor
     labels: Tensor

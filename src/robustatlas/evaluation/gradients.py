@@ -45,7 +45,7 @@ def gradient_record(
         at=first.index,
         ways={way or "own": _projected(margin_gradients(model, first.images, first.labels, way)) for way in ordered},
         within=_ROUGH if model.network_dtype in (torch.float16, torch.bfloat16) else _EXACT,
-        without=min(without_gradient(margin_gradients(model, *sample, way)) for way in ordered),
+        without=without_gradient(model, *sample, ordered),
     )
 
 

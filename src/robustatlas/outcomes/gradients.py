@@ -18,7 +18,7 @@ class GradientRecord(BaseModel):
             samples the binary logarithm of the length of its gradient of the margin, and random projections of its
             direction; empty where that is zero. Without ways: the attack takes no gradient.
         within: how far numbers of the same gradient may differ, from device to device.
-        without: the share of the first samples of the data at which no way gives a gradient; None: none is taken.
+        without: the share of some samples, classified correctly, at which no way gives a gradient.
 
     Example:
         >>> known = GradientRecord(at=(0,), ways={"own": ((1.0, 0.25),)}, within=0.05)
@@ -33,7 +33,7 @@ class GradientRecord(BaseModel):
     at: tuple[int, ...] = ()
     ways: dict[str, Numbers] = {}
     within: float = 0.0
-    without: float | None = None
+    without: float = 0.0
 
     def same(self, other: GradientRecord) -> bool:
         """Whether both are of the same gradient."""

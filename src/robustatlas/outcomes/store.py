@@ -125,7 +125,11 @@ class Run:
             self.refuse(*found)
 
     def refuse(self, *reasons: str) -> NoReturn:
-        """Raise :class:`UserError`: what is given is not what the run is about, for these ``reasons``."""
+        """Say that what is given is not what the run is about, for these ``reasons``.
+
+        Raises:
+            UserError: always.
+        """
         raise UserError(
             f"{self.path or 'The run'} holds results of another evaluation: {'; '.join(reasons)}. Give another folder "
             "for a new run, or the model and data that this one is about."

@@ -65,7 +65,20 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
 
 
 def ways_back(plan: Plan) -> frozenset[Backward | None]:
-    """The ways back through input transformations by which a plan takes gradients; none where it takes none."""
+    """The ways back through input transformations by which a plan takes gradients.
+
+    Args:
+        plan: of one search of an attack.
+
+    Returns:
+        :data:`~robustatlas.classifier.backward.Backward`, None for what the model does by itself; nothing where the
+        plan takes no gradient.
+
+    Example:
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> ways_back(attack_named("linf").plans["descent"]), ways_back(attack_named("corruption-fog").plans["every"])
+        (frozenset({None}), frozenset())
+    """
     return frozenset(leg.stage.backward for leg in plan.legs if _needed(leg.stage) == "gradients")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -94,9 +94,15 @@ def margin_gradients(model: Classifier, images: Tensor, labels: Tensor, back: Ba
     return torch.autograd.grad(margin.sum(), x, allow_unused=True)[0] if margin.requires_grad else None
 
 
-def without_gradient(gradients: Tensor | None) -> float:
-    """The share of samples at which a gradient [P, ...] is zero or no number: nothing can be followed there."""
-    if gradients is None:
-        return 1.0
-    largest = flat(gradients).abs().amax(1)
-    return 1 - float((largest.isfinite() & (largest > 0)).double().mean())
+def without_gradient(model: Classifier, images: Tensor, labels: Tensor, ways: Collection[Backward | None]) -> float:
+    """The share of ``images`` [B, ...] that are classified correctly at which the margin has no gradient to follow, by
+    none of the ``ways`` back: it is zero or no number. 0 where none is classified correctly: nothing is attacked."""
+    _, margin = watched_margin(model, images, labels)
+    lost = margin.detach() > 0
+    right = int(lost.sum())
+    for way in ways:
+        slopes = margin_gradients(model, images, labels, way)
+        if slopes is not None:
+            largest = flat(slopes).abs().amax(1)
+            lost &= ~(largest.isfinite() & (largest > 0))
+    return int(lost.sum()) / right if right else 0.0

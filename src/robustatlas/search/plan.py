@@ -46,6 +46,11 @@ class Stage:
 
     Raises:
         UserError: what cannot be, such as an optimizer without steps.
+
+    Example:
+        >>> from robustatlas.optimizers.pgd import PGD
+        >>> Stage(PGD(20), "margin", targets="logits").start
+        'random'
     """
 
     optimizer: Optimizer[Any]
@@ -97,11 +102,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Leg:
-    """A stage and what it is for.
+    """A stage, what it is for, and how often it runs.
 
     Attributes:
         stage: how a run goes.
-        role: what it is for.
+        role: what it is for: ``"bound"``, ``"restart"``, ``"ascend"``, ``"close"``, ``"resume"``, ``"refine"`` or
+            ``"sweep"``.
         runs: towards so many classes where the stage is targeted, otherwise from so many starts.
 
     Raises:
@@ -153,11 +159,11 @@ class Plan:
     is made by one walk over it, :meth:`map` or a loop over ``legs``.
 
     Attributes:
-        legs: in their order.
-        rules: that end or leave out some of their runs, at most one of a kind.
+        legs: what runs, in order.
+        rules: what ends or leaves out some of the runs, at most one of a kind.
 
     Raises:
-        UserError: no leg, or two rules of a kind.
+        UserError: no legs, or two rules of one kind.
 
     Example:
         >>> from robustatlas.optimizers.pgd import PGD
