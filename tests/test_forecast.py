@@ -142,6 +142,25 @@ def test_a_probe_that_is_not_through_says_so() -> None:
     assert ra.evaluate(net, data, ATTACK, samples=4).samples == 4, "the model is as before"
 
 
+def test_whoever_watches_the_passes_may_prevent_one() -> None:
+    """Of this caller alone; the network never sees it, and nothing of the watching stays."""
+    net = Hungry(most=100)
+    model, x = ra.Classifier(net), digits_images(4, torch.float64)[0]
+
+    def watch(passes: ra.classifier.Passes) -> None:
+        if passes.forward:
+            raise TimeoutError
+
+    with model.counting(watch) as passes:
+        model.logits(x)
+        with pytest.raises(TimeoutError):
+            model.logits(x)
+        with model.judged_by("wrong").counting() as others, pytest.raises(TimeoutError):
+            model.judged_by("wrong").logits(x)
+    assert (net.calls, passes.forward, others.forward, model.forward_passes) == (1, 4, 0, 4)
+    assert len(model.logits(x)) == 4
+
+
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     with pytest.raises(SystemExit) as ended:

@@ -225,8 +225,11 @@ class Classifier:
         """What was done to make the model fit when it was loaded, one sentence each; to be shown to the user."""
         return self.origin.notes if self.origin is not None else ()
 
-    def counting(self) -> AbstractContextManager[Passes]:
+    def counting(self, watch: Callable[[Passes], None] | None = None) -> AbstractContextManager[Passes]:
         """Count the passes that this caller makes inside; other threads that share the model count their own.
+
+        Args:
+            watch: called before each forward pass with the passes so far; an exception keeps it from being made.
 
         Example:
             >>> model = Classifier(torch.nn.Linear(4, 3))
@@ -235,7 +238,7 @@ class Classifier:
             >>> passes
             Passes(forward=5, backward=0)
         """
-        return counting(self._total)
+        return counting(self._total, watch)
 
     def identity(self) -> ModelIdentity:
         """What makes this model this model: its source, its code and its weights now.

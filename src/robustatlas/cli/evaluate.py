@@ -259,7 +259,7 @@ def evaluate(
     """
     import robustatlas as ra
     from robustatlas.evaluation import forecast
-    from robustatlas.evaluation.memory import hand_back_at_once
+    from robustatlas.workers.memory import hand_back_at_once
 
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])

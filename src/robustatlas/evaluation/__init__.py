@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,9 +18,7 @@ from robustatlas.attacks.definition import Attack, Effort, Plan, Procedure, Sear
 from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.errors import UserError, warn
 from robustatlas.evaluation.checks import check_arguments
-from robustatlas.evaluation.cluster import Actors, Cluster, cluster_of
 from robustatlas.evaluation.costs import Costs, weight_of
-from robustatlas.evaluation.crew import Alone, Crew, work_through
 from robustatlas.evaluation.desk import Desk
 from robustatlas.evaluation.forecast import Expected, Forecast, expected_of
 from robustatlas.evaluation.gradients import gradient_record
@@ -39,10 +38,7 @@ from robustatlas.evaluation.plan import (
     tasks_for,
     those_that_fit,
 )
-from robustatlas.evaluation.processes import Processes
-from robustatlas.evaluation.share import share_of
-from robustatlas.evaluation.work import Doer, Manner
-from robustatlas.evaluation.worker import kit_content
+from robustatlas.evaluation.work import Doer, Manner, doing_elsewhere
 from robustatlas.outcomes import CallRecord, Identity, Run
 from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.records import command_line, now, spans_of
@@ -51,6 +47,8 @@ from robustatlas.result import Result
 from robustatlas.sanity import GRADIENTS, check_attacks, check_model, ways_back
 from robustatlas.threats.probe import probe
 from robustatlas.wording import counted, void_sentence
+from robustatlas.workers import Cluster, cluster_of, work_elsewhere, work_here
+from robustatlas.workers.share import share_of
 
 DEFAULT_BATCH = 256
 
@@ -166,8 +164,7 @@ def evaluate(
                         f"Nothing to do: {store.path or 'the run'} has all of it, results of {store.identity.created}."
                     )
                 else:
-                    with _crew(ready, tasks, manner, cluster or places, desk) as crew:
-                        _work_through(desk, crew, ready, manner)
+                    _work_through(desk, ready, tasks, manner, cluster or places)
                 whole = store.intact(task.record for task in tasks)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
         result = Result.of_run(store, list(grids), work.index[mine], grids)
@@ -364,28 +361,20 @@ def _places(workers: int | None, devices: Sequence[str] | None, model: Classifie
     return [devices[number % len(devices)] for number in range(count)]
 
 
-@contextmanager
-def _crew(
-    ready: Prepared, tasks: Sequence[Task], manner: Manner, places: Sequence[str] | Cluster, desk: Desk
-) -> Iterator[Crew]:
-    """Those who do the work, until the context ends."""
-    if not places:
-        yield Alone(Doer(ready.model, tasks, manner), desk)
-        return
-    content = kit_content(ready.model, tasks, manner, ready.identity, ready.work.rows.shape[1:])
-    if isinstance(places, Cluster):
-        with Actors(places, content, desk) as actors:
-            yield actors
-        return
-    with Processes(content, places, max(1, torch.get_num_threads() // len(places)), desk) as crew:
-        yield crew
-
-
-def _work_through(desk: Desk, crew: Crew, ready: Prepared, manner: Manner) -> None:
+def _work_through(
+    desk: Desk, ready: Prepared, tasks: Sequence[Task], manner: Manner, places: Sequence[str] | Cluster
+) -> None:
+    """Have the work of the desk done: by this process where there are no ``places``."""
     size, device = manner.batch_size, ready.model.device
     fewer = size > 1 and not manner.halves
     try:
-        work_through(desk, crew)
+        if not places:
+            work_here(Doer(ready.model, tasks, manner).do, desk)
+        else:
+            shape, threads = ready.work.rows.shape[1:], torch.get_num_threads()
+            each = 1 if isinstance(places, Cluster) else max(1, threads // len(places))
+            make = partial(doing_elsewhere, ready.model, tuple(tasks), manner, ready.identity, shape)
+            work_elsewhere(make, f"The model {ready.model.name}", places, each, desk)
     except Exception as error:
         if not ran_out(error):
             raise

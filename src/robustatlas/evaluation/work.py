@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,16 +17,20 @@ from torch import Tensor
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import take
-from robustatlas.classifier import Classifier, seeded
+from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.classifier.rejection import folded
 from robustatlas.datasets import as_inputs
 from robustatlas.engine.ledger import Ledger, check_finite
-from robustatlas.evaluation.memory import forget, hand_back, ran_out
+from robustatlas.evaluation.identity import check_same
+from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.evaluation.plan import Task
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
+from robustatlas.outcomes import Identity
 from robustatlas.outcomes.records import AttackRecord, circumstances
 from robustatlas.outcomes.store import AdversarialExamples
+from robustatlas.workers import Do
+from robustatlas.workers.memory import hand_back
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -119,6 +124,20 @@ class Doer:
         self._manners[job.task] = replace(manner, batch_size=found.batch_size)
         hand_back()
         return found
+
+
+@contextmanager
+def doing_elsewhere(
+    model: Classifier, tasks: Sequence[Task], manner: Manner, identity: Identity, shape: tuple[int, ...]
+) -> Iterator[Do]:
+    """In a worker's process: what does jobs there, with a model that was sent there for inputs of the ``shape``.
+
+    Raises:
+        UserError: the model that arrived is not the one that was sent, judged by its logits on the run's probe.
+    """
+    with undisturbed(), model.evaluating():
+        check_same(model, shape, identity)
+        yield Doer(model, tasks, manner).do
 
 
 def _further(report: Callable[[int], None], before: int, more: int) -> None:

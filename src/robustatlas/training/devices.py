@@ -47,6 +47,11 @@ class Workers:
             self.accelerator.wait_for_everyone()
 
 
+def chosen_device(device: str | torch.device | None = None) -> str:
+    """Where to train; by default a GPU where there is one."""
+    return str(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
 def workers(device: str | torch.device | None = None) -> Workers:
     """The processes of this training: one, unless it was started by ``accelerate launch`` or ``torchrun``."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
@@ -59,7 +64,7 @@ def workers(device: str | torch.device | None = None) -> Workers:
             ) from error
         accelerator = Accelerator(cpu=device is not None and str(device) == "cpu")
         return Workers(accelerator.device, accelerator.process_index, accelerator.num_processes, accelerator)
-    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    chosen = torch.device(chosen_device(device))
     try:
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
@@ -27,11 +25,12 @@ def packed(value: Any, what: str) -> bytes:
         UserError: something in it can go neither way; ``what`` names it.
     """
     problems = []
+    for module in modules_of_files():  # which have no name that another process could import
+        cloudpickle.register_pickle_by_value(module)
     for pickler in (cloudpickle.Pickler, _BySource):
         stream = io.BytesIO()
         try:
-            with _by_value():
-                pickler(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+            pickler(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
         except Exception as error:
             problems.append(f"{type(error).__name__}: {error}".splitlines()[0].rstrip("."))
         else:
@@ -57,16 +56,3 @@ class _BySource(cloudpickle.Pickler):  # type: ignore[misc]
 
 def _loaded(recipe: dict[str, Any]) -> Classifier:
     return load_model(**recipe, device=arriving())
-
-
-@contextmanager
-def _by_value() -> Iterator[None]:
-    """Code of files goes along: its modules have no name that another process could import."""
-    modules = modules_of_files()
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
