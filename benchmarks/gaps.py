@@ -30,7 +30,8 @@ from rich.table import Table
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.definition import Attack, Leg, Stage
+from robustatlas.attacks.plans import plans
 from robustatlas.models.architectures import resnet32
 from robustatlas.models.weights import load_weights
 from robustatlas.optimizers.pgd import PGD
@@ -38,9 +39,11 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import UnsupportedInputError
 
 ATTACKS = "gabor,snow,fog,recolor,jpeg-linf,elastic"
+_SHORT = PGD(60, rate=0.25, schedule="cosine", momentum=0.75)
+_LONG = PGD(100, rate=0.5, schedule="cosine", momentum=0.5)
 BRUTE_FORCE = (
-    Stage(PGD(60, rate=0.25, schedule="cosine", momentum=0.75), "margin", targets=3, start="best"),
-    Stage(PGD(100, rate=0.5, schedule="cosine", momentum=0.5), "cross-entropy", restarts=2, start="best"),
+    Leg(Stage(_SHORT, "margin", targets="logits", start="best"), runs=3),
+    Leg(Stage(_LONG, "cross-entropy", start="best"), runs=2),
 )
 
 
@@ -70,7 +73,12 @@ def contenders(name: str, seeds: int, more: Collection[str]) -> Iterator[tuple[s
     if "high effort" in more:
         yield "high effort", attack, {"effort": "high"}
     if "brute force" in more:
-        yield "brute force", replace(attack, stages=BRUTE_FORCE, descent=None, closing=()), {"seed": seeds}
+        yield "brute force", forced(attack), {"seed": seeds}
+
+
+def forced(attack: Attack) -> Attack:
+    """The attack with other ascents, and nothing after them."""
+    return replace(attack, plans=plans(BRUTE_FORCE, attack.plans["descent"].having("bound"), BRUTE_FORCE))
 
 
 def found(

@@ -15,8 +15,8 @@ import json
 import platform
 import traceback
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,23 +28,35 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import robustatlas as ra
 from robustatlas import engine
+from robustatlas.engine import lanes
 from robustatlas.host import LOOK_EVERY, looking_every
 
 RANKED = ("linf", "l2", "l1", "stadv", "recolor", "lpips", "elastic", "jpeg-linf", "snow")
-WAITING = {"aten._local_scalar_dense.default", "aten.nonzero.default", "aten.masked_select.default",
-           "aten.equal.default", "aten.is_nonzero.default", "aten.unique_dim.default", "aten._unique2.default",
-           "aten.bincount.default", "aten.repeat_interleave.Tensor"}  # fmt: skip
-INDEXED = {"aten.index.Tensor", "aten.index_put_.default", "aten.index_put.default", "aten._index_put_impl_.default"}
+_aten = torch.ops.aten
+WAITING = {_aten._local_scalar_dense.default, _aten.nonzero.default, _aten.masked_select.default, _aten.equal.default,
+           _aten.is_nonzero.default, _aten.unique_dim.default, _aten._unique2.default, _aten.bincount.default,
+           _aten.repeat_interleave.Tensor}  # fmt: skip
+INDEXED = {_aten.index.Tensor, _aten.index_put_.default, _aten.index_put.default, _aten._index_put_impl_.default}
 READING = {Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__array__}
 SENDING = {torch.tensor, torch.as_tensor, torch.from_numpy, torch.scalar_tensor}
 
 
-class Waits:
-    """Counts what waits, by the line of the package that asks for it, and the steps."""
+def waiting(operation: Any, arguments: Sequence[Any]) -> bool:
+    """Whether the host must know the result of a dispatched operation, or the shape of that."""
+    return operation in WAITING or (
+        operation in INDEXED
+        and any(isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in arguments[1])
+    )
 
-    def __init__(self) -> None:
+
+class Waits:
+    """Counts what waits, by the line of the package that asks for it, and the steps. ``listening`` gives a context in
+    which its argument is called at every wait."""
+
+    def __init__(self, listening: Callable[[Callable[[], None]], AbstractContextManager[None]] | None = None) -> None:
         self.lines: Counter[str] = Counter()
         self.steps = 0
+        self.listening = listening or by_dispatch
 
     def note(self) -> None:
         """One more, asked for from here."""
@@ -55,45 +67,48 @@ class Waits:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Counts the engine's own loop only, not what stands around it."""
-        run, evaluate = engine.run, engine.evaluate
+        run, evaluate = engine.run, lanes.evaluate
 
         def counted_run(*args: Any, **kwargs: Any) -> Any:
-            with _Dispatched(self), _Called(self):
+            with self.listening(self.note):
                 return run(*args, **kwargs)
 
         def counted_evaluate(*args: Any, **kwargs: Any) -> Any:
             self.steps += 1
             return evaluate(*args, **kwargs)
 
-        with mock.patch.object(engine, "run", counted_run), mock.patch.object(engine, "evaluate", counted_evaluate):
+        with mock.patch.object(engine, "run", counted_run), mock.patch.object(lanes, "evaluate", counted_evaluate):
             yield
 
 
+@contextmanager
+def by_dispatch(note: Callable[[], None]) -> Iterator[None]:
+    """Calls ``note`` at what would wait on an accelerator, on whatever device."""
+    with _Dispatched(note), _Called(note):
+        yield
+
+
 class _Dispatched(TorchDispatchMode):
-    def __init__(self, waits: Waits) -> None:
+    def __init__(self, note: Callable[[], None]) -> None:
         super().__init__()
-        self.waits = waits
+        self.note = note
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = str(func)
-        masked = name in INDEXED and any(
-            isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in args[1]
-        )
-        if name in WAITING or masked:
-            self.waits.note()
+        if waiting(func, args):
+            self.note()
         return func(*args, **(kwargs or {}))
 
 
 class _Called(TorchFunctionMode):
     """What never reaches the dispatcher on the CPU."""
 
-    def __init__(self, waits: Waits) -> None:
+    def __init__(self, note: Callable[[], None]) -> None:
         super().__init__()
-        self.waits = waits
+        self.note = note
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in READING or func in SENDING:
-            self.waits.note()
+            self.note()
         return func(*args, **(kwargs or {}))
 
 

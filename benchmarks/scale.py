@@ -23,11 +23,11 @@ import torch
 
 import robustatlas as ra
 from robustatlas.evaluation import Cluster
-from robustatlas.evaluation.cluster import connected
-from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Plan, Run
+from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import spans_of
 from robustatlas.outcomes.tables import write_parquet
+from robustatlas.workers.cluster import connected
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
 MEASURED = ("linf", "l2", "l1", "l0", "stadv", "elastic")
@@ -95,7 +95,7 @@ def plan(short: bool) -> dict[str, Any]:
         begun = time.perf_counter()
         run = Run.begin(folder, identity)
         with run.claims() as claims:
-            run.add(records, Plan(attacks=tuple(record.key for record in records), spans=spans_of(index)))
+            run.add(records, CallRecord(attacks=tuple(record.key for record in records), spans=spans_of(index)))
             missing = [np.flatnonzero(~np.isin(index, run.done(record))) for record in records]
             for record, rows in zip(records, missing, strict=True):
                 claims.take(record.key, index[rows], part)
@@ -162,7 +162,7 @@ _DRAWN = """
     import robustatlas as ra
     from robustatlas.attacks.definition import Attack, Stage
     from robustatlas.datasets import Fingerprint, Rows
-    from robustatlas.evaluation.memory import hand_back_at_once
+    from robustatlas.workers.memory import hand_back_at_once
     from robustatlas.optimizers.pgd import PGD
     from robustatlas.threats.lp import Linf
 
@@ -187,7 +187,7 @@ _DRAWN = """
     labels = (positions % 2 > 0) ^ (positions % 6 > 0)
     data = ra.Dataset.of_rows(Drawn(count), labels.astype(int), "drawn", None, Fingerprint("0" * 64, "0" * 64))
     stage = Stage(PGD(steps=1), "cross-entropy", start="neutral")
-    attack = Attack("linf", Linf(), (0.1,), (stage,), searches=("bisection",))
+    attack = Attack("linf", Linf(), as_published(stage), (0.1,))
     begun = time.perf_counter()
     result = ra.evaluate(Bright(), data, attack, batch_size=32)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -11,7 +11,9 @@ sys.path.insert(0, str(HERE / "_tools"))
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Kernels and commands of the examples: no progress bars, and lines that fit the page.
-os.environ.update(COLUMNS="88", NO_COLOR="1", MPLBACKEND="agg", PYDEVD_DISABLE_FILE_VALIDATION="1")
+os.environ.update(COLUMNS="88", NO_COLOR="1", PYDEVD_DISABLE_FILE_VALIDATION="1")
+# Kernels choose the backend that hands figures to their pages, unless they are told another one.
+os.environ.pop("MPLBACKEND", None)
 os.environ["ROBUSTATLAS_DOCS_TOOLS"] = str(HERE / "_tools")
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
@@ -20,6 +22,8 @@ PROFILE = HERE / "_build" / "ipython" / "profile_default"
 PROFILE.mkdir(parents=True, exist_ok=True)
 (PROFILE / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 50\n")
 os.environ["IPYTHONDIR"] = str(PROFILE.parent)
+
+import facts  # noqa: E402
 
 from robustatlas import __version__  # noqa: E402
 
@@ -30,21 +34,27 @@ version = release = __version__
 
 extensions = [
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx.ext.duration",
+    "generated",
+    "paper_links",
     "sphinx_copybutton",
     "myst_nb",
     "examples",
     "board",
+    "commands",
     "source_links",
     "accessible",
+    "narrow",
 ]
 exclude_patterns = ["_build", "_tools", "board", "README.md"]
 default_role = "code"
 
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}
+autosummary_generate = False
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
@@ -58,7 +68,8 @@ add_module_names = False
 toc_object_entries_show_parents = "hide"
 viewcode_line_numbers = True
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "attrs_block"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "attrs_block", "substitution"]
+myst_substitutions = facts.inline()
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 nb_execution_mode = "force"

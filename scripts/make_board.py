@@ -37,7 +37,7 @@ from robustatlas.references import Reference, load_reference
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.result import Result
 from robustatlas.training import ReferencePlan, Settings, load_trained, make_reference, network_for, recipe_named
-from robustatlas.training.errands import Fill, run_errands
+from robustatlas.training.shared_out import Fill, fill_folders
 
 THROUGH = "input-transformation"
 """The suite by which networks behind input transformations are attacked."""
@@ -298,11 +298,11 @@ def make(board: Board, out: Path, workers: int = 1, ray: str | None = None) -> N
     out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     cluster = Cluster(ray) if ray else None
+    places = cluster or (["cpu"] * workers if workers > 1 else ())
     nets, runs = out / "nets", out / "runs"
 
-    def carried_out(fill: Fill, shared: Any, errands: Mapping[Path, str]) -> None:
-        for place in run_errands(fill, shared, errands, workers, cluster):
-            print(place.relative_to(out), flush=True)
+    def carried_out(fill: Fill, shared: Any, folders: Mapping[Path, str]) -> None:
+        fill_folders(fill, shared, folders, places, lambda place: print(place.relative_to(out), flush=True), print)
 
     with _timed(out, "train"):
         carried_out(train_one, board, {nets / name: name for name in board.defenses})

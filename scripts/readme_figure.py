@@ -1,4 +1,4 @@
-"""Draw the README's figure, docs/images/curves.png: robustness curves of the built-in models.
+"""Draw the README's figure: robustness curves of the built-in models, side by side and, for narrow screens, stacked.
 
 python examples/demo.py && python scripts/readme_figure.py
 """
@@ -12,21 +12,29 @@ import matplotlib.pyplot as plt
 import robustatlas as ra
 
 RUNS = Path("runs/demo")
-FIGURE = Path("docs/images/curves.png")
+FIGURES = Path("docs/images")
 MODELS = ("digits-standard", "digits-linf", "digits-l2")
 
 
-def main() -> None:
+def draw(results: dict[str, ra.Result], rows: int, columns: int, size: tuple[float, float], path: Path) -> None:
     """One panel per norm."""
-    results = {name: ra.load_result(RUNS / name) for name in MODELS}
-    figure, panels = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")
+    figure, panels = plt.subplots(rows, columns, figsize=size, sharey=True, layout="constrained")
     for attack, last, axes in zip(("linf", "l2", "l1"), (0.24, 1.2, 3.2), panels, strict=True):
         ra.plot_curves({name: result.curve(attack) for name, result in results.items()}, axes, up_to=last)
         axes.get_legend().remove()
-    for axes in panels[1:]:
+    for axes in panels[1:] if rows == 1 else ():
         axes.set_ylabel("")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(MODELS), frameon=False)
-    figure.savefig(FIGURE, dpi=150)
+    names = [name.removeprefix("digits-") for name in results] if rows > 1 else list(results)
+    lines, _ = panels[0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside upper center", ncols=len(MODELS), frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    """Both figures, of the runs of the demo."""
+    results = {name: ra.load_result(RUNS / name) for name in MODELS}
+    draw(results, 1, 3, (10, 3.2), FIGURES / "curves.png")
+    draw(results, 3, 1, (4.2, 7.5), FIGURES / "curves-narrow.png")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -16,45 +19,42 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas import engine
-from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.definition import Attack, Leg, Search, Stage
+from robustatlas.attacks.plans import plans
 from robustatlas.noise import Noise
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
+from robustatlas.search.plan import ruled
+from robustatlas.search.rules import Rule
 from robustatlas.threats.lp import L0, L1, L2, Linf, Lp
 
 P = {"linf": np.inf, "l2": 2.0, "l1": 1.0, "l0": 0.0}
 THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
 
+def benchmark(name: str) -> ModuleType:
+    """A script of ``benchmarks/`` as a module."""
+    path = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 FEW = {"steps": 4, "inner_steps": 2, "search_steps": 2, "restarts": 1}
 
 
 def brief(attack: Attack, strengths: Sequence[float] = (), most: Mapping[str, int] = FEW) -> Attack:
-    """The attack with at most two targets or restarts and so many steps, at its second strength and its largest unless
+    """The attack with at most two targets or starts and so many steps, at its second strength and its largest unless
     told."""
 
-    def fewer(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        shorter = []
-        for stage in stages:
-            known = {field.name: getattr(stage.optimizer, field.name) for field in fields(stage.optimizer)}
-            changes = {
-                name: min(count, known[name]) for name, count in most.items() if isinstance(known.get(name), int)
-            }
-            targets = stage.targets if isinstance(stage.targets, str) else min(2, stage.targets)
-            optimizer, restarts = replace(stage.optimizer, **changes), min(2, stage.restarts)
-            shorter.append(replace(stage, optimizer=optimizer, targets=targets, restarts=restarts))
-        return tuple(shorter)
+    def fewer(leg: Leg) -> Leg:
+        optimizer = leg.stage.optimizer
+        known = {field.name: getattr(optimizer, field.name) for field in fields(optimizer)}
+        changes = {name: min(count, known[name]) for name, count in most.items() if isinstance(known.get(name), int)}
+        return replace(leg, stage=replace(leg.stage, optimizer=replace(optimizer, **changes)), runs=min(2, leg.runs))
 
-    return replace(
-        attack,
-        strengths=tuple(strengths) or (attack.strengths[1], attack.strengths[-1]),
-        stages=fewer(attack.stages),
-        bound=fewer(attack.bound),
-        descent=None if attack.descent is None else fewer(attack.descent),
-        closing=fewer(attack.closing),
-        polish=fewer(attack.polish),
-        minimum=None if attack.minimum is None else fewer(attack.minimum),
-        frontier=fewer(attack.frontier_stages),
-    )
+    return replace(attack.map(fewer), strengths=tuple(strengths) or (attack.strengths[1], attack.strengths[-1]))
 
 
 def linear(weight: NDArray[np.float64], bias: NDArray[np.float64]) -> nn.Module:
@@ -142,7 +142,7 @@ def iterates(
     net: Callable[[Tensor], Tensor], optimizer: Optimizer, objective: str, task: Problem, theta: Tensor
 ) -> list[Evaluation]:
     """Run an optimizer from ``theta`` without the engine, until all samples are finished; every evaluation."""
-    stage = Stage(optimizer, objective, targets=int(task.targets[0] >= 0))
+    stage = Stage(optimizer, objective, targets="logits" if task.targets[0] >= 0 else None)
     state, found = optimizer.init(task, theta), []
     while not bool(optimizer.finished(state).all()):
         found.append(engine.evaluate(ra.Classifier(net), task, stage, state.theta))
@@ -155,9 +155,18 @@ def smallest(found: list[Evaluation]) -> Tensor:
     return torch.stack([torch.where(e.fooled, e.size, torch.inf) for e in found]).amin(0)
 
 
-def bounded(name: str, *stages: Stage, strengths: tuple[float, ...] | None = None) -> Attack:
+def bounded(name: str, *legs: Leg | Stage, strengths: tuple[float, ...] | None = None) -> Attack:
     """An attack that makes only these minimum-size runs."""
-    return Attack(name, THREATS[name], strengths or (1e-6,), stages, bound=stages, descent=(), unbounded=True)
+    bounds = [leg if isinstance(leg, Leg) else Leg(leg, "bound") for leg in legs]
+    made = plans([replace(leg, role="ascend") for leg in bounds if leg.role == "bound"], bounds, ())
+    return Attack(name, THREATS[name], made, strengths or (1e-6,), unbounded=True)
+
+
+def with_plan(attack: Attack, search: Search, *legs: Leg, rules: Sequence[Rule] | None = None) -> Attack:
+    """The attack with other legs by one search, and other rules, where they are told."""
+    old = attack.plans[search]
+    plan = ruled(legs, old.rules if rules is None else rules)
+    return replace(attack, plans=dict(attack.plans) | {search: plan})
 
 
 class Recorder:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Plan, Run
+from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.records import spans_of
 
 STRENGTHS = (0.1, 0.2, 0.4)
@@ -26,9 +26,9 @@ def record(name: str = "linf", **changes: Any) -> AttackRecord:
     return AttackRecord(**(fields | changes))
 
 
-def plan(records: list[AttackRecord], index: NDArray[np.int64] | None = None, **changes: Any) -> Plan:
+def plan(records: list[AttackRecord], index: NDArray[np.int64] | None = None, **changes: Any) -> CallRecord:
     positions = np.arange(7) if index is None else index
-    return Plan(attacks=tuple(r.key for r in records), spans=spans_of(positions), **changes)
+    return CallRecord(attacks=tuple(r.key for r in records), spans=spans_of(positions), **changes)
 
 
 def samples(positions: range) -> dict[str, NDArray[Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Plan, Run
+from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import spans_of
 
@@ -29,7 +29,7 @@ def write(
         )
         for attack, outcome in table.outcomes.items()
     }
-    run.add(records.values(), Plan(attacks=tuple(r.key for r in records.values()), spans=spans_of(table.index)))
+    run.add(records.values(), CallRecord(attacks=tuple(r.key for r in records.values()), spans=spans_of(table.index)))
     samples = {
         "index": table.index,
         "label": table.labels,

@@ -47,7 +47,7 @@ OWN = """
 import torch
 from torch import nn
 
-from robustatlas import Attack, Stage
+from robustatlas import Attack, Stage, plans_of
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.lp import Linf
 
@@ -55,7 +55,10 @@ def make(width=8, inputs=64):
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, 10))
 
-mine = Attack("mine", Linf(), (0.1, 0.2), (Stage(PGD(steps=3), "margin"),))
+mine = Attack("mine", Linf(), plans_of(Stage(PGD(steps=3), "margin")), (0.1, 0.2))
+
+def as_before():
+    return Attack("mine", Linf(), strengths=(0.1, 0.2), stages=(Stage(PGD(steps=3), "margin"),))
 
 def make_attack():
     return mine
@@ -127,7 +130,9 @@ def test_query_and_attacks(here: Here, finished: Path) -> None:
     assert {"linf", "stadv", "multirobustbench"} <= set(listed.stdout.split())
     shown = " ".join(here("attacks", "fog").stdout.split())
     assert "nested" in shown and "from the nearest miss" in shown
-    assert "24 hops from the smallest example" in " ".join(here("attacks", "l2").stdout.split())
+    told = " ".join(here("attacks", "l2").stdout.split())
+    assert all(each in told for each in ("descent low default high", "restart FMN", "24 x 30", "StopRestarts"))
+    assert told.count("passes at most") == 5, "of each search"
     assert "stadv" in here("attacks", "multirobustbench").stdout
 
 
@@ -162,6 +167,15 @@ def test_a_run_grows(here: Here, tmp_path: Path) -> None:
     np.testing.assert_allclose(grown.strengths("linf"), [8 / 255, 16 / 255])
     other = here(*begin, *strengths, "--attacks", "linf,own.py:mine", "--samples", 20)
     assert other.returncode == 1 and "its weights are others" in other.stderr  # another normalisation
+
+
+def test_an_attack_in_a_file_written_for_an_older_release_gets_one_sentence(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "old.py").write_text(OWN + "old = as_before()")
+    for name in ("own.py:as_before", "old.py:old"):
+        done = here("evaluate", "own.py:make", "--data", "digits", "--attacks", name, "--samples", 2)
+        assert done.returncode == 1 and "Traceback" not in done.stderr
+        assert "An attack has no 'stages' now: write Attack(name, threat, plans_of(" in " ".join(done.stderr.split())
 
 
 def test_features_of_lpips_come_from_a_file(here: Here, tmp_path: Path) -> None:

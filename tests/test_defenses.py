@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.classifier.backward import Backward, going_back
 from robustatlas.datasets import load_dataset
 from robustatlas.errors import UserError
@@ -152,7 +153,7 @@ def test_the_suite_is_not_masked(defense: Transformation) -> None:
     strengths = (0.1, 0.2, 0.6)
     model = ra.Classifier(Defended(net, defense))
     suite = ra.evaluate(model, data, "input-transformation", exclude=["l2"], strengths={"linf": strengths})
-    square = Attack("square-linf", Linf(), strengths, (Stage(Square(steps=100), "margin"),))
+    square = Attack("square-linf", Linf(), plans_of(Stage(Square(steps=100), "margin")), strengths)
     alone = ra.evaluate(model, data, square, search="every")
     masked = ra.Classifier(Defended(net, defense, backward="true"))
     stalled = ra.evaluate(masked, data, "pgd-linf", search="every", strengths={"pgd-linf": strengths})

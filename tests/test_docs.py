@@ -19,7 +19,7 @@ import robustatlas as ra
 from robustatlas.cli import app, main
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "research").glob("*.md"))]
 COMMANDS = [
     (page.name, line.strip())
     for page in PAGES

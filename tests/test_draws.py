@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from helpers_core import linear
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.errors import UserError
 from robustatlas.facts import facts_of
 from robustatlas.facts.against import hold_against
@@ -23,7 +24,7 @@ from robustatlas.noise import Noise
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import OutcomeTable, query
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.tables import read_about, read_parquet, write_parquet
+from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
 from robustatlas.references import Reference
 from robustatlas.threats.lp import Linf
 
@@ -60,7 +61,8 @@ class Smoothed(nn.Module):
 
 
 def attack(strength: float = 0.01) -> Attack:
-    return Attack("linf", Linf(), (strength,), (Stage(PGD(2, rate=0.5), "margin", restarts=2),), searches=("every",))
+    every = plans_of(Stage(PGD(2, rate=0.5), "margin"), runs=2)["every"]
+    return Attack("linf", Linf(), {"every": every}, (strength,))
 
 
 def test_a_purely_noisy_classifier_has_its_true_accuracy_inside_the_interval() -> None:
@@ -125,7 +127,7 @@ def test_how_often_each_example_is_misclassified_is_kept_and_shown(tmp_path: Pat
     assert plain.outcome("linf").drawn is None and set(plain.misclassification("linf")) == {None}
     # Parts that were written without these columns are read: nothing is known of them.
     for file in (tmp_path / "run" / "outcomes").rglob("*.parquet"):
-        columns, about = read_parquet(file), read_about(file)
+        columns, about = read_parquet(file), read_abouts([file])[file]
         del columns["mistakes"], columns["drawn"]
         write_parquet(file, columns, about)
     old = ra.load_result(tmp_path / "run")

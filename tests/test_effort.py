@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +10,15 @@ import pytest
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Stage
+from robustatlas.attacks.definition import Leg
 from robustatlas.attacks.effort import at_effort
+from robustatlas.search.rules import SkipAgreeingKinds, StopLaggingRuns, StopRestarts, StopSlowAscents
 
 NINE = 9
 
 
-def steps_of(stages: tuple[Stage, ...]) -> int:
-    return sum((stage.optimizer.steps + 1) * stage.runs(NINE + 1) for stage in stages)
+def work_of(legs: Iterable[Leg]) -> int:
+    return sum((leg.stage.optimizer.steps + 1) * leg.runs_of(NINE + 1) for leg in legs)
 
 
 def test_the_default_is_the_attack_itself() -> None:
@@ -29,27 +30,47 @@ def test_low_is_about_half_and_high_about_five_times_the_work_of_the_stages() ->
     for name in ("linf", "l2", "l1", "l0", "elastic", "gabor", "lpips", "patch"):
         attack = attack_named(name)
         low, high = (at_effort(attack, effort) for effort in ("low", "high"))
-        for part in ("bound", "minimum", "descent", "closing", "polish", "stages"):
-            usual = getattr(attack, part)
-            if usual:
-                work = [steps_of(getattr(each, part)) / steps_of(usual) for each in (low, high)]
-                assert 0.3 <= work[0] <= 0.75 and 2.9 <= work[1] <= 6, (name, part, work)
+        for search, plan in attack.plans.items():
+            if search == "frontier":  # whose legs are lengthened, not added
+                continue
+            for roles in (("bound", "restart"), ("ascend",), ("close",), ("refine",)):
+                if usual := plan.having(*roles):
+                    work = [work_of(each.plans[search].having(*roles)) / work_of(usual) for each in (low, high)]
+                    assert 0.3 <= work[0] <= 0.75 and 2.9 <= work[1] <= 6, (name, search, roles, work)
 
 
-def test_high_keeps_every_stage_of_the_default_in_its_order() -> None:
-    """Only that its hops go on for longer where they find nothing."""
+def test_high_keeps_every_leg_of_the_default_in_its_order() -> None:
     for name, attack in catalogue().items():
         high = at_effort(attack, "high")
-        for part in ("stages", "bound", "closing", "polish"):
-            usual = [replace(s, fruitless=3 * s.fruitless) if s.kick else s for s in getattr(attack, part)]
-            assert [stage for stage in getattr(high, part) if stage in usual] == usual, name
+        for search, plan in attack.plans.items():
+            if search != "frontier":
+                assert [leg for leg in high.plans[search].legs if leg in plan.legs] == list(plan.legs), (name, search)
+
+
+def test_high_ends_nothing_for_lagging_a_little_and_leaves_no_kind_out() -> None:
+    rules = {search: {type(rule) for rule in plan.rules} for search, plan in attack_named("linf").plans.items()}
+    high = at_effort(attack_named("linf"), "high").plans
+    for search in ("descent", "minimum"):
+        assert rules[search] - {type(rule) for rule in high[search].rules} == {StopSlowAscents, SkipAgreeingKinds}
+        lagging, fruitless = high[search].rule(StopLaggingRuns), high[search].rule(StopRestarts)
+        usual = attack_named("linf").plans[search]
+        assert lagging is not None and fruitless is not None
+        looks = zip(lagging.behind, usual.rule(StopLaggingRuns).behind, strict=True)  # type: ignore[union-attr]
+        assert all(more[0] == less[0] and more[1] > less[1] for more, less in looks)
+        assert fruitless.patience == 3 * usual.rule(StopRestarts).patience  # type: ignore[union-attr]
+
+
+def test_high_does_not_repeat_what_begins_at_one_point() -> None:
+    resumed = at_effort(attack_named("recolor"), "high").plans["descent"].having("resume")
+    assert [leg.runs for leg in resumed] == [1, 1]
+    assert resumed[1].stage.optimizer.steps == 2 * resumed[0].stage.optimizer.steps
 
 
 def test_every_attack_of_the_catalogue_has_all_efforts() -> None:
     for name, attack in catalogue().items():
         for effort in ("low", "high"):
             changed = at_effort(attack, effort)
-            assert changed.effort == effort and changed.valid_searches == attack.valid_searches, name
+            assert changed.searches == attack.searches, name
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +87,7 @@ def test_it_is_recorded_and_a_run_holds_efforts_apart(digits, tmp_path: Path) ->
     assert found["low"].outcome("l2").origins == ("descent, low effort, seed 0",)
     both = ra.load_result(tmp_path / "run")
     assert len(both.records) == 2
-    assert [record.procedure.get("effort") for record in both.records.values()].count("low") == 1
+    assert sorted(record.effort for record in both.records.values()) == ["", "low"]
     assert both.outcome("l2").origins == ("descent, low effort, seed 0", "descent, seed 0")
     assert sum(found["low"].passes("l2")) < sum(both.passes("l2"))
 

@@ -17,11 +17,10 @@ from helpers_core import brief, digits_images, digits_network
 from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.host import looking_every
-from robustatlas.ledger import open_ledger
 from robustatlas.noise import Noise
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.search import search_named
 from robustatlas.threats.lp import Linf
 
 ONE = {"linf": [0.05, 0.1]}
@@ -163,10 +162,8 @@ def test_impossible_models_get_one_sentence(case: str) -> None:
 def test_nan_in_any_single_pass_is_noticed(steps: int) -> None:
     """Clean, towards the nearest class, in the search or in a verification."""
     net, (x, labels) = digits_network(torch.float64), digits_images(4, torch.float64)
-    attack = Attack(
-        "linf", Linf(), (0.1,), (Stage(PGD(steps=2), "margin", targets=1, order="distance"),), searches=("bisection",)
-    )
-    strengths, noise = torch.tensor([0.1], dtype=torch.float64), Noise.of(0, torch.arange(4), "linf")
+    attack = Attack("linf", Linf(), plans_of(Stage(PGD(steps=2), "margin", targets="distance")), (0.1,))
+    noise = Noise.of(0, torch.arange(4), "linf")
 
     def calls(bad: int) -> int:
         """How often a model is called that gives NaN at its ``bad``-th call."""
@@ -178,10 +175,8 @@ def test_nan_in_any_single_pass_is_noticed(steps: int) -> None:
             return net(x) * torch.nan if count == bad else net(x)
 
         model = ra.Classifier(sick, dtype=torch.float64)
-        ledger = open_ledger(model, attack, x, labels, noise, strengths, 4)
-        schedule = search_named("bisection")(attack, strengths, 10, ledger.clean_prediction == labels)
         with looking_every(steps):
-            engine.run(model, attack, ledger, schedule, 4)
+            engine.run(engine.set_up(model, attack, "bisection", x, labels, noise, 4))
         return count
 
     passes = calls(bad=0)

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack, Search, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.datasets import Fingerprint, Rows
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.desk import SECONDS, SMALLEST, Desk
-from robustatlas.evaluation.memory import hand_back
 from robustatlas.evaluation.plan import Task, Work
 from robustatlas.evaluation.work import Found, Job, Manner
 from robustatlas.optimizers.pgd import PGD
@@ -30,10 +30,11 @@ from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, SAMPLE_COLUMNS
 from robustatlas.progress import Progress
 from robustatlas.threats.lp import Linf
+from robustatlas.workers.memory import hand_back
 from test_evaluation_memory import Live
 
 STRENGTHS = (0.1, 0.2, 0.3, 0.4)
-ATTACK = Attack("linf", Linf(), STRENGTHS, (Stage(PGD(steps=1), "cross-entropy"),))
+ATTACK = Attack("linf", Linf(), plans_of(Stage(PGD(steps=1), "cross-entropy")), STRENGTHS)
 LARGE = (3, 256, 256)
 BYTES = 96 * 2**20
 HELD = BYTES // (4 * 3 * 256 * 256)
@@ -159,7 +160,7 @@ def test_large_pieces_are_handed_back_at_once() -> None:
     script = """
         import ctypes
         import numpy as np
-        from robustatlas.evaluation.memory import hand_back_at_once
+        from robustatlas.workers.memory import hand_back_at_once
 
         def resident():
             return int(open("/proc/self/statm").read().split()[1]) * 4096

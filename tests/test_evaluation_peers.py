@@ -69,8 +69,7 @@ def test_bisection_agrees_with_autoattack(norm: str) -> None:
     different."""
     net, (images, labels) = digits_network(), digits_images(SAMPLES)
     strengths = STRENGTHS[norm][:2]
-    stages = tuple(replace(stage, targets=TARGETS) for stage in catalogue()[norm].stages)
-    attack = replace(catalogue()[norm], stages=stages, strengths=tuple(strengths))
+    attack = replace(catalogue()[norm].map(lambda leg: replace(leg, runs=TARGETS)), strengths=tuple(strengths))
     ours = ra.evaluate(net, (images, labels), [attack], search="bisection").accuracies().values(norm)
     theirs = []
     for epsilon in strengths:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.plans import as_published
 from robustatlas.cli import main
 from robustatlas.evaluation import forecast
 from robustatlas.evaluation.costs import Costs
@@ -20,7 +21,7 @@ from robustatlas.evaluation.memory import fitting_batch
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.lp import Linf
 
-ATTACK = Attack("linf", Linf(), (0.02, 0.05, 0.1), (Stage(PGD(steps=6), "cross-entropy"),), searches=("bisection",))
+ATTACK = Attack("linf", Linf(), as_published(Stage(PGD(steps=6), "cross-entropy")), (0.02, 0.05, 0.1))
 
 
 class Hungry(nn.Module):
@@ -139,6 +140,25 @@ def test_a_probe_that_is_not_through_says_so() -> None:
     expected = forecast(net, data, "linf", budget=1e-6).expected[0]
     assert expected.bounded and expected.passes > sum(ra.evaluate(net, data, "linf", samples=8).passes("linf"))
     assert ra.evaluate(net, data, ATTACK, samples=4).samples == 4, "the model is as before"
+
+
+def test_whoever_watches_the_passes_may_prevent_one() -> None:
+    """Of this caller alone; the network never sees it, and nothing of the watching stays."""
+    net = Hungry(most=100)
+    model, x = ra.Classifier(net), digits_images(4, torch.float64)[0]
+
+    def watch(passes: ra.classifier.Passes) -> None:
+        if passes.forward:
+            raise TimeoutError
+
+    with model.counting(watch) as passes:
+        model.logits(x)
+        with pytest.raises(TimeoutError):
+            model.logits(x)
+        with model.judged_by("wrong").counting() as others, pytest.raises(TimeoutError):
+            model.judged_by("wrong").logits(x)
+    assert (net.calls, passes.forward, others.forward, model.forward_passes) == (1, 4, 0, 4)
+    assert len(model.logits(x)) == 4
 
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

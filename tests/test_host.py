@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -13,11 +11,11 @@ import torch
 from torch import nn
 
 import robustatlas as ra
-from helpers_core import brief
+from helpers_core import benchmark, brief
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Procedure, Search
 from robustatlas.classifier.classifier import Precision
-from robustatlas.host import LOOK_EVERY, constant, indices, kept, looking_every, stride, surely_none, told
+from robustatlas.host import LOOK_EVERY, cached, constant, indices, looking_every, maybe_any, stride, to_host
 from robustatlas.outcomes import Outcome
 from robustatlas.threats.jpeg import JpegL1
 from robustatlas.threats.lp import project_l1_ball
@@ -25,12 +23,7 @@ from robustatlas.threats.lp import project_l1_ball
 
 @pytest.fixture(scope="module")
 def counting() -> ModuleType:
-    path = Path(__file__).parents[1] / "benchmarks" / "host_syncs.py"
-    spec = importlib.util.spec_from_file_location("host_syncs", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("host_syncs")
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -42,7 +35,7 @@ def test_the_loop_waits_at_most_once_in_four_steps(counting: ModuleType, precisi
     waits, _ = counting.measured(model, images, name, 8, LOOK_EVERY)
     count = sum(waits.lines.values())
     assert 0 < count <= waits.steps / 4, waits.lines.most_common(3)
-    assert all("told(" in line for line in waits.lines), "only where it looks"
+    assert all("to_host(" in line for line in waits.lines), "only where it looks"
 
 
 def test_what_waits_is_counted(counting: ModuleType) -> None:
@@ -50,7 +43,7 @@ def test_what_waits_is_counted(counting: ModuleType) -> None:
 
     def each(ask: object) -> int:
         waits.lines.clear()
-        with counting._Dispatched(waits), counting._Called(waits):
+        with counting.by_dispatch(waits.note):
             ask()  # type: ignore[operator]
         return sum(waits.lines.values())
 
@@ -116,14 +109,14 @@ def test_the_ball_is_projected_on_alike() -> None:
 def test_an_accelerator_is_looked_at_seldom_and_a_cpu_always() -> None:
     assert [stride(torch.device(kind)) for kind in ("cpu", "cuda", "mps")] == [1, LOOK_EVERY, LOOK_EVERY]
     none = torch.zeros(3, dtype=torch.bool)
-    assert surely_none(none) and not surely_none(~none)
+    assert not maybe_any(none) and maybe_any(~none)
     with looking_every(2):
-        assert not surely_none(none), "not known without waiting"
+        assert maybe_any(none), "not known without waiting"
 
 
 def test_rows_come_in_their_order() -> None:
     mask = torch.rand(1000, generator=torch.Generator().manual_seed(5)) < 0.3
-    (count,) = told(mask.sum())
+    (count,) = to_host(mask.sum())
     assert indices(mask, count).tolist() == mask.nonzero().squeeze(1).tolist()
     assert indices(mask, 0).tolist() == []
 
@@ -135,6 +128,6 @@ def test_constants_are_made_once_for_each_dtype_even_in_inference_mode() -> None
     assert first is constant([0.1, 0.2], like) and not first.is_inference()
     assert constant((0.1, 0.2), like.float()).dtype == torch.float32
     assert first.tolist() == [0.1, 0.2]
-    assert kept(torch.zeros, 2, like=like) is kept(torch.zeros, 2, like=like)
+    assert cached(torch.zeros, 2, like=like) is cached(torch.zeros, 2, like=like)
     x = torch.rand(1, 3, 16, 16)
     assert JpegL1().apply(x, JpegL1().neutral(x)).equal(x)

@@ -152,7 +152,7 @@ def test_early_fab_without_the_second_evaluation_is_as_good(name: str) -> None:
         smallest(iterates(net, fab, "margin", problem(THREATS[name], x, y, torch.inf, targets), torch.zeros_like(x)))
         for fab in (FAB(exact=True), FAB(steps=30))
     )
-    bound = FMN(steps=30, rate=4.0, dense=True) if name == "l1" else FMN(steps=30)
+    bound = FMN(steps=30, alpha=4.0, dense=True) if name == "l1" else FMN(steps=30)
     fmn = smallest(iterates(net, bound, "margin", problem(THREATS[name], x, y, torch.inf), torch.zeros_like(x)))
     print(name, "medians: exact", float(exact.median()), "30 steps", float(cheap.median()), "FMN", float(fmn.median()))
     assert float(cheap.median()) <= float(exact.median()) * 1.002

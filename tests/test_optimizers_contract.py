@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.bundle import join, take
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
@@ -115,15 +116,18 @@ def setting(threat: ThreatModel, strength: float) -> tuple[Classifier, Problem]:
 
 
 def trajectory(
-    optimizer: Optimizer, model: Classifier, problem: Problem, drop: int | None = None
+    optimizer: Optimizer, model: Classifier, problem: Problem, drop: int | None = None, *, sized: bool = True
 ) -> list[torch.Tensor]:
-    """The images at every evaluation; sample ``drop`` leaves after the first step and comes back as a newcomer."""
+    """The images at every evaluation; sample ``drop`` leaves after the first step and comes back as a newcomer;
+    ``sized``: the optimizer is told the sizes."""
     stage = Stage(optimizer, "margin")
     start = problem.threat.start(problem.x, problem.epsilon * optimizer.start_radius, problem.noise)
     state, seen = optimizer.init(problem, start), []
     for step in range(100):
         before = [leaf.clone() for leaf in pytree.tree_leaves(state) if isinstance(leaf, Tensor)]
         evaluation = engine.evaluate(model, problem, stage, state.theta)
+        if not sized:
+            evaluation = replace(evaluation, size=torch.full_like(evaluation.size, torch.nan))
         seen.append(problem.threat.apply(problem.x, state.theta))
         following = optimizer.step(problem, state, evaluation)
         after = [leaf for leaf in pytree.tree_leaves(state) if isinstance(leaf, Tensor)]
@@ -152,9 +156,26 @@ def test_contract(optimizer, threat, strength):
         torch.testing.assert_close(image[[0, 2]], part, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("optimizer", "threat", "strength"), PAIRS)
+def test_who_does_not_ask_for_sizes_does_not_look_at_them(optimizer, threat, strength):
+    if optimizer.needs_size or optimizer.needs_size_gradient:
+        return
+    model, problem = setting(threat, strength)
+    blind = trajectory(optimizer, model, problem, sized=False)
+    for image, other in zip(trajectory(optimizer, model, problem), blind, strict=True):
+        assert torch.equal(image, other)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: type(optimizer).__name__)
+def test_effort_scales_the_steps_of_each(optimizer):
+    assert optimizer.lengthened(2).steps == 2 * optimizer.steps
+    assert optimizer.lengthened(2).evaluations >= optimizer.evaluations
+    assert optimizer.lengthened(1) == optimizer
+
+
 def test_every_optimizer_of_the_catalogue_is_here():
     attacks = [*catalogue("default").values(), *catalogue("paper").values()]
-    stages = [s for a in attacks for s in (*a.stages, *a.bound, *(a.descent or ()), *a.closing)]
+    stages = [stage for attack in attacks for stage in attack.stages]
     assert {type(stage.optimizer) for stage in stages} <= {type(optimizer) for optimizer in OPTIMIZERS}
 
 
@@ -175,9 +196,9 @@ def test_every_optimizer_of_the_catalogue_is_here():
 )
 def test_an_attack_refuses_what_its_optimizer_cannot_search(optimizer, threat, said):
     with pytest.raises(UserError, match=said):
-        Attack("wrong", threat, (0.1,), (Stage(optimizer, "margin"),))
+        Attack("wrong", threat, plans_of(Stage(optimizer, "margin")), (0.1,))
     with pytest.raises(UserError, match=said):
-        replace(attack_named("linf"), threat=threat, stages=(), bound=(Stage(optimizer, "margin"),), closing=())
+        replace(attack_named("linf"), threat=threat, plans=plans_of(Stage(optimizer, "margin")))
 
 
 @pytest.mark.parametrize(
@@ -188,13 +209,11 @@ def test_an_attack_refuses_what_its_optimizer_cannot_search(optimizer, threat, s
         ({"optimizer": FAB(), "objective": "cross-entropy"}, "FAB needs an objective that is zero at the decision"),
         ({"optimizer": PGD(steps=0)}, "PGD got steps=0; expected at least 1"),
         ({"optimizer": Scan(steps=1)}, "Scan got steps=1; expected at least 2"),
-        ({"targets": -1}, "targets=-1"),
+        ({"targets": 3}, "targets=3; expected one of None, 'logits', .*said by its leg"),
         ({"targets": "all"}, "targets='all'"),
-        ({"restarts": 0}, "restarts=0"),
-        ({"restarts": 2, "targets": 3}, "restarts=2 with targets=3"),
+        ({"kick": -1.0}, r"kick=-1\.0; expected a positive number"),
         ({"start": "clean"}, "start='clean'; expected one of 'random', 'neutral', 'best'"),
         ({"judge": "first"}, "judge='first'"),
-        ({"order": "size"}, "order='size'"),
     ],
 )
 def test_a_stage_checks_itself(wrong, said):

@@ -21,7 +21,7 @@ from robustatlas.errors import UserError
 from robustatlas.outcomes import AttackRecord, OutcomeTable, Run, merge
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, SAMPLE_COLUMNS
 from robustatlas.outcomes.records import parse
-from robustatlas.outcomes.tables import read_about, read_parquet, write_parquet
+from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
 from robustatlas.result import load_result
 
 COMPARED = ("strengths", "minimal_size", "found_class", "margins", "fooled", "forward", "backward")
@@ -80,7 +80,7 @@ def test_parquet_round_trip(tmp_path: Path, data: st.DataObject) -> None:
     about = {"it's": 'a "host"', "torch": "2.13"}
     write_parquet(tmp_path / "it's a table.parquet", columns, about)
     back = read_parquet(tmp_path / "it's a table.parquet")
-    assert read_about(tmp_path / "it's a table.parquet") == about
+    assert read_abouts([tmp_path / "it's a table.parquet"])[tmp_path / "it's a table.parquet"] == about
     assert list(back) == list(columns)
     for name, values in columns.items():
         assert back[name].dtype == values.dtype

@@ -11,6 +11,7 @@ import robustatlas as ra
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.errors import UserError
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.square import Square
@@ -26,8 +27,7 @@ def test_a_model_without_a_gradient(answers: str) -> None:
     attack = "square-l2" if answers == "probabilities" else "hop-skip-jump-l2"
     optimizer = Square(300) if answers == "probabilities" else HopSkipJump(500)
     stage = Stage(optimizer, "margin")
-    bound = (stage,) if answers == "labels" else ()
-    short = replace(attack_named(attack), strengths=(1.0, 2.5), stages=(stage,), bound=bound)
+    short = replace(attack_named(attack), strengths=(1.0, 2.5), plans=plans_of(stage))
     result = ra.evaluate(model, data, short)
     assert any("weak upper bounds" in warning for warning in result.warnings)
     strong = ra.evaluate(digits_network(), data, "l2").minimal_size("l2")

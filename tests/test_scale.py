@@ -25,19 +25,20 @@ import robustatlas as ra
 from helpers_core import digits_images
 from nursery import Nursery
 from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.evaluation import line
-from robustatlas.evaluation.share import share_of, share_of_environment
+from robustatlas.attacks.plans import as_published
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import Run, merge
 from robustatlas.outcomes.claims import Claims
 from robustatlas.progress import Progress
 from robustatlas.threats.lp import L2, Linf
+from robustatlas.workers import process
+from robustatlas.workers.share import share_of, share_of_environment
 
 COUNT = 12
-STAGES = (Stage(PGD(steps=6), "cross-entropy"),)
+PLANS = as_published(Stage(PGD(steps=6), "cross-entropy"))
 ATTACKS = [
-    Attack("linf", Linf(), (0.05, 0.1, 0.2), STAGES, searches=("bisection",)),
-    Attack("l2", L2(), (0.3, 0.6), STAGES, searches=("bisection",)),
+    Attack("linf", Linf(), PLANS, (0.05, 0.1, 0.2)),
+    Attack("l2", L2(), PLANS, (0.3, 0.6)),
 ]
 COLUMNS = ("minimal_size", "found_class", "forward", "backward", "margins", "fooled")
 
@@ -211,16 +212,14 @@ class Seen(Progress):
         self, then: Callable[[int], None] = lambda parts: None, told: Callable[[str], None] = lambda message: None
     ) -> None:
         self.then, self.told, self.parts, self.at_work = then, told, 0, False
-        self.warnings: list[str] = []
+        self.notes: list[str] = []
 
     def begin(self, *_: Any) -> None:
         self.at_work = True
 
     def note(self, message: str) -> None:
+        self.notes.append(message)
         self.told(message)
-
-    def warn(self, message: str) -> None:
-        self.warnings.append(message)
 
     def finish(self, *_: Any) -> None:
         self.parts += 1
@@ -260,7 +259,7 @@ def test_two_evaluations_share_a_run(tmp_path: Path, whole: ra.Result) -> None:
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
-    made = Nursery("robustatlas.evaluation.worker", "test_scale")
+    made = Nursery("robustatlas.workers.serving", "robustatlas.evaluation", "test_scale")
     yield made
     made.close()
 
@@ -272,11 +271,11 @@ def watched(monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> Iterator[list[
 
     def popen(command: list[str], pass_fds: list[int], **_: Any) -> Any:
         assert "serve" in command[2]
-        worker = nursery.child("robustatlas.evaluation.worker:serve", descriptors=pass_fds)
+        worker = nursery.child("robustatlas.workers.serving:serve", descriptors=pass_fds)
         numbers.append(worker.pid)
         return worker
 
-    monkeypatch.setattr(line.subprocess, "Popen", popen)
+    monkeypatch.setattr(process.subprocess, "Popen", popen)
     yield numbers
     assert not [number for number in numbers if alive(number)]
 
@@ -341,7 +340,7 @@ def test_workers_find_what_one_process_finds(tmp_path: Path, watched: list[int],
     run, stopped = tmp_path / "run", Seen(stop)
     with pytest.raises(KeyboardInterrupt):
         evaluate(run, net=Local(tmp_path / "life", 1), workers=2, progress=stopped)
-    assert "NaN" in stopped.warnings[-1]
+    assert "NaN" in stopped.notes[-1]
     assert len(watched) == 3 and not any(map(alive, watched)), "one was replaced, and all have ended"
     assert Run.open(run).missing()
 
@@ -351,7 +350,7 @@ def test_workers_find_what_one_process_finds(tmp_path: Path, watched: list[int],
 
     killed = Seen(kill)
     assert_same(evaluate(run, net=Local(tmp_path / "life", 1), devices=["cpu"], progress=killed), whole)
-    assert "killed by signal 9 (SIGKILL)" in killed.warnings[-1]
+    assert "killed by signal 9 (SIGKILL)" in killed.notes[-1]
     assert len(watched) == 5
     assert computed_twice(run) == 0
     again = Seen()

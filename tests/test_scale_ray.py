@@ -16,13 +16,13 @@ from torch import Tensor
 pytest.importorskip("ray")
 
 import robustatlas as ra
-import test_errands as errands
 import test_scale as scale
+import test_training_shared_out as shared_out
 from robustatlas.errors import UserError
 from robustatlas.evaluation import Cluster
-from robustatlas.evaluation.cluster import connected
 from robustatlas.training import make_reference
-from robustatlas.training.errands import run_errands
+from robustatlas.training.shared_out import fill_folders
+from robustatlas.workers.cluster import connected
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_worker_is_killed(nodes: Any, tmp_path: Path, whole: Any) -> None:
     seen = scale.Seen()
     run = tmp_path / "run"
     scale.assert_same(scale.evaluate(run, net=Dies(tmp_path / "life", 1), ray=nodes.address, progress=seen), whole)
-    assert any("A worker on the cluster was lost" in warning for warning in seen.warnings)
+    assert any("A worker on the cluster was lost" in note for note in seen.notes)
     assert scale.computed_twice(run) == 0
 
 
@@ -91,7 +91,7 @@ def test_an_actor_that_is_killed_takes_its_process_along(nodes: Any, tmp_path: P
     """The model and torch are in the process alone."""
     net, seen = Orphan(tmp_path / "life", 1), scale.Seen()
     scale.assert_same(scale.evaluate(None, net=net, ray=nodes.address, progress=seen), whole)
-    assert any("A worker on the cluster was lost" in warning for warning in seen.warnings)
+    assert any("A worker on the cluster was lost" in note for note in seen.notes)
     (process, has), (actor, it_has) = json.loads(net.lives[0].read_text())
     assert (has, it_has) == (True, False)
     assert not scale.alive(process) and not scale.alive(actor)
@@ -130,12 +130,12 @@ def test_workers_that_do_not_fit(nodes: Any) -> None:
 def test_trainings_go_to_the_nodes(nodes: Any, tmp_path: Path) -> None:
     """Their folders come back."""
     training, test = ra.load_dataset("digits", "train").take(64), ra.load_dataset("digits")
-    one = make_reference(errands.PLAN, training, test, tmp_path / "here" / "r", progress=False)
-    two = make_reference(errands.PLAN, training, test, tmp_path / "there" / "r", progress=False, ray=nodes.address)
+    one = make_reference(shared_out.PLAN, training, test, tmp_path / "here" / "r", progress=False)
+    two = make_reference(shared_out.PLAN, training, test, tmp_path / "there" / "r", progress=False, ray=nodes.address)
     assert one is not None
     assert one == two
     with pytest.raises(UserError, match="it takes no -1"):
-        list(run_errands(errands.write, "it", {tmp_path / "wrong": -1}, cluster=Cluster(nodes.address)))
+        fill_folders(shared_out.write, "it", {tmp_path / "wrong": -1}, Cluster(nodes.address))
 
 
 def test_a_cluster_of_its_own_is_as_urgent_as_this_process(nodes: Any) -> None:

@@ -50,8 +50,8 @@ def test_every_view_of_every_attack_agrees(
     attacks = [
         brief(attack)
         for attack in catalogue(procedure).values()
-        if search is None or (search in attack.valid_searches and search != attack.valid_searches[0])
-        if procedure == "default" or attack.stages != catalogue()[attack.name].stages
+        if search is None or search in attack.searches[1:]
+        if procedure == "default" or attack.plans != catalogue()[attack.name].plans
     ]
     assert attacks
     result = ra.evaluate(

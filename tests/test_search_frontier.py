@@ -13,11 +13,12 @@ from torch import nn
 import robustatlas as ra
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Stage, grid
+from robustatlas.attacks.plans import plans_of
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.facts import facts_of
 from robustatlas.metrics import adversarial_hypervolume
 from robustatlas.optimizers.apgd import APGD
-from robustatlas.search import Frontier
+from robustatlas.search.frontier import FrontierSearch
 from robustatlas.wording import UPPER_BOUND
 
 
@@ -57,7 +58,7 @@ def test_it_is_below_every_other_search_and_a_long_ascent_at_each_strength(digit
     model, data = digits
     last = {"linf": 0.3, "l2": 1.5}[norm]
     attack = replace(catalogue()[norm], strengths=grid(last, 5))
-    long = replace(attack, stages=(Stage(APGD(60), "margin"),), bound=(), descent=None, closing=())
+    long = replace(attack, plans=plans_of(Stage(APGD(60), "margin")))
     found = volume(ra.evaluate(model, data, attack, search="frontier", progress=False))
     assert found <= volume(ra.evaluate(model, data, attack, search="descent", progress=False))
     assert found <= volume(ra.evaluate(model, data, long, search="every", progress=False))
@@ -66,7 +67,9 @@ def test_it_is_below_every_other_search_and_a_long_ascent_at_each_strength(digit
 def test_the_suite_takes_it_and_other_searches_are_called_an_upper_bound(digits, tmp_path: Path) -> None:
     model, data = digits
     assert [attack.searched_by(None) for attack in attacks_of("hypervolume")] == ["frontier", "frontier"]
-    brief = replace(catalogue()["linf"], stages=(Stage(APGD(5), "margin"),), strengths=grid(0.06, 3))
+    every = plans_of(Stage(APGD(5), "margin"))["every"]
+    linf = catalogue()["linf"]
+    brief = replace(linf, plans=dict(linf.plans) | {"every": every}, strengths=grid(0.06, 3))
     words = {}
     for search in ("frontier", "every"):
         run = tmp_path / search
@@ -79,15 +82,14 @@ def test_the_suite_takes_it_and_other_searches_are_called_an_upper_bound(digits,
 
 
 def test_published_attacks_by_themselves_and_sets_that_are_not_nested_do_not_offer_it() -> None:
-    for name, reason in (("pgd-linf", "no stages"), ("square-l2", "no stages"), ("corruption-fog", "not nested")):
+    for name, reason in (("pgd-linf", "no plan"), ("square-l2", "no plan"), ("corruption-fog", "not nested")):
         with pytest.raises(ra.UserError, match=f"'frontier' is not valid for '{name}': .*{reason}"):
             catalogue()[name].searched_by("frontier")
 
 
 def test_each_strength_that_is_open_is_visited_once_a_round_down_down_and_up() -> None:
-    attack = catalogue()["linf"]
     strengths = torch.tensor([0.1, 0.2, 0.3])
-    schedule = Frontier(attack, strengths, classes=3, todo=torch.tensor([True]))
+    schedule = FrontierSearch(catalogue()["linf"].plans["frontier"], strengths, classes=3, todo=torch.tensor([True]))
     row, seen = torch.tensor([0]), []
     while not schedule.done[0]:
         attempt = int(schedule.attempt[0])

@@ -12,14 +12,15 @@ from torch import nn
 import robustatlas as ra
 from helpers_core import bounded, digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Search, Stage
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.definition import Leg, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.evaluation.costs import weight_of
 from robustatlas.evaluation.plan import Task, record_of
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
-from robustatlas.search import Minimum
+from robustatlas.search.descent import Minimum
+from robustatlas.search.rules import StopRestarts
 
 
 def linear(dimensions: int = 12) -> tuple[nn.Linear, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -77,15 +78,16 @@ def test_sizes_do_not_depend_on_the_strengths_and_lie_between_them() -> None:
 
 
 def test_it_works_nearer_and_nearer_below_the_best_and_goes_on_from_every_success() -> None:
-    several = (ra.Stage(PGD(15), "margin", targets=2),)
-    attack, row = replace(attack_named("linf"), descent=several), torch.tensor([0])
-    schedule = Minimum(attack, torch.tensor([0.1, 0.2]), classes=3, todo=torch.tensor([True]))
+    plan = attack_named("linf").plans["minimum"]
+    several = Leg(Stage(PGD(15), "margin", targets="logits"), runs=2)
+    plan, row = plan.map(lambda leg: several if leg.role == "ascend" else leg), torch.tensor([0])
+    schedule = Minimum(plan, torch.tensor([0.1, 0.2]), classes=3, todo=torch.tensor([True]))
     best, seen = torch.tensor([1.0]), []
     while not schedule.done[0]:
         attempt = schedule.attempts[int(schedule.attempt[0])]
         epsilon = float(schedule.epsilon(row, best))
-        first = not attempt.bound and not seen
-        if not attempt.bound:
+        first = not attempt.minimum_size and not seen
+        if not attempt.minimum_size:
             seen.append(round(epsilon / float(best), 3))
         best = torch.tensor([epsilon]) if first else best
         schedule.advance(row, torch.tensor([first]), best, best)
@@ -95,55 +97,47 @@ def test_it_works_nearer_and_nearer_below_the_best_and_goes_on_from_every_succes
 
 
 def test_what_nothing_bounds_is_tried_at_the_largest_strength() -> None:
-    attack, row, never = attack_named("linf"), torch.tensor([0]), torch.tensor([torch.inf])
-    schedule = Minimum(attack, torch.tensor([0.1, 0.2]), classes=3, todo=torch.tensor([True]))
+    plan, row, never = attack_named("linf").plans["minimum"], torch.tensor([0]), torch.tensor([torch.inf])
+    schedule = Minimum(plan, torch.tensor([0.1, 0.2]), classes=3, todo=torch.tensor([True]))
     tried = []
     while not schedule.done[0]:
-        if not schedule.attempts[int(schedule.attempt[0])].bound:
+        if not schedule.attempts[int(schedule.attempt[0])].minimum_size:
             tried.append(float(schedule.epsilon(row, never)))
         schedule.advance(row, torch.tensor([False]), never, never)
     assert len(tried) == schedule.last - schedule.first
     assert tried == pytest.approx([0.2] * len(tried))
 
 
-def test_bounds_of_its_own_stand_in_the_record_of_this_search_alone() -> None:
+def test_what_a_plan_leaves_out_is_not_paid_for() -> None:
     attack = attack_named("l1")
-    assert attack.minimum is not None
-    other = replace(attack, minimum=attack.minimum[:1])
-    searches: tuple[Search, ...] = ("descent", "minimum")
-    for search in searches:
-        records = [record_of(each, search, 0, "float32") for each in (attack, other)]
-        assert (records[0].key == records[1].key) == (search == "descent")
-        weights = [weight_of(Task(each, search, records[0]), classes=10) for each in (attack, other)]
+    plan = attack.plans["minimum"]
+    other = replace(attack, plans=dict(attack.plans) | {"minimum": replace(plan, legs=plan.legs[1:])})
+    for search in attack.searches:
+        tasks = [Task(each, search, record_of(each, search, 0, "float32")) for each in (attack, other)]
+        weights = [weight_of(task, classes=10) for task in tasks]
         assert (weights[0] > weights[1]) == (search == "minimum")
-
-
-def test_suites_that_bound_in_their_own_way_do_so_here_too() -> None:
-    own = (*attacks_of("hypervolume"), *attacks_of("input-transformation"), *attacks_of("uar-cifar10", "paper"))
-    assert all(attack.minimum_stages == attack.bound for attack in own)
 
 
 def test_sigma_zero_alone_comes_within_a_value_of_the_fewest() -> None:
     net, x, labels, gap, weights = linear(40)
-    stage = ra.Stage(SigmaZero(150), "margin")
-    attack = replace(attack_named("sigma-zero"), stages=(stage,), bound=(stage,))
+    attack = replace(attack_named("sigma-zero"), plans=plans_of(Stage(SigmaZero(150), "margin")))
     found = ra.evaluate(net, (x, labels), attack, progress=False).minimal_size("sigma-zero")
     fewest = shortest("l0", gap, weights, rooms(x, labels, weights)).numpy()
     assert (found >= fewest).all() and (found <= fewest + 1).all(), (found, fewest)
 
 
-def test_hops_find_no_larger_sizes_and_are_asked_for_in_one_way() -> None:
+def test_restarts_find_no_larger_sizes_and_are_asked_for_in_one_way() -> None:
     run = Stage(FMN(5), "margin")
-    hops = Stage(FMN(15), "margin", start="best", kick=4.0, restarts=3)
+    restarts = Leg(Stage(FMN(15), "margin", start="best", kick=4.0), "restart", 3)
     found = {}
-    for name, stages in (("without", (run,)), ("with", (run, hops))):
+    for name, legs in (("without", (run,)), ("with", (run, restarts))):
         data = digits_images(12, torch.float64)
-        result = ra.evaluate(digits_network(torch.float64), data, bounded("l2", *stages), progress=False)
+        result = ra.evaluate(digits_network(torch.float64), data, bounded("l2", *legs), progress=False)
         found[name] = result.minimal_size("l2")
     assert (found["with"] <= found["without"]).all()
     assert (found["with"] < found["without"]).any()
     for other in (Stage(PGD(5), "margin", start="best"), run):
         with pytest.raises(ra.UserError, match=r"kick=2\.0; expected a positive number, and only for a minimum-size"):
             replace(other, kick=2.0)
-    with pytest.raises(ra.UserError, match="fruitless=0; expected a number of hops, at least one"):
-        replace(hops, fruitless=0)
+    with pytest.raises(ra.UserError, match="patience=0; expected a number of restarts, at least one"):
+        StopRestarts(patience=0)

@@ -12,13 +12,16 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.definition import Leg, Search, Stage
+from robustatlas.attacks.plans import DESCENT
 from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.optimizers.pgd import PGD, PGDState
-from robustatlas.search import Descent, Minimum
+from robustatlas.search import search_named
+from robustatlas.search.plan import ruled
+from robustatlas.search.rules import NearMisses
 
 STRENGTHS = (0.1, 0.2, 0.3, 0.4)
-FAILED, FOOLED = torch.tensor([False]), torch.tensor([True])
+ROW, FAILED, FOOLED = torch.tensor([0]), torch.tensor([False]), torch.tensor([True])
 
 
 class Recorder(PGD):
@@ -32,16 +35,15 @@ class Recorder(PGD):
 SEEN: list[tuple[int, int, Tensor, Tensor]] = []
 
 
-def attack(last: Sequence[ra.Stage], rate: float = 0.2) -> ra.Attack:
+def attack(last: Sequence[Leg], near: float = 0.8) -> ra.Attack:
     """Ascents that are too short to leave the middle of the set, and what comes after them."""
-    short = ra.Stage(Recorder(3, rate=rate), "margin", start="neutral")
-    return replace(
-        attack_named("linf"), name="short", strengths=STRENGTHS, stages=(short,), bound=(), descent=None, polish=(),
-        closing=tuple(last),
-    )  # fmt: skip
+    short = Leg(Stage(Recorder(3, rate=0.2), "margin", start="neutral"))
+    rules = tuple(replace(rule, within=near) if isinstance(rule, NearMisses) else rule for rule in DESCENT)
+    plans = {"descent": ruled((short, *last), rules)}
+    return replace(attack_named("linf"), name="short", strengths=STRENGTHS, plans=plans)
 
 
-RESUMED = ra.Stage(Recorder(10, rate=0.5), "margin", start="missed")
+RESUMED = Leg(Stage(Recorder(10, rate=0.5), "margin", start="missed"), "resume")
 
 
 def line() -> tuple[ra.Classifier, Tensor, Tensor]:
@@ -59,8 +61,7 @@ def sizes_of(one: ra.Attack, rows: slice = slice(None), **settings: Any) -> list
     return [float(size) for size in result.minimal_size("short")]
 
 
-def test_it_goes_on_from_the_nearest_miss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Descent, "NEAR", 0.8)
+def test_it_goes_on_from_the_nearest_miss() -> None:
     assert sizes_of(attack(()), slice(1)) == [float("inf")]
     SEEN.clear()
     assert 0.25 <= sizes_of(attack((RESUMED,)), slice(1))[0] <= 0.3
@@ -69,69 +70,64 @@ def test_it_goes_on_from_the_nearest_miss(monkeypatch: pytest.MonkeyPatch) -> No
     assert first == lowest < 0
 
 
-def test_nothing_goes_on_from_afar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Descent, "NEAR", 0.01)
+def test_nothing_goes_on_from_afar() -> None:
     SEEN.clear()
-    assert sizes_of(attack((RESUMED,)), slice(1)) == [float("inf")]
+    assert sizes_of(attack((RESUMED,), near=0.01), slice(1)) == [float("inf")]
     assert {steps for steps, *_ in SEEN} == {3}
 
 
-def test_samples_do_not_depend_on_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Descent, "NEAR", 0.8)
+def test_samples_do_not_depend_on_each_other() -> None:
     alone = [sizes_of(attack((RESUMED,)), slice(k, k + 1))[0] for k in range(2)]
     assert sizes_of(attack((RESUMED,))) == alone == sizes_of(attack((RESUMED,)), batch_size=1)
 
 
-def test_high_effort_goes_on_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Descent, "NEAR", 0.8)
+def test_high_effort_goes_on_as_well() -> None:
     assert sizes_of(attack((RESUMED,)), slice(1), effort="high")[0] <= 0.3
 
 
-def scheduled(kind: type[Descent] = Descent) -> Descent:
-    return kind(attack_named("recolor"), torch.tensor(STRENGTHS), classes=10, todo=torch.tensor([True]))
+def scheduled(search: Search = "descent", share: float = torch.inf) -> Any:
+    """One sample, of which the nearest of its failed ascents left ``share`` of the clean margin."""
+    plan, one = attack_named("recolor").plans[search], torch.tensor([True])
+    schedule = search_named(search)(plan, torch.tensor(STRENGTHS), classes=10, todo=one)
+    schedule.begin(torch.tensor([1.0]), torch.zeros(1, 2))
+    schedule.misses.share[:] = share
+    return schedule
 
 
-def after_all_fail(schedule: Descent, share: float) -> None:
-    """The bound comes to .45; the strong runs fail, the nearest leaving ``share`` of the clean margin."""
-    row, best, missed = torch.tensor([0]), torch.tensor([0.45]), torch.tensor([share])
+def after_all_fail(schedule: Any) -> None:
+    """The bound comes to .45; the ascents fail."""
     while not schedule.done[0] and schedule.attempt[0] < schedule.resuming:
-        schedule.advance(row, FAILED, best, torch.tensor([torch.inf]), missed)
+        schedule.advance(ROW, FAILED, torch.tensor([0.45]), torch.tensor([torch.inf]))
 
 
-@pytest.mark.parametrize("kind", [Descent, Minimum])
-def test_only_near_misses_are_gone_on_from(kind: type[Descent]) -> None:
-    near, far, unknown = scheduled(kind), scheduled(kind), scheduled(kind)
-    after_all_fail(near, 0.99 * Descent.NEAR)
-    after_all_fail(far, 1.01 * Descent.NEAR)
-    after_all_fail(unknown, torch.inf)
+@pytest.mark.parametrize("search", ["descent", "minimum"])
+def test_only_near_misses_are_gone_on_from(search: Search) -> None:
+    rule = attack_named("recolor").plans[search].rule(NearMisses)
+    assert rule is not None
+    near, far, unknown = (scheduled(search, share) for share in (0.99 * rule.within, 1.01 * rule.within, torch.inf))
+    for schedule in (near, far, unknown):
+        after_all_fail(schedule)
     assert far.done[0] and unknown.done[0]
-    assert not near.done[0] and near.attempts[int(near.attempt[0])].stage.start == "missed"
-    near.advance(torch.tensor([0]), FAILED, torch.tensor([0.45]), torch.tensor([torch.inf]), torch.tensor([0.01]))
+    assert not near.done[0] and near.attempts[int(near.attempt[0])].leg.role == "resume"
+    near.advance(ROW, FAILED, torch.tensor([0.45]), torch.tensor([torch.inf]))
     assert near.done[0]
 
 
 def test_after_a_success_it_goes_on_below() -> None:
-    schedule = scheduled()
-    after_all_fail(schedule, 0.01)
+    schedule = scheduled(share=0.01)
+    after_all_fail(schedule)
     level = int(schedule.level[0])
-    schedule.advance(torch.tensor([0]), FOOLED, torch.tensor([0.4]), torch.tensor([0.4]), torch.tensor([torch.inf]))
+    schedule.misses.share[:] = torch.inf  # a success forgets those before it
+    schedule.advance(ROW, FOOLED, torch.tensor([0.4]), torch.tensor([0.4]))
     assert not schedule.done[0] and schedule.warm[0]
     assert schedule.level[0] == level - 1 and schedule.attempt[0] == schedule.resuming
 
 
 def test_a_near_miss_is_gone_on_from_whatever_the_ratio() -> None:
     """Far below a bound few runs are made; a near miss of these few counts all the same."""
-    schedule, row = scheduled(), torch.tensor([0])
-    best, never, missed = torch.tensor([0.19]), torch.tensor([torch.inf]), torch.tensor([0.01])
-    made = []
+    schedule, made = scheduled(share=0.01), []
     while not schedule.done[0]:
-        made.append(schedule.attempts[int(schedule.attempt[0])].stage.start)
-        schedule.advance(row, FAILED, best, never, missed)
-    assert len([start for start in made if start == "best"]) < schedule.strong
-    assert made[-1] == "missed"
-
-
-def test_high_effort_does_not_repeat_what_starts_at_one_point() -> None:
-    closing = at_effort(attack_named("recolor"), "high").closing
-    assert [stage.restarts for stage in closing] == [1, 1]
-    assert closing[1].optimizer.steps == 2 * closing[0].optimizer.steps
+        made.append(schedule.attempts[int(schedule.attempt[0])].leg.role)
+        schedule.advance(ROW, FAILED, torch.tensor([0.19]), torch.tensor([torch.inf]))
+    assert 0 < made.count("ascend") < schedule.ascents
+    assert made[-1] == "resume"

@@ -75,6 +75,13 @@ def test_the_highest_severity_changes_most(name: str):
     assert strong > mild
 
 
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_the_same_draw_gives_the_same_image_to_the_last_bit(name: str):
+    x = images(3, 3, 16)
+    first = corrupted(name, x, 3.0)
+    assert all(torch.equal(first, corrupted(name, x, 3.0)) for _ in range(5))
+
+
 def test_severity_is_the_size():
     threat, x = Corruption("contrast"), images(4, 3, 16)
     epsilon = torch.tensor([0.5, 1.0, 3.7, 12.0])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.plans import plans
 from robustatlas.bundle import Fixed, gradient, over, watched
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.fog import Fog, FogTheta, crop, level_count, plasma, plasma_side
@@ -132,10 +133,11 @@ def test_historical_strength_is_not_optimised():
 def test_short_steps_hold_on_to_the_example_they_start_at():
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(16)
     fog = attack_named("fog")
-    stage = fog.stages[0]
-    alone = replace(fog, stages=(stage,), closing=())  # the others make up for long steps, from where these failed
+    (bound,), leg = fog.plans["descent"].having("bound"), fog.plans["descent"].having("ascend")[0]
+    alone = replace(fog, plans=plans((leg,), (bound,), (leg,)))  # the others make up for long steps
     strengths = {"fog": [30.0, 35.0, 40.0, 45.0, 50.0]}
-    long = replace(alone, stages=(replace(stage, optimizer=replace(stage.optimizer, rate=0.25)),))
+    far = replace(leg, stage=replace(leg.stage, optimizer=replace(leg.stage.optimizer, rate=0.25)))
+    long = replace(fog, plans=plans((far,), (bound,), (far,)))
     short_steps, long_steps = (
         ra.evaluate(model, data, each, strengths=strengths, progress=False).minimal_size("fog")
         for each in (alone, long)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.classifier import Classifier
 from robustatlas.classifier.backward import going_back
 from robustatlas.errors import UserError
@@ -396,7 +397,7 @@ def test_descent_finds_the_nearest_point_of_a_plane(condition):
         normal = net[1].weight[0] - net[1].weight[1]
     exact = gap / (normal @ torch.linalg.solve(matrix.T @ matrix, normal)).sqrt()
 
-    attack = Attack("near", Perceptual(Linear(matrix)), (1.0,), stages=(DESCENT,), bound=(DESCENT,), unbounded=True)
+    attack = Attack("near", Perceptual(Linear(matrix)), plans_of(DESCENT), (1.0,), unbounded=True)
     result = ra.evaluate(net, (x, labels), attack, search="minimum", progress=False)
     sizes = torch.from_numpy(result.minimal_size("near"))
     assert (sizes >= exact * (1 - 1e-9)).all()

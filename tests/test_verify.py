@@ -15,6 +15,7 @@ import robustatlas as ra
 from helpers_core import THREATS, digits_network, exact_sizes, linear
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Stage
+from robustatlas.attacks.plans import plans, plans_of
 from robustatlas.cli import app
 from robustatlas.errors import UserError
 from robustatlas.facts import best_known, facts_of
@@ -24,9 +25,7 @@ from robustatlas.outcomes import merge
 from robustatlas.references import Reference
 from robustatlas.report.words import summary
 
-WEAK = replace(
-    attack_named("linf"), strengths=(0.05, 0.1, 0.2), bound=(), closing=(), descent=(Stage(PGD(1), "margin"),)
-)
+WEAK = replace(attack_named("linf"), strengths=(0.05, 0.1, 0.2), plans=plans_of(Stage(PGD(1), "margin")))
 """One step: leaves much for others to find."""
 
 
@@ -113,9 +112,8 @@ def test_each_example_is_checked() -> None:
 def test_every_norm_of_the_run_is_measured_and_the_smallest_of_several_counts() -> None:
     net, data, _ = problem(6)
     attacks = [replace(WEAK, name=name, threat=THREATS[name]) for name in ("linf", "l2", "l1")]
-    attacks.append(
-        replace(attack_named("l0"), strengths=(2.0, 4.0, 6.0), stages=attack_named("l0").stages[:1], bound=())
-    )
+    first = attack_named("l0").plans["every"].legs[0]
+    attacks.append(replace(attack_named("l0"), strengths=(2.0, 4.0, 6.0), plans=plans((first,), (), (first,))))
     result = ra.evaluate(net, data, attacks)
     near, far = optimal(data, net), optimal(data, net, beyond=0.3)
     both = {"images": np.concatenate([far, near]), "index": np.tile(np.arange(6), 2)}

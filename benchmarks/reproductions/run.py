@@ -4,7 +4,7 @@
 
 The tables of the board answer some of them at once; networks on digits and Fashion-MNIST are trained for the others,
 three of each, and kept in ``--out``. Writes ``benchmarks/results/reproductions.json`` and the table in
-``docs/reproductions.md``.
+``docs/research/paper_claims.md``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from claims import Claim, table, write
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "reproductions.json"
-PAGE = ROOT / "docs" / "reproductions.md"
+PAGE = ROOT / "docs" / "research" / "paper_claims.md"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
 

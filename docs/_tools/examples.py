@@ -1,8 +1,8 @@
 """A Sphinx extension: what the pages show is true.
 
-- Python of a page (fenced ``python``) runs from top to bottom, in one namespace and one empty folder per page. A block
-  that begins with ``# name.py`` is that file. `preambles.py` says what a page takes for granted.
-- ``{terminal}`` runs commands in the page's folder and shows what they print.
+- Python of a page (fenced ``python``) and commands (``{terminal}``) run from top to bottom, in one namespace and one empty
+  folder per page. A block that begins with ``# name.py`` is that file. `preambles.py` says what a page takes for granted.
+- ``{terminal}`` shows what ``robustatlas ...`` and ``python FILE.py`` print.
 - A block that needs a package of an extra that is not installed is left out, and the build says so.
 - ``robustatlas ...`` in any other block is held against the commands and options that exist.
 
@@ -11,7 +11,9 @@ Whatever fails is a warning, and warnings are errors. Notebooks are run by myst-
 
 from __future__ import annotations
 
+import os
 import re
+import runpy
 import shlex
 import shutil
 import sys
@@ -23,6 +25,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
+import matplotlib
 from docutils import nodes
 from docutils.parsers.rst import directives
 from preambles import PREAMBLES, SHORTER
@@ -36,14 +39,17 @@ logger = logging.getLogger(__name__)
 FILE = re.compile(r"# ([\w-]+\.py)\n")
 COMMAND = re.compile(r"^\s*\$?\s*(robustatlas (?:.|\\\n)*)$", re.MULTILINE)
 EXTRAS = (
+    "autoattack",
     "foolbox",
     "jax",
     "onnx",
     "onnxscript",
+    "pyautoattack",
     "ray",
     "robustbench",
     "tensorflow",
     "timm",
+    "torchattacks",
     "torchvision",
     "transformers",
 )
@@ -60,7 +66,7 @@ def fresh_folder(app: Sphinx, page: str, _: list[str]) -> None:
 
 
 class Terminal(SphinxDirective):
-    """Commands, one a line, run in the page's folder and shown with what they print."""
+    """Commands, separated by empty lines, run in the page's folder and shown with what they print."""
 
     has_content = True
     option_spec: ClassVar[dict[str, Any]] = {
@@ -70,36 +76,52 @@ class Terminal(SphinxDirective):
     }
 
     def run(self) -> list[nodes.Node]:
-        folder = folder_of(self.env.app, self.env.docname)
-        folder.mkdir(parents=True, exist_ok=True)
-        shown: list[str] = []
-        for command in "\n".join(self.content).split("\n\n"):
-            status, printed = run_command(command, folder)
-            if status:
-                logger.warning("%s\n%s", command, printed[-2000:], location=self.get_location())
-            shown.append("$ " + command)
-            if "silent" not in self.options:
-                lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
-                first = self.options.get("first", len(lines))
-                shown += lines[:first] + ["..."] * (len(lines) > first)
-        if "hidden" in self.options:
-            return []
-        text = "\n".join(shown)
-        return [nodes.literal_block(text, text, language="console", classes=["terminal"])]
+        text = "\n".join(self.content)
+        block = nodes.literal_block(text, text, language="console", classes=["terminal"])
+        block["shown"] = dict(self.options)
+        self.set_source_info(block)
+        return [block]
+
+
+def run_commands(block: nodes.literal_block, folder: Path) -> None:
+    """Put commands in the place of themselves with what they print."""
+    options, shown = block.attributes.pop("shown"), []
+    for command in block.astext().split("\n\n"):
+        status, printed = run_command(command, folder)
+        if status:
+            logger.warning("%s\n%s", command, printed[-2000:], location=block)
+        shown.append("$ " + command)
+        if "silent" not in options:
+            lines = [line.rstrip() for line in printed.replace(f"{folder}{os.sep}", "").strip("\n").splitlines()]
+            first = options.get("first", len(lines))
+            shown += lines[:first] + ["..."] * (len(lines) > first)
+    if "hidden" in options:
+        block.parent.remove(block)
+        return
+    text = "\n".join(shown)
+    block.rawsource, block.children = text, []
+    block += nodes.Text(text)
 
 
 def run_command(command: str, folder: Path) -> tuple[int, str]:
-    """Exit status and output of a ``robustatlas`` command; in this process, where torch is imported already."""
+    """Exit status and output of ``robustatlas ...`` or ``python FILE.py``; in this process, where torch is imported."""
     from robustatlas.cli import main
 
     output, errors, before = StringIO(), StringIO(), sys.argv
     sys.argv = shlex.split(command.replace("\\\n", " "))
     try:
         with chdir(folder), redirect_stdout(output), redirect_stderr(errors):
-            main()
+            if sys.argv[0] == "python":
+                sys.argv.pop(0)
+                runpy.run_path(sys.argv[0], run_name="__main__")
+            else:
+                main()
         status = 0
     except SystemExit as stop:
         status = int(stop.code or 0)
+    except Exception:
+        status = 1
+        errors.write(traceback.format_exc(limit=-3))
     finally:
         sys.argv = before
     return status, errors.getvalue() if status else output.getvalue()
@@ -107,39 +129,53 @@ def run_command(command: str, folder: Path) -> tuple[int, str]:
 
 def run_page(app: Sphinx, tree: nodes.document) -> None:
     page = app.env.docname
-    blocks = [node for node in tree.findall(nodes.literal_block) if node.get("language") == "python"]
+    blocks = [node for node in tree.findall(nodes.literal_block) if _runs(node)]
     if blocks and not page.startswith("api/"):
-        _run_python(app, page, blocks)
+        _run(app, page, blocks)
     for node in tree.findall(nodes.literal_block):
         if node.get("language", "") in SHELLS and "terminal" not in node["classes"]:
             for line, sentence in wrong_commands(node.astext()):
                 logger.warning("%r: %s", line, sentence, location=node)
 
 
-def _run_python(app: Sphinx, page: str, blocks: list[nodes.literal_block]) -> None:
+def _runs(node: nodes.literal_block) -> bool:
+    return node.get("language") == "python" or "terminal" in node["classes"]
+
+
+def _run(app: Sphinx, page: str, blocks: list[nodes.literal_block]) -> None:
     folder = folder_of(app, page)
     folder.mkdir(parents=True, exist_ok=True)
     module = sys.modules["robustatlas_example"] = ModuleType("robustatlas_example")
-    names = vars(module)
+    names, surroundings = vars(module), dict(os.environ)
     with chdir(folder), redirect_stdout(StringIO()):
         exec(compile(PREAMBLES.get(page, ""), f"preamble of {page}", "exec"), names)
-        for node in blocks:
-            code = node.astext()
-            for shown, run in SHORTER.get(page, {}).items():
-                code = code.replace(shown, run)
-            if file := FILE.match(code):
-                (folder / file[1]).write_text(code, encoding="utf-8")
-                continue
-            try:
-                exec(compile(code, f"{page}.md", "exec"), names)
-            except Exception as error:
-                if absent := needs_extra(error):
-                    logger.info("%s: an example is left out, it needs %s", page, absent)
-                    continue
-                logger.warning("an example fails:\n%s", traceback.format_exc(limit=-3), location=node)
+    for node in blocks:
+        if "terminal" in node["classes"]:
+            run_commands(node, folder)
+        else:
+            with chdir(folder), redirect_stdout(StringIO()):
+                _run_block(page, node, folder, names)
+    os.environ.clear()
+    os.environ.update(surroundings)
     import matplotlib.pyplot as plt
 
     plt.close("all")
+
+
+def _run_block(page: str, node: nodes.literal_block, folder: Path, names: dict[str, Any]) -> None:
+    code = node.astext()
+    for shown, run in SHORTER.get(page, {}).items():
+        code = code.replace(shown, run)
+    if file := FILE.match(code):
+        (folder / file[1]).write_text(code, encoding="utf-8")
+        return
+    try:
+        exec(compile(code, f"{page}.md", "exec"), names)
+    except Exception as error:
+        if absent := needs_extra(error):
+            logger.info("%s: an example is left out, it needs %s", page, absent)
+        else:
+            logger.warning("an example fails:\n%s", traceback.format_exc(limit=-3), location=node)
 
 
 def needs_extra(error: BaseException) -> str:
@@ -184,6 +220,7 @@ def prose(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: li
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    matplotlib.use("agg")  # of the Python of pages, which runs in this process; kernels have their own
     app.add_directive("terminal", Terminal)
     app.connect("source-read", fresh_folder)
     app.connect("doctree-read", run_page)

@@ -34,6 +34,17 @@ try:
 except ImportError:
     pass
 """,
+    "coming_from": """
+import robustatlas as ra
+net = ra.load_model("builtin:digits-linf").net
+data = ra.load_dataset("digits").take(6)
+images, labels = data.images, data.labels
+""",
+    "paper_table": """
+import pictures
+from pathlib import Path
+pictures.stand_in(Path("data"))
+""",
     "runs": """
 import robustatlas as ra
 model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")

@@ -153,8 +153,8 @@ def card(model: ra.Classifier, attack: ra.Attack, image: torch.Tensor, label: in
             f'<figure><img src="{picture(amplified)}" alt="change by {name}"><figcaption>x {factor:.2g}</figcaption></figure>'
         )
     about = (
-        f"<code>{escape(attack.name)}</code>, {escape(attack.unit)}"
-        if attack.unit
+        f"<code>{escape(attack.name)}</code>, {escape(attack.about.unit)}"
+        if attack.about.unit
         else f"<code>{escape(attack.name)}</code>"
     )
     return (

@@ -18,7 +18,8 @@ from robustatlas.version import __version__
 if TYPE_CHECKING:
     from robustatlas import metrics
     from robustatlas.attacks.catalogue import compose
-    from robustatlas.attacks.definition import Attack, Stage
+    from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Stage
+    from robustatlas.attacks.plans import plans_of
     from robustatlas.classifier import Classifier
     from robustatlas.datasets import Dataset, load_dataset
     from robustatlas.errors import UserError
@@ -37,9 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attack",
+    "AttackInfo",
     "Classifier",
     "Dataset",
+    "Leg",
     "Outcome",
+    "Plan",
     "Result",
     "Stage",
     "ThreatModel",
@@ -58,6 +62,7 @@ __all__ = [
     "load_reference",
     "load_result",
     "metrics",
+    "plans_of",
     "plot_accuracy_matrix",
     "plot_curves",
     "straight_through",
@@ -67,10 +72,13 @@ __all__ = [
 ]
 
 _HOME = {
+    "AttackInfo": "attacks.definition",
     "Attack": "attacks.definition",
     "Classifier": "classifier",
     "Dataset": "datasets",
+    "Leg": "attacks.definition",
     "Outcome": "outcomes",
+    "Plan": "attacks.definition",
     "Result": "result",
     "Stage": "attacks.definition",
     "ThreatModel": "threats.base",
@@ -87,6 +95,7 @@ _HOME = {
     "load_model": "models",
     "load_reference": "references",
     "load_result": "result",
+    "plans_of": "attacks.plans",
     "plot_accuracy_matrix": "figures",
     "plot_curves": "figures",
     "straight_through": "models.gradients",

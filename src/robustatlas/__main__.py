@@ -39,8 +39,8 @@ def run() -> None:
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
-    """Answer a Ctrl-C: as always, but for the middle of an import, where libraries in C++ abort the process if they meet
-    a KeyboardInterrupt. Nothing is at work there, so that it can end at once."""
+    """Answer a Ctrl-C: as always, but for the middle of an import, where libraries in C++ abort the process if they
+    meet a KeyboardInterrupt. Nothing is at work there, so that it can end at once."""
     outer = frame
     while outer is not None:
         if outer.f_code.co_filename == "<frozen importlib._bootstrap>":

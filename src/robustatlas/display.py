@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,19 +10,20 @@ from numpy.typing import NDArray
 
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.tabular import Grid
-from robustatlas.wording import counted, size, strength
+from robustatlas.wording import counted, marked, size, strength
 
 _HEADINGS = ("attack", "median size", "strengths", "passes")
 _MOST_LINES = 12
 """Attacks that are listed before the others are only counted."""
 
 
-def heading(table: OutcomeTable) -> str:
-    """Model, data, number of samples and clean accuracy."""
-    return (
+def heading(table: OutcomeTable, warnings: Sequence[str] = ()) -> str:
+    """Model, data, number of samples and clean accuracy; after it the ``warnings``, each in a line."""
+    first = (
         f"{table.name} on {counted(table.samples, 'sample')} of {table.data}: "
         f"{table.clean_accuracy:.1f} % clean accuracy"
     )
+    return "\n".join([first, *(f"Warning: {warning}" for warning in warnings)])
 
 
 def rows(table: OutcomeTable) -> list[tuple[str, str, str, str]]:
@@ -33,12 +35,12 @@ def rows(table: OutcomeTable) -> list[tuple[str, str, str, str]]:
         first, last = (strength(float(outcome.strengths[position])) for position in (0, -1))
         span = first if len(outcome.strengths) == 1 else f"{first} to {last} ({len(outcome.strengths)})"
         passes = f"{sum(table.passes(attack)):.0f}"
-        found.append((attack, size(float(sizes[(len(sizes) - 1) // 2])), span, passes))
+        found.append((marked(attack, attack in table.void), size(float(sizes[(len(sizes) - 1) // 2])), span, passes))
     return found
 
 
-def text_of(table: OutcomeTable) -> str:
-    """For ``repr``: a line for the run, and one for each attack."""
+def text_of(table: OutcomeTable, warnings: Sequence[str] = ()) -> str:
+    """For ``repr``: a line for the run, one for each warning, and one for each attack."""
     listed = rows(table)
     lines = [
         f"  {attack}: median size {median}, strengths {span}, {passes} passes a sample"
@@ -46,12 +48,12 @@ def text_of(table: OutcomeTable) -> str:
     ]
     if len(listed) > _MOST_LINES:
         lines.append(f"  and {counted(len(listed) - _MOST_LINES, 'more attack')}")
-    return "\n".join([heading(table), *lines])
+    return "\n".join([heading(table, warnings), *lines])
 
 
-def grid_of(table: OutcomeTable) -> Grid:
+def grid_of(table: OutcomeTable, warnings: Sequence[str] = ()) -> Grid:
     """For terminals and notebooks."""
-    return Grid(heading(table), _HEADINGS, rows(table), numbers=(1, 3))
+    return Grid(heading(table, warnings), _HEADINGS, rows(table), numbers=(1, 3))
 
 
 def columns_of(table: OutcomeTable) -> dict[str, NDArray[Any]]:

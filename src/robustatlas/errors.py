@@ -1,13 +1,39 @@
-"""The one exception for mistakes that a user can put right, and what others say in a line."""
+"""The one exception for mistakes that a user can put right, the one kind of warning, and what others say in a line."""
 
 from __future__ import annotations
+
+import sys
+import warnings
 
 
 class UserError(ValueError):
     """Something given by the user does not fit; the message says what was given, what was expected and what to do.
 
     The command line prints the message without a traceback and exits with 1.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> try:
+        ...     ra.load_dataset("digts")
+        ... except ra.UserError as error:
+        ...     print(error)
+        Unknown data set 'digts'; did you mean 'digits'?
     """
+
+
+class RobustnessWarning(UserWarning):
+    """A number that is to be doubted, or a file that is not believed, and why."""
+
+
+warnings.simplefilter("always", RobustnessWarning, append=True)  # after the user's own filters
+
+
+def warn(sentence: str) -> None:
+    """Warn whoever called the package: the line named is the first one outside of it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "robustatlas":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, RobustnessWarning, stacklevel=level)
 
 
 def brief(value: object) -> str:

@@ -159,6 +159,9 @@ def plot_accuracy_matrix(
     Returns:
         the axes, whose `.figure` can be saved. Each strip goes from 0 to the largest strength, written at its end.
 
+    Raises:
+        UserError: the table has no attacks.
+
     Example:
         >>> table = AccuracyTable(90.0, {"linf": {0.01: 70.0, 0.02: 40.0}, "l2": {0.5: 60.0, 1.0: 20.0}})
         >>> [label.get_text() for label in plot_accuracy_matrix(table).get_yticklabels()]

@@ -54,24 +54,24 @@ def looking_every(steps: int) -> Iterator[None]:
         _OVERRIDE.reset(token)
 
 
-def told(*values: Tensor) -> list[int]:
+def to_host(*values: Tensor) -> list[int]:
     """Whole numbers and truth values ``[]`` as the host knows them, in one transfer: here it waits.
 
     Example:
         >>> flags = torch.tensor([True, False, True])
-        >>> told(flags.sum(), flags.any(), torch.tensor(7))
+        >>> to_host(flags.sum(), flags.any(), torch.tensor(7))
         [2, 1, 7]
     """
     known: list[int] = torch.stack([value.long() for value in values]).tolist()
     return known
 
 
-def surely_none(flags: Tensor) -> bool:
-    """Whether none of ``flags`` holds; False, without waiting to know, where looking is not free.
+def maybe_any(flags: Tensor) -> bool:
+    """Whether any of ``flags`` holds; True, without waiting to know, where looking is not free.
 
-    For work that nobody needs then, and that changes nothing if it is done all the same.
+    For work that nobody needs otherwise, and that changes nothing if it is done all the same.
     """
-    return looking_is_free(flags.device) and not bool(flags.any())
+    return not looking_is_free(flags.device) or bool(flags.any())
 
 
 def indices(mask: Tensor, count: int) -> Tensor:
@@ -90,7 +90,7 @@ def _made(make: Callable[..., Tensor], arguments: tuple[Hashable, ...], dtype: t
         return make(*arguments).to(at, dtype)
 
 
-def kept(make: Callable[..., Tensor], *arguments: Hashable, like: Tensor) -> Tensor:
+def cached(make: Callable[..., Tensor], *arguments: Hashable, like: Tensor) -> Tensor:
     """``make(*arguments)`` with the dtype of ``like``, on its device; made and sent there once. Not to be changed."""
     return _made(make, arguments, like.dtype, like.device)
 
@@ -106,4 +106,4 @@ def constant(values: Sequence[float], like: Tensor) -> Tensor:
         >>> constant((1, 2), torch.zeros(3, dtype=torch.int64))
         tensor([1, 2])
     """
-    return kept(_numbers, tuple(values), like=like)
+    return cached(_numbers, tuple(values), like=like)

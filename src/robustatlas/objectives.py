@@ -95,8 +95,21 @@ OBJECTIVES: dict[Objective, Callable[[Tensor, Tensor, Tensor | None], Tensor]] =
     "log-margin": log_margin,
 }
 
+_VERSIONS: dict[Objective, int] = {}
+"""Of objectives whose formula has changed since their first."""
+
 MARGINS = frozenset(OBJECTIVES) - {"cross-entropy"}
 """The objectives that are zero at the decision boundary."""
+
+
+def objective_recorded(name: Objective) -> str:
+    """What the record of a run says of an objective: its name, and its version from the second on.
+
+    Example:
+        >>> objective_recorded("margin")
+        'margin'
+    """
+    return name if name not in _VERSIONS else f"{name}, version {_VERSIONS[name]}"
 
 
 def check_objective(name: str) -> None:

@@ -31,7 +31,8 @@ class Progress:
         """The work: ``samples`` under each of the attacks."""
 
     def warn(self, message: str) -> None:
-        """A warning of the checks before the work, or of what was noticed during it."""
+        """A warning of the checks before the work, or of what was noticed during it. It is a Python warning as well,
+        which is why the displays of this module show nothing here."""
 
     def note(self, message: str) -> None:
         """Something to know that is no warning."""
@@ -112,9 +113,6 @@ class BarProgress(Progress):
             through = sum(tally.through for tally in self.tallies.values())
             self.bars.update(self.total, completed=through, left=f"{duration(seconds)} left")
 
-    def warn(self, message: str) -> None:
-        self.console.print(f"[yellow]Warning:[/yellow] {escape(message)}", highlight=False)
-
     def note(self, message: str) -> None:
         self.console.print(escape(message), highlight=False)
 
@@ -147,9 +145,6 @@ class LineProgress(Progress):
     def begin(self, records: Sequence[AttackRecord], samples: int) -> None:
         self.samples = samples
         self.tallies = {record.key: _Tally(record) for record in records}
-
-    def warn(self, message: str) -> None:
-        self._say(f"Warning: {message}")
 
     def note(self, message: str) -> None:
         self._say(message)

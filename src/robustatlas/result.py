@@ -16,10 +16,11 @@ from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimali
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.outcome import Integers, Outcome
-from robustatlas.outcomes.records import AttackRecord, Identity, Plan
+from robustatlas.outcomes.records import AttackRecord, CallRecord, Identity
 from robustatlas.outcomes.store import AdversarialExamples, Run
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.tabular import Grid, Tabular
+from robustatlas.wording import void_sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,14 @@ class Result(OutcomeTable, Tabular):
     models mistakes and drawn (see :class:`Outcome`).
 
     Attributes:
+        name: of the model.
+        data: name of the data set.
+        index: ``[N]``, positions of the samples in the data set, distinct.
+        labels: ``[N]``, true classes.
+        clean_prediction: ``[N]``, class predicted for the clean input.
+        clean_margin: ``[N]``, softmax margin of the clean input, in [-1, 1]; NaN where not known.
+        outcomes: attack -> :class:`Outcome` of the same samples.
+        clean_rejected: ``[N]``, whether the model refuses to answer for the clean input; None: it never may.
         identity: what the run is about; None for a table of arrays at hand.
         records: the attacks as they were run, by their keys.
         plans: what was asked of the run, oldest first.
@@ -53,7 +62,7 @@ class Result(OutcomeTable, Tabular):
 
     identity: Identity | None = None
     records: Mapping[str, AttackRecord] = field(default_factory=dict)
-    plans: Sequence[Plan] = ()
+    plans: Sequence[CallRecord] = ()
     path: Path | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -82,10 +91,10 @@ class Result(OutcomeTable, Tabular):
         )
 
     def __repr__(self) -> str:
-        return display.text_of(self)
+        return display.text_of(self, self.warnings)
 
     def _grid(self) -> Grid:
-        return display.grid_of(self)
+        return display.grid_of(self, self.warnings)
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         return display.columns_of(self)
@@ -97,8 +106,11 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the checks before the work said, each once."""
-        return tuple(dict.fromkeys(warning for plan in self.plans for warning in plan.warnings))
+        """What is to be doubted: attacks whose gradients the model did not give, and what the checks before the work
+        said when each attack was last asked for; each sentence once."""
+        last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
+        said = [warning for plan in last.values() for warning in plan.warnings]
+        return tuple(dict.fromkeys([*([void_sentence(self.void)] if self.void else []), *said]))
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Keep in the run what reports and leaderboards say of its model; of no effect on any number.
@@ -107,6 +119,9 @@ class Result(OutcomeTable, Tabular):
             about: any of ``title``, ``url`` (of the paper), ``architecture``, ``extra_data``, ``trained_on`` (attack
                 to largest strength), ``notes``. What is said later replaces what was said before; results that are
                 loaded from then on have it.
+
+        Raises:
+            UserError: the numbers are of no run.
         """
         if self._run is None:
             raise UserError("These numbers are of no run, so nothing can be kept with them; give evaluate a run.")
@@ -175,7 +190,11 @@ class Result(OutcomeTable, Tabular):
         return {attack: local_optimality(curve, envelope([curve, best])) for attack, (curve, best) in curves.items()}
 
     def adversarial(self, attack: str) -> AdversarialExamples:
-        """The smallest adversarial examples: positions in the data set ``[M]`` and float32 inputs ``[M, ...]``."""
+        """The smallest adversarial examples: positions in the data set ``[M]`` and float32 inputs ``[M, ...]``.
+
+        Raises:
+            UserError: an attack that the result does not have, or a run that kept no examples.
+        """
         self.outcome(attack)
         if self._run is None:
             raise UserError("This result has no adversarial examples; evaluate with keep_adversarial=True.")
@@ -189,7 +208,18 @@ def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Resul
         path: the run directory.
         attacks: only these attacks; of an unfinished run this may leave more samples.
 
+    Returns:
+        what all attacks found on the samples that they share.
+
     Raises:
         UserError: no run there, a run of another format, a damaged file (it is named), nothing finished yet.
+
+    Example:
+        >>> import tempfile, torch, robustatlas as ra
+        >>> net, data = torch.nn.Linear(4, 2), (torch.rand(3, 4), torch.tensor([0, 1, 0]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = ra.evaluate(net, data, "linf", run=f"{folder}/run", progress=False)
+        ...     load_result(f"{folder}/run").minimal_size("linf").shape
+        (3,)
     """
     return Result.of_run(Run.open(path), attacks)

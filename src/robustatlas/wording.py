@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -24,10 +24,11 @@ COLOUR = "Colour"
 PERCEPTION = "Perception"
 WEATHER = "Weather and texture"
 OCCLUSION = "Occlusion"
+COMPOSED = "Composed"
 CORRUPTION = "Common corruptions"
 OTHER = "Other"
 
-GROUPS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, CORRUPTION, OTHER)
+GROUPS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, COMPOSED, CORRUPTION, OTHER)
 
 _LABELS = {
     "linf": AttackLabel("L∞", NORMS),
@@ -51,6 +52,7 @@ _LABELS = {
     "snow": AttackLabel("Snow", WEATHER),
     "gabor": AttackLabel("Gabor", WEATHER),
     "patch": AttackLabel("Patch", OCCLUSION),
+    "carben": AttackLabel("CARBEN", COMPOSED),
 }
 
 
@@ -66,7 +68,7 @@ def wording(attack: str) -> AttackLabel:
         name = (words[:1].upper() + words[1:]).replace("Jpeg", "JPEG")
         taken = any(name == known.label for known in _LABELS.values())
         return AttackLabel(f"{name} corruption" if taken else name, CORRUPTION)
-    return _LABELS.get(attack, AttackLabel(attack, OTHER))
+    return _LABELS.get(attack, AttackLabel(attack, COMPOSED if "+" in attack else OTHER))
 
 
 UPPER_BOUND = "upper bound"
@@ -224,3 +226,35 @@ def some(names: Iterable[str], at_most: int = 6) -> str:
     names = tuple(names)
     shown = ", ".join(names[:at_most])
     return f"{shown} and {len(names) - at_most} more" if len(names) > at_most else shown
+
+
+MARK = "†"
+"""Beside the name of an attack or a model: numbers rest on attacks whose gradients the model does not give."""
+
+
+def marked(name: str, void: object) -> str:
+    """A name with the mark, where something is ``void``.
+
+    Example:
+        >>> marked("linf", True), marked("net †", ["linf"]), marked("net", [])
+        ('linf †', 'net †', 'net')
+    """
+    return f"{name} {MARK}" if void and not name.endswith(MARK) else name
+
+
+def void_sentence(shares: Mapping[str, float]) -> str:
+    """What the mark says; ``shares``: attack -> share of the samples at which the model gave it no gradient.
+
+    Example:
+        >>> void_sentence({"linf": 0.25}).partition(",")[0]
+        '† linf: the margin has no gradient at 25 % of the samples'
+    """
+    said = []
+    for attack, share in shares.items():
+        where = "any sample" if share == 1 else f"{100 * share:.0f} % of the samples"
+        said.append(f"{attack}: the margin has no gradient at {where}")
+    judged = "void" if all(share == 1 for share in shares.values()) else "too high"
+    return (
+        f"{MARK} {'; '.join(said)}, so its robust accuracies are {judged}, and so is every ratio and average that "
+        "counts them. Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf)."
+    )

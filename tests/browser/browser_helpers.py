@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Plan
+from robustatlas.outcomes import CallRecord, DataRecord, Identity, ModelRecord
 from robustatlas.outcomes.records import circumstances
 from robustatlas.references import Reference
 from robustatlas.result import Result
@@ -59,7 +59,9 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
         plain,
         identity=Identity(model=ModelRecord(name=name), data=DataRecord(name="cifar10"), created="2026-01-02"),
         plans=[
-            Plan(attacks=attacks, spans=((0, len(plain.index)),), warnings=warnings, command="robustatlas evaluate")
+            CallRecord(
+                attacks=attacks, spans=((0, len(plain.index)),), warnings=warnings, command="robustatlas evaluate"
+            )
         ],
         clean_margin=clean,
         outcomes=outcomes,

@@ -30,9 +30,8 @@ def catalogue(procedure: Procedure = "default") -> dict[str, Attack]:
 
 def _as_published(attack: Attack) -> Attack:
     """MultiRobustBench searches by bisection whatever its sets allow."""
-    searches = attack.valid_searches
-    first = tuple(search for search in searches if search == "bisection")
-    return replace(attack, searches=(*first, *(search for search in searches if search not in first)))
+    order = sorted(attack.plans, key=lambda search: search != "bisection")
+    return replace(attack, plans={search: attack.plans[search] for search in order})
 
 
 def attack_named(name: str, procedure: Procedure = "default", also: Iterable[str] = ()) -> Attack:
@@ -82,6 +81,12 @@ def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:
     Args:
         names: in the order in which they change the image.
         strengths: full strength of each part; default: half of the largest of its own grid.
+
+    Returns:
+        the attack, named after its parts with ``+`` between them; its strengths are shares from 0 to 1.
+
+    Raises:
+        UserError: not one strength for each part, or an attack that there is not.
 
     Example:
         >>> attack = compose("recolor", "stadv", "linf", strengths=(0.06, 0.05, 8 / 255))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from robustatlas.attacks.definition import Attack, grid
-from robustatlas.attacks.image import ASCENTS, BOUND
+from robustatlas.attacks.definition import Attack, AttackInfo, grid
+from robustatlas.attacks.image import COMPOSED, ascending
 from robustatlas.errors import UserError, brief
 from robustatlas.outcomes.strengths import LARGEST_STRENGTH
 from robustatlas.scalars import real
@@ -21,16 +21,8 @@ _CARBEN = "carben"
 
 def composed(name: str, threat: Compose, source: str, note: str = "") -> Attack:
     """An attack on a composition, at twenty shares of its full strength."""
-    return Attack(
-        name=name,
-        threat=threat,
-        strengths=grid(1.0),
-        stages=ASCENTS,
-        bound=(BOUND,),
-        unit="share of the full strength of every part",
-        source=source,
-        note=note,
-    )
+    about = AttackInfo("share of the full strength of every part", source, note)
+    return Attack(name, threat, ascending(COMPOSED), grid(1.0), about)
 
 
 def carben_attack() -> Attack:
@@ -62,4 +54,4 @@ def compose(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -
     threat = Compose(tuple(part.threat for part in parts), tuple(full))
     each = ", ".join(f"{part.name} {value:.4g}" for part, value in zip(parts, full, strict=True))
     attack = composed(name, threat, "a composition, as in Laidlaw and Feizi 2019")
-    return replace(attack, unit=f"share of {each}")
+    return replace(attack, about=replace(attack.about, unit=f"share of {each}"))

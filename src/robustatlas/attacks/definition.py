@@ -1,36 +1,32 @@
-"""What an attack is: a threat model, the optimizers that search it, and the strengths at which it is reported."""
+"""What an attack is: a threat model, the plan of each search that it has, and the strengths it is reported at."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from robustatlas.attacks.description import LATER
-from robustatlas.classifier.backward import Backward, check_backward
 from robustatlas.errors import UserError, brief
-from robustatlas.objectives import MARGINS, Objective, check_objective
-from robustatlas.optimizers.base import Optimizer
-from robustatlas.optimizers.fmn import FMN
-from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.records import ATTACK_NAME
 from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.scalars import real
+from robustatlas.search import Search, search_named
+from robustatlas.search.plan import Leg, Plan, Stage
+from robustatlas.search.rules import Effort
 from robustatlas.threats.base import ThreatModel
 
 if TYPE_CHECKING:
     from robustatlas.classifier import Classifier, Errors
 
+__all__ = ["Attack", "AttackInfo", "Effort", "Leg", "Plan", "Procedure", "Search", "Stage", "grid"]
+
 Procedure = Literal["default", "paper"]
 """``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
 
-Search = Literal["descent", "bisection", "every", "frontier", "minimum"]
-"""``"descent"``: whole curves for about the price of one point; ``"bisection"``: MultiRobustBench's procedure;
-``"every"``: each strength by itself; ``"frontier"``: the lowest margin at every strength; ``"minimum"``: the smallest
-size, without a grid of strengths."""
-
-Effort = Literal["low", "default", "high"]
-"""About half of the passes, the usual ones, five to seven times as many."""
+_STAGES = ("stages", "bound", "descent", "closing", "polish", "minimum", "frontier")
+_FORMER = (*_STAGES, "searches", "unit", "source", "note")
+"""What an attack was made of before it had plans."""
 
 
 def grid(last: float, count: int = 20) -> tuple[float, ...]:
@@ -43,128 +39,76 @@ def grid(last: float, count: int = 20) -> tuple[float, ...]:
     return tuple(round(last * k / count, 10) for k in range(1, count + 1))
 
 
-Start = Literal["random", "neutral", "best", "missed"]
-Judge = Literal["best", "last"]
-Order = Literal["logits", "distance"]
-
-
 @dataclass(frozen=True)
-class Stage:
-    """One optimizer with its objective, run once or several times.
+class AttackInfo:
+    """What a reader wants to know of an attack, of no effect on any number.
 
-    ``targets``: number of target classes, tried one after the other (0: untargeted; ``"random"``: one wrong class drawn
-    per sample), in the ``order`` of their logits or of the linearised ``"distance"`` to their boundary; ``restarts``:
-    number of untargeted runs from different random starts. ``start``: ``"random"``, ``"neutral"`` (the clean point), or
-    ``"best"``: right after a success the run begins at that example, drawn into the set, otherwise at random (a
-    minimum-size run at the smallest example, moved at random by ``kick`` times its size: basin hopping, Wales and Doye
-    1997; such hops end when ``fruitless`` in a row have found nothing smaller); or ``"missed"``: likewise, but
-    otherwise where the run that failed by least at this strength came nearest to an example, and the descent makes such
-    a run only where that is near.
-    ``judge``: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures). ``backward``: the gradient it
-    takes of input transformations (None: what the model says; see :mod:`robustatlas.models.defenses`).
+    Attributes:
+        unit: of its strengths.
+        source: where it was published.
+        note: how the default differs from the published attack.
+
+    Example:
+        >>> AttackInfo("radius in pixels", "a paper").unit
+        'radius in pixels'
     """
 
-    optimizer: Optimizer[Any]
-    objective: Objective
-    targets: int | Literal["random"] = 0
-    restarts: int = 1
-    start: Start = "random"
-    judge: Judge = "best"
-    order: Order = "logits"
-    kick: float = field(default=0.0, metadata={LATER: True})
-    fruitless: int = field(default=4, metadata={LATER: True})
-    backward: Backward | None = field(default=None, metadata={LATER: True})
-
-    def __post_init__(self) -> None:
-        check_objective(self.objective)
-        check_backward(self.backward)
-        optimizer = type(self.optimizer).__name__
-        if self.optimizer.needs_margin and self.objective not in MARGINS:
-            raise UserError(
-                f"{optimizer} needs an objective that is zero at the decision boundary, and got {self.objective!r}; "
-                "use 'margin'."
-            )
-        if self.optimizer.steps < self.optimizer.fewest_steps:
-            raise UserError(
-                f"{optimizer} got steps={self.optimizer.steps}; expected at least {self.optimizer.fewest_steps}."
-            )
-        if not (self.targets == "random" or (isinstance(self.targets, int) and self.targets >= 0)):
-            raise UserError(f"A stage got targets={self.targets!r}; expected a number of classes, 0 or 'random'.")
-        if self.restarts < 1 or (self.targets and self.restarts > 1):
-            raise UserError(
-                f"A stage got restarts={self.restarts} with targets={self.targets!r}; expected at least one restart, "
-                "and more than one only where targets=0."
-            )
-        for name, known in (("start", Start), ("judge", Judge), ("order", Order)):
-            if getattr(self, name) not in get_args(known):
-                expected = ", ".join(map(repr, get_args(known)))
-                raise UserError(f"A stage got {name}={getattr(self, name)!r}; expected one of {expected}.")
-        if self.kick and not (self.kick > 0 and self.start == "best" and self.optimizer.minimum_size):
-            raise UserError(
-                f"A stage got kick={self.kick}; expected a positive number, and only for a minimum-size attack with "
-                "start='best'."
-            )
-        if self.fruitless < 1:
-            raise UserError(f"A stage got fruitless={self.fruitless}; expected a number of hops, at least one.")
-
-    def runs(self, classes: int) -> int:
-        """How often the stage runs with this number of classes."""
-        return min(self.targets, classes - 1) if isinstance(self.targets, int) and self.targets else self.restarts
-
-
-def frontier(bound: Stage, ascent: Optimizer[Any]) -> tuple[Stage, ...]:
-    """Stages of a frontier search: a bound, then an ascent that tries five targets, goes down and goes up."""
-    sweep = Stage(ascent, "log-margin", start="best")
-    return (bound, Stage(ascent, "log-margin", targets=5), sweep, sweep)
-
-
-FRONTIER = frontier(Stage(FMN(30), "margin", targets=4), PGD(8, rate=1.0, schedule="cosine", momentum=0.5))
-"""Those of attacks that name none of their own."""
+    unit: str = ""
+    source: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class Attack:
     """A named attack.
 
-    ``stages`` are tried in order at a given strength. ``bound`` and ``closing`` serve the search by descent:
-    minimum-size attacks that give the first bound of each sample, and a second kind of attack for samples whose bound
-    lies just above a strength; ``polish``: minimum-size attacks that go on from the smallest example at the end of the
-    descent, for sizes between strengths; ``minimum``: the bounds of the search for the smallest size, where they differ
-    from ``bound`` (who replaces the bounds of an attack replaces these too, or by None). ``nested``: sets grow with
-    epsilon; ``contains_clean``: the set of size 0 is the input itself; ``repairs``: samples that are misclassified
-    clean are attacked and judged as well (historical procedures). ``unbounded``: sizes above the largest strength mean
-    something (lp). ``descent``: the strong attack of the descent, where it differs from ``stages``.
-    ``frontier``: the stages of the frontier search (see :func:`frontier`): minimum-size attacks, then one whose targets
-    are shared out among the strengths, then some from strength to strength, down and up in turn; ``()``: no such
-    search. ``note``: how the default differs from the historical attack. ``searches``: those that are valid for the
-    attack, its default first; by themselves the ones that its sets and stages allow. ``errors``: of models that reject,
-    what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or wrong. ``effort``: what the
-    stages were scaled to (see :mod:`robustatlas.attacks.effort`).
+    Attributes:
+        name: by which it is asked for.
+        threat: its sets.
+        plans: what each search does to a sample, the default search first; there are no others. Helpers that make the
+            usual ones stand in :mod:`robustatlas.attacks.plans`.
+        strengths: at which it is reported, increasing.
+        about: unit, source and note.
+        nested: sets grow with epsilon.
+        contains_clean: the set of size 0 is the input itself.
+        repairs: samples that are misclassified clean are attacked and judged as well (historical procedures).
+        unbounded: sizes above the largest strength mean something (lp).
+        errors: of models that reject, what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or
+            wrong.
 
     Raises:
-        UserError: a search that the sets or stages do not allow.
+        UserError: a search that the sets do not allow, a plan that its search cannot carry out, or an optimizer that
+            cannot search the sets.
+
+    Example:
+        >>> from robustatlas.attacks.plans import plans_of
+        >>> from robustatlas.optimizers.pgd import PGD
+        >>> from robustatlas.threats.lp import Linf
+        >>> attack = Attack("mine", Linf(), plans_of(Stage(PGD(40), "cross-entropy"), runs=5), grid(0.1))
+        >>> attack.searches
+        ('descent', 'bisection', 'every', 'minimum')
     """
 
     name: str
     threat: ThreatModel
+    plans: Mapping[Search, Plan]
     strengths: tuple[float, ...]
-    stages: tuple[Stage, ...]
-    bound: tuple[Stage, ...] = ()
-    descent: tuple[Stage, ...] | None = None
-    closing: tuple[Stage, ...] = ()
-    polish: tuple[Stage, ...] = ()
-    minimum: tuple[Stage, ...] | None = None
-    frontier: tuple[Stage, ...] | None = None
-    unit: str = ""
-    source: str = ""
-    note: str = ""
+    about: AttackInfo = field(default=AttackInfo())
     nested: bool = True
     contains_clean: bool = True
     repairs: bool = False
     unbounded: bool = False
-    searches: tuple[Search, ...] = ()
     errors: Errors = "accepted"
-    effort: Effort = "default"
+
+    def __new__(cls, *given: object, **named: object) -> Attack:  # noqa: D102
+        former = [name for name in _FORMER if name in named]
+        if former or (len(given) > _PLANS and not isinstance(given[_PLANS], Mapping)):
+            raise UserError(
+                f"An attack has {f'no {former[0]!r}' if former else 'its plans as third argument'} now: write "
+                'Attack(name, threat, plans_of(Stage(PGD(20), "margin")), strengths, AttackInfo(unit, source)), with '
+                "plans_of from robustatlas.attacks.plans."
+            )
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(ATTACK_NAME, self.name):
@@ -173,53 +117,64 @@ class Attack:
                 "120 and a letter or digit first."
             )
         check_strengths([real(strength) for strength in self.strengths], self.name)
-        for stage in self.all_stages:
-            stage.optimizer.check(self.threat)
         allowed = self._allowed()
-        if wrong := [search for search in self.searches if search not in allowed]:
-            raise UserError(
-                f"{self.name!r} cannot be searched by {wrong[0]!r}: {self._why()}; expected among {', '.join(allowed)}."
-            )
+        if not self.plans:
+            raise UserError(f"{self.name!r} has no plan for any search; expected some for {', '.join(allowed)}.")
+        for search, plan in self.plans.items():
+            if search not in allowed:
+                raise UserError(
+                    f"{self.name!r} cannot be searched by {search!r}: {self._why()}; expected among "
+                    f"{', '.join(allowed)}."
+                )
+            search_named(search).check(plan)
+            for leg in plan.legs:
+                leg.stage.optimizer.check(self.threat)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.strengths, tuple(self.plans.items())))
+
+    def map(self, change: Callable[[Leg], Leg | Iterable[Leg]]) -> Attack:
+        """The attack with each leg of each plan replaced by one or several."""
+        return replace(self, plans={search: plan.map(change) for search, plan in self.plans.items()})
 
     def bound_to(self, model: Classifier) -> Attack:
         """The attack on ``model``: its set and optimizers are told the model where they depend on it."""
 
-        def bound(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-            return tuple(replace(stage, optimizer=stage.optimizer.bound_to(model)) for stage in stages)
+        def bound(leg: Leg) -> Leg:
+            return replace(leg, stage=replace(leg.stage, optimizer=leg.stage.optimizer.bound_to(model)))
 
-        return replace(
-            self,
-            threat=self.threat.bound_to(model),
-            stages=bound(self.stages),
-            bound=bound(self.bound),
-            descent=None if self.descent is None else bound(self.descent),
-            closing=bound(self.closing),
-            polish=bound(self.polish),
-            minimum=None if self.minimum is None else bound(self.minimum),
-            frontier=None if self.frontier is None else bound(self.frontier),
-        )
+        return replace(self.map(bound), threat=self.threat.bound_to(model))
 
     @property
-    def all_stages(self) -> tuple[Stage, ...]:
-        """Those of every search."""
-        own = (*self.stages, *self.bound, *(self.descent or ()), *self.closing, *self.polish)
-        return (*own, *(self.minimum or ()), *(self.frontier or ()))
-
-    @property
-    def valid_searches(self) -> tuple[Search, ...]:
+    def searches(self) -> tuple[Search, ...]:
         """Those that may be asked for, the default first."""
-        return self.searches or self._allowed()
+        return tuple(self.plans)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Those of all plans, each once."""
+        return tuple(dict.fromkeys(leg.stage for plan in self.plans.values() for leg in plan.legs))
+
+    @property
+    def judges_last(self) -> bool:
+        """Whether only the last iterate of a run counts (historical procedures), so that strengths do not imply each
+        other."""
+        return any(plan.judges_last for plan in self.plans.values())
 
     def searched_by(self, search: str | None) -> Search:
-        """The search of that name (None: the default), if it is valid for the attack; :class:`UserError` if not."""
+        """The search of that name (None: the default).
+
+        Raises:
+            UserError: the attack does not have it.
+        """
         if search is None:
-            return self.valid_searches[0]
-        for known in self.valid_searches:
+            return self.searches[0]
+        for known in self.searches:
             if known == search:
                 return known
-        why = f": {self._why()}" if search in get_args(Search) and search not in self._allowed() else ""
+        why = f": {self._why()}" if search in get_args(Search) else ""
         raise UserError(
-            f"search={search!r} is not valid for {self.name!r}{why}; expected {' or '.join(self.valid_searches)}. "
+            f"search={search!r} is not valid for {self.name!r}{why}; expected {' or '.join(self.searches)}. "
             "Leave search out, and each attack takes its own."
         )
 
@@ -230,30 +185,13 @@ class Attack:
     def _allowed(self) -> tuple[Search, ...]:
         if self.judges_last:
             return ("bisection", "every")
-        if not (self.nested and self.contains_clean):
-            return ("every",)
-        return ("descent", "bisection", "every", *(("frontier",) if self.frontier_stages else ()), "minimum")
+        return get_args(Search) if self.nested and self.contains_clean else ("every",)
 
     def _why(self) -> str:
         if self.judges_last:
             return "only the last iterate of a run counts"
-        return "it has no stages for it" if self.nested and self.contains_clean else "its sets are not nested"
+        return "it has no plan for it" if self.nested and self.contains_clean else "its sets are not nested"
 
-    @property
-    def minimum_stages(self) -> tuple[Stage, ...]:
-        """The bounds of the search for the smallest size."""
-        return self.bound if self.minimum is None else self.minimum
 
-    @property
-    def frontier_stages(self) -> tuple[Stage, ...]:
-        """Those of the frontier search; without stages of its own an attack by gradients takes :data:`FRONTIER`."""
-        if self.frontier is not None:
-            return self.frontier
-        ascends = self.threat.optimised and all(stage.optimizer.needs_gradient for stage in self.stages)
-        return FRONTIER if ascends else ()
-
-    @property
-    def judges_last(self) -> bool:
-        """Whether only the last iterate of a run counts (historical procedures), so that strengths do not imply each
-        other."""
-        return any(stage.judge == "last" for stage in self.stages)
+_PLANS = 2
+"""Position of ``plans`` among the arguments."""

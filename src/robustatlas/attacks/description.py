@@ -14,16 +14,12 @@ from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
 from robustatlas.outcomes.records import sha256_of_tensors
 
-LATER = "recorded unless default"
-"""In the metadata of a dataclass field: at its default it is not recorded, so that runs from before it was there go
-on."""
-
 
 def plain(value: Any) -> Any:
     """``value`` with everything in it as dicts, lists, strings and numbers, equal for equal numbers.
 
-    Dataclasses are their fields, networks their structure and a hash of their weights, functions their code. Anything
-    else needs a method ``described()`` that returns such plain data.
+    Dataclasses are their fields (and their ``version``, from the second on), networks their structure and a hash of
+    their weights, functions their code. Anything else needs a method ``described()`` that returns such plain data.
 
     Raises:
         UserError: something that only has an address in memory to tell it by.
@@ -34,10 +30,10 @@ def plain(value: Any) -> Any:
         {'kind': 'Linf', 'starts': 'surface', 'p': inf}
     """
     if hasattr(value, "described") and not isinstance(value, type):
-        return plain(value.described())
+        return plain(value.described()) | _version(value)
     if is_dataclass(value) and not isinstance(value, type):
-        said = [f for f in fields(value) if not (f.metadata.get(LATER) and getattr(value, f.name) == f.default)]
-        return {"kind": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in said}
+        said = {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return {"kind": type(value).__name__} | said | _version(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -56,6 +52,12 @@ def plain(value: Any) -> Any:
         f"{type(value).__name__} in an attack's settings cannot be recorded: results could not be told from those with "
         "another one. Make it a dataclass, or give it a method described() that returns plain data."
     )
+
+
+def _version(value: Any) -> dict[str, int]:
+    """The first is not told, so that what was recorded before there were versions is still the same."""
+    version = getattr(type(value), "version", 1)
+    return {} if version == 1 else {"version": version}
 
 
 def _function(function: Callable[..., Any]) -> dict[str, Any]:

@@ -1,30 +1,29 @@
-"""How hard an attack tries: the one rule by which its stages become fewer or more."""
+"""How hard an attack tries: the one rule by which its plans become cheaper or stronger."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any, get_args
+from dataclasses import replace
+from typing import get_args
 
-from robustatlas.attacks.definition import Attack, Effort, Stage
+from robustatlas.attacks.definition import Attack, Effort, Search
 from robustatlas.errors import UserError
+from robustatlas.search import search_named
+from robustatlas.search.plan import Leg, Plan
 
 _LESS = 0.6
-"""Of the steps, and of the targets or hops, of a stage at low effort."""
+"""Of the steps, and of the targets or restarts, of a leg at low effort."""
 
 _MORE = 2
-"""Times the steps, and times the targets or restarts, of what high effort adds to a stage."""
-
-_PATIENT = 3
-"""Times the hops that may find nothing before high effort ends them."""
+"""Times the steps, and times the targets or starts, of what high effort adds to a leg."""
 
 
 def at_effort(attack: Attack, effort: Effort) -> Attack:
-    """``attack`` with about half of its passes (``"low"``) or five to seven times as many (``"high"``).
+    """``attack`` with fewer passes (``"low"``), as it is, or with several times as many (``"high"``).
 
-    Low effort shortens each stage and leaves targets or hops out. High effort keeps each stage, and runs it once more
+    Low effort shortens each leg and leaves targets or restarts out. High effort keeps each leg, and runs it once more
     with twice the steps towards twice the targets, or, without targets, from two more random points (or by as many
-    hops, which end after three times as many fruitless ones). What has no steps to scale (a single look, attacks of
-    other libraries) stays as it is.
+    restarts); each rule says what becomes of it. What has no steps to scale (a single look, attacks of other
+    libraries) stays as it is.
 
     Raises:
         UserError: no such effort.
@@ -32,8 +31,8 @@ def at_effort(attack: Attack, effort: Effort) -> Attack:
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
         >>> for effort in ("low", "default", "high"):
-        ...     stages = at_effort(attack_named("l1"), effort).descent
-        ...     print([(stage.optimizer.steps, stage.targets) for stage in stages])
+        ...     ascents = at_effort(attack_named("l1"), effort).plans["descent"].having("ascend")
+        ...     print([(leg.stage.optimizer.steps, leg.runs) for leg in ascents])
         [(18, 1)]
         [(30, 2)]
         [(30, 2), (60, 4)]
@@ -43,56 +42,29 @@ def at_effort(attack: Attack, effort: Effort) -> Attack:
     if effort == "default":
         return attack
 
-    def scaled(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        if effort == "low":
-            return tuple(_shorter(stage) for stage in stages)
-        patient = (replace(stage, fruitless=_PATIENT * stage.fruitless) if stage.kick else stage for stage in stages)
-        return tuple(each for stage in patient for each in dict.fromkeys((stage, _longer(stage))))
+    def scaled(search: Search, plan: Plan) -> Plan:
+        ruled = plan.map(_shorter if effort == "low" else _longer, lambda rule: rule.at_effort(effort))
+        return ruled if effort == "low" else replace(ruled, legs=search_named(search).intensified(plan, ruled.legs))
 
-    return replace(
-        attack,
-        effort=effort,
-        stages=scaled(attack.stages),
-        bound=scaled(attack.bound),
-        descent=None if attack.descent is None else scaled(attack.descent),
-        closing=scaled(attack.closing),
-        polish=scaled(attack.polish),
-        minimum=None if attack.minimum is None else scaled(attack.minimum),
-        frontier=_frontier(attack.frontier_stages, effort),
-    )
+    return replace(attack, plans={search: scaled(search, plan) for search, plan in attack.plans.items()})
 
 
-def _frontier(stages: tuple[Stage, ...], effort: Effort) -> tuple[Stage, ...]:
-    """Those of the frontier search, whose rounds have an order: high effort lengthens each, and goes down and up once
-    more."""
-    if effort == "low":
-        return tuple(_shorter(stage) for stage in stages)
-    longer = tuple(_longer(stage) for stage in stages)
-    return (*longer, *(stage for stage in longer if stage.start == "best" and not stage.kick))
+def _stepping(leg: Leg, factor: float) -> Leg:
+    return replace(leg, stage=replace(leg.stage, optimizer=leg.stage.optimizer.lengthened(factor)))
 
 
-def _shorter(stage: Stage) -> Stage:
-    fewer = max(1, round(_LESS * stage.targets)) if isinstance(stage.targets, int) and stage.targets else stage.targets
-    hops = max(1, round(_LESS * stage.restarts)) if stage.kick else stage.restarts
-    return replace(_stepping(stage, _LESS), targets=fewer, restarts=hops)
+def _shorter(leg: Leg) -> Leg:
+    fewer = leg.stage.targets in ("logits", "distance") or leg.role == "restart"
+    return replace(_stepping(leg, _LESS), runs=max(1, round(_LESS * leg.runs)) if fewer else leg.runs)
 
 
-def _longer(stage: Stage) -> Stage:
-    longer = _stepping(stage, _MORE)
-    if longer == stage or not stage.optimizer.needs_gradient or stage.targets == "random":
+def _longer(leg: Leg) -> Leg:
+    """With more steps; and more runs, where these begin at another point or go towards another class."""
+    longer, stage = _stepping(leg, _MORE), leg.stage
+    if longer == leg or not stage.optimizer.needs_gradient or stage.targets == "random":
         return longer
-    if stage.kick:
+    if leg.role in ("restart", "resume", "sweep") or (stage.start == "neutral" and not stage.optimizer.minimum_size):
         return longer
-    if stage.targets or stage.optimizer.minimum_size:  # the latter begin at the clean point, so targets tell them apart
-        return replace(longer, targets=_MORE * max(stage.targets, 1))
-    return longer if stage.start in ("neutral", "missed") else replace(longer, restarts=_MORE * stage.restarts)
-
-
-def _stepping(stage: Stage, factor: float) -> Stage:
-    """``stage`` with ``factor`` times the steps, if its optimizer has any."""
-    optimizer: Any = stage.optimizer
-    name = next((each.name for each in fields(optimizer) if each.name in ("steps", "inner_steps")), None)
-    if name is None or not getattr(optimizer, name):
-        return stage
-    steps = max(optimizer.fewest_steps, round(factor * getattr(optimizer, name)))
-    return replace(stage, optimizer=replace(optimizer, **{name: steps}))
+    if stage.optimizer.minimum_size and stage.targets is None:  # begins at the clean point: classes tell runs apart
+        longer = replace(longer, stage=replace(longer.stage, targets="logits"))
+    return replace(longer, runs=_MORE * leg.runs)

@@ -6,21 +6,26 @@ steps, start, last iterate, and samples that are misclassified clean are attacke
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
-from robustatlas.attacks.definition import Attack, Procedure, Stage, frontier, grid
+from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
+from robustatlas.attacks.plans import as_published, legs, plans, swept
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.base import Optimizer
-from robustatlas.optimizers.fmn import FMN, WANDERING
+from robustatlas.optimizers.fmn import FMN, long_fmn
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.lpa import LPA
 from robustatlas.optimizers.perceptual_descent import PerceptualDescent
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.optimizers.scan import Once, Scan
+from robustatlas.search.plan import Judge, ruled
+from robustatlas.search.rules import PATIENT
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Brightness, Contrast, Hue, Saturation
 from robustatlas.threats.corruption import CORRUPTIONS, Corruption
@@ -49,336 +54,229 @@ UAR = "Kang et al. 2019 (UAR), as run by MultiRobustBench"
 MRB = "Dai et al. 2023 (MultiRobustBench)"
 
 _STEPS = 20  # of every attack of MultiRobustBench but lpips
-_UAR_RATE = _STEPS**-0.5
-_MRB_RATE = 2 / (_STEPS - 2)
+_UAR_PGD = PGD(_STEPS, _STEPS**-0.5)
 
 _LONG = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
 _PERCEPTUAL_ASCENT = PGD(steps=10, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
 
 
-def _ascents(steps: int) -> tuple[Stage, ...]:
+def _resumed(rate: float, steps: int = 40) -> Leg:
+    """What goes on from where the ascents failed by little, by steps two fifths as long as theirs."""
+    return Leg(Stage(PGD(steps, rate, schedule="cosine", momentum=0.75), "margin", start="missed"), "resume")
+
+
+def _untargeted(optimizer: Optimizer[Any], objective: Objective = "cross-entropy", starts: int = 1) -> Leg:
+    return Leg(Stage(optimizer, objective, start="best"), runs=starts)
+
+
+def _towards_three(optimizer: Optimizer[Any]) -> Leg:
+    return Leg(Stage(optimizer, "margin", targets="logits", start="best"), runs=3)
+
+
+def _twofold(steps: int) -> tuple[Leg, ...]:
     ascent = PGD(steps, rate=0.25, schedule="cosine", momentum=0.75)
-    return Stage(ascent, "cross-entropy", start="best"), Stage(ascent, "margin", targets=3, start="best")
+    return _untargeted(ascent), _towards_three(ascent)
 
 
-ASCENTS, _BRIEF_ASCENTS = _ascents(20), _ascents(16)
-_LONG_ASCENTS = (Stage(_LONG, "margin", start="best"), Stage(_LONG, "cross-entropy", start="best"))
+@dataclass(frozen=True)
+class Way:
+    """How the default procedure ascends in a kind of sets: at one strength, by the descent (None: as at one strength),
+    and from near misses."""
+
+    at_strength: tuple[Leg, ...]
+    below: tuple[Leg, ...] | None = None
+    resumes: tuple[Leg, ...] = ()
+
+
+USUAL = Way(_twofold(20), _twofold(16), (_resumed(0.1),))
+COMPOSED = Way(_twofold(20))
+LONG_STEPS = Way((_untargeted(_LONG, "margin"), _untargeted(_LONG)))
 _FINE = PGD(steps=25, rate=0.05, schedule="cosine", momentum=0.75)
-FINE_ASCENTS = (
-    Stage(_FINE, "margin", targets=3, start="best"),
-    Stage(_FINE, "cross-entropy", start="best", restarts=4),
-)
+FINE = Way((_towards_three(_FINE), _untargeted(_FINE, starts=4)), resumes=(_resumed(0.02, steps=80),))
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
 the others need many starts."""
 
 _MANY = PGD(steps=10, rate=0.25, schedule="cosine", momentum=0.75)
-MANY_ASCENTS = (
-    Stage(_MANY, "cross-entropy", start="best", restarts=24),
-    Stage(_MANY, "margin", targets=3, start="best"),
-)
+MANY_STARTS = Way((_untargeted(_MANY, starts=24), _towards_three(_MANY)), resumes=(_resumed(0.1),))
 """For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many starts."""
 
-
-def _resumed(rate: float, steps: int = 40) -> tuple[Stage, ...]:
-    """What goes on from where the ascents failed by little."""
-    return (Stage(PGD(steps, rate, schedule="cosine", momentum=0.75), "margin", start="missed"),)
-
-
-_CLOSINGS = {ASCENTS: _resumed(0.1), FINE_ASCENTS: _resumed(0.02, steps=80), MANY_ASCENTS: _resumed(0.1)}
-"""By steps two fifths as long as those of the ascents."""
+_SCAN = Stage(Scan(), "margin")
+SCANNED = plans(legs("ascend", _SCAN), legs("bound", _SCAN), (), frontier=ruled(legs("bound", _SCAN), (PATIENT,)))
+"""For sets of a single number."""
 
 BOUND = Stage(FMN(steps=10), "margin")
-_FAR_BOUND = Stage(replace(WANDERING, steps=12), "margin")
 
-_SCAN = Stage(Scan(), "margin")
+
+def ascending(way: Way = USUAL, bound: Stage = BOUND) -> dict[Search, Plan]:
+    """The plans of an attack on sets beyond lp: a brief bound, then ascents."""
+    below = (*(way.at_strength if way.below is None else way.below), *way.resumes)
+    return plans(way.at_strength, legs("bound", bound), below, frontier=swept())
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the catalogue knows of one attack: both threat models, the grid, and the optimizer of the paper.
-
-    ``bound`` and ``stages``: the first bound and the ascents of the default procedure; ``one_number``: the parameter is
-    a single number, which is scanned.
-    """
+    """What the catalogue knows of one attack: both threat models, the grid, the plans of the default procedure, and the
+    optimizer of the paper."""
 
     name: str
     threat: ThreatModel
     historical: ThreatModel
     strengths: tuple[float, ...]
     unit: str
-    source: str
-    optimizer: Optimizer  # type: ignore[type-arg]
     note: str
+    source: str = UAR
+    optimizer: Optimizer[Any] = _UAR_PGD
     objective: Objective = "cross-entropy"
     historical_nested: bool = True
-    bound: Stage = BOUND
-    stages: tuple[Stage, ...] = ASCENTS
-    one_number: bool = False
+    plans: Mapping[Search, Plan] = field(default_factory=ascending)
 
     def attack(self, procedure: Procedure) -> Attack:
         """The attack by the default procedure or by the paper's."""
-        if procedure == "paper":
-            return Attack(
-                name=self.name,
-                threat=self.historical,
-                strengths=self.strengths,
-                stages=(Stage(self.optimizer, self.objective, judge="last"),),
-                unit=self.unit,
-                source=self.source,
-                note=self.note,
-                nested=self.historical_nested,
-                contains_clean=self.historical == self.threat,
-                repairs=True,
-            )
-        sound = Attack(
-            name=self.name,
-            threat=self.threat,
-            strengths=self.strengths,
-            stages=self.stages,
-            bound=(self.bound,),
-            descent=_BRIEF_ASCENTS if self.stages == ASCENTS else None,
-            closing=_CLOSINGS.get(self.stages, ()),
-            unit=self.unit,
-            source=self.source,
-            note=self.note,
-        )
-        if not self.one_number:
-            return sound
-        return replace(sound, stages=(_SCAN,), bound=(_SCAN,), descent=(), closing=(), frontier=(_SCAN,))
+        about = AttackInfo(self.unit, self.source, self.note)
+        if procedure == "default":
+            return Attack(self.name, self.threat, self.plans, self.strengths, about)
+        published = as_published(Stage(self.optimizer, self.objective, judge="last"))
+        historical = Attack(self.name, self.historical, published, self.strengths, about, repairs=True)
+        clean = self.historical == self.threat
+        return replace(historical, nested=self.historical_nested, contains_clean=clean)
 
+
+_mrb = partial(Entry, source=MRB, optimizer=PGD(_STEPS, 2 / (_STEPS - 2)))
+_number = partial(_mrb, plans=SCANNED)
 
 ENTRIES = (
     Entry(
-        "elastic",
-        Elastic(),
-        HistoricalElastic(),
-        grid(1.0),
-        "pixels of displacement before smoothing",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "The public code samples with align_corners=False: even without displacement the "
-        "image is zoomed slightly and its border darkened. The default is the identity there.",
+        "elastic", Elastic(), HistoricalElastic(), grid(1.0), "pixels of displacement before smoothing",
+        "The public code samples with align_corners=False: even without displacement the image is zoomed slightly and "
+        "its border darkened. The default is the identity there.",
     ),
     Entry(
-        "jpeg-linf",
-        JpegLinf(),
-        HistoricalJpegLinf(),
-        grid(0.2),
-        "quantised DCT coefficients (half of it is applied)",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "The public code averages chrominance over 2x2 pixels even without a perturbation; "
-        "the default adds the changed coefficients to the image itself.",
+        "jpeg-linf", JpegLinf(), HistoricalJpegLinf(), grid(0.2), "quantised DCT coefficients (half of it is applied)",
+        "The public code averages chrominance over 2x2 pixels even without a perturbation; the default adds the "
+        "changed coefficients to the image itself.",
     ),
     Entry(
-        "jpeg-l2",
-        JpegL2(),
-        HistoricalJpegL2(),
-        (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
-        "l2 norm of quantised DCT coefficients",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "As jpeg-linf.",
+        "jpeg-l2", JpegL2(), HistoricalJpegL2(), (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
+        "l2 norm of quantised DCT coefficients", "As jpeg-linf.",
     ),
     Entry(
-        "jpeg-l1",
-        JpegL1(),
-        HistoricalJpegL1(),
-        grid(20.0),
-        "l1 norm of quantised DCT coefficients",
-        UAR,
-        FrankWolfe(_STEPS),
-        "As jpeg-linf; the public code's bound of 2 on single coefficients counts from the "
-        "current point, the default's from zero.",
+        "jpeg-l1", JpegL1(), HistoricalJpegL1(), grid(20.0), "l1 norm of quantised DCT coefficients",
+        "As jpeg-linf; the public code's bound of 2 on single coefficients counts from the current point, the "
+        "default's from zero.",
+        optimizer=FrankWolfe(_STEPS),
     ),
     Entry(
-        "stadv",
-        StAdv(),
-        HistoricalStAdv(),
-        grid(0.1),
-        "displacement, half the image side is 1",
-        "Xiao et al. 2018, as run by MultiRobustBench",
-        Adam(_STEPS),
-        "The paper's smoothness penalty is switched off in the public evaluation code (a type"
-        " test fails), so published numbers come without it.",
-        objective="margin",
+        "stadv", StAdv(), HistoricalStAdv(), grid(0.1), "displacement, half the image side is 1",
+        "The paper's smoothness penalty is switched off in the public evaluation code (a type test fails), so "
+        "published numbers come without it.",
+        source="Xiao et al. 2018, as run by MultiRobustBench", optimizer=Adam(_STEPS), objective="margin",
     ),
     Entry(
-        "recolor",
-        Recolor(),
-        HistoricalRecolor(),
-        grid(0.1),
-        "change of CIE LUV coordinates scaled to [0, 1]",
-        "Laidlaw and Feizi 2019, as run by MultiRobustBench",
-        Adam(_STEPS),
-        "The public code moves unperturbed colours too (gamut projection and clipping of "
-        "LUV); the default adds the change of colours to the image itself. Smoothness "
-        "penalty: as stadv.",
-        objective="margin",
-        bound=_FAR_BOUND,
+        "recolor", Recolor(), HistoricalRecolor(), grid(0.1), "change of CIE LUV coordinates scaled to [0, 1]",
+        "The public code moves unperturbed colours too (gamut projection and clipping of LUV); the default adds the "
+        "change of colours to the image itself. Smoothness penalty: as stadv.",
+        source="Laidlaw and Feizi 2019, as run by MultiRobustBench", optimizer=Adam(_STEPS), objective="margin",
+        plans=ascending(bound=Stage(long_fmn(12), "margin")),
     ),
     Entry(
-        "fog",
-        Fog(),
-        HistoricalFog(),
-        grid(50.0),
-        "pixel values of 255",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "The public code divides by a maximum that contains epsilon, so its sets are not "
-        "nested and do not contain the clean image. The default's fog grows with epsilon from"
-        " none.",
-        historical_nested=False,
-        stages=FINE_ASCENTS,
+        "fog", Fog(), HistoricalFog(), grid(50.0), "pixel values of 255",
+        "The public code divides by a maximum that contains epsilon, so its sets are not nested and do not contain the "
+        "clean image. The default's fog grows with epsilon from none.",
+        historical_nested=False, plans=ascending(FINE),
     ),
     Entry(
-        "snow",
-        Snow(),
-        HistoricalSnow(),
-        grid(0.1),
-        "pixel values of 1",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "The public code bleaches the image even at strength 0; the default bleaches and "
-        "snows in proportion to the strength.",
-        historical_nested=False,
-        stages=_LONG_ASCENTS,
+        "snow", Snow(), HistoricalSnow(), grid(0.1), "pixel values of 1",
+        "The public code bleaches the image even at strength 0; the default bleaches and snows in proportion to the "
+        "strength.",
+        historical_nested=False, plans=ascending(LONG_STEPS),
     ),
     Entry(
-        "gabor",
-        Gabor(),
-        HistoricalGabor(),
-        grid(10.0),
-        "pixel values of 255",
-        UAR,
-        PGD(_STEPS, _UAR_RATE),
-        "The public code stretches the noise to its full range whatever its parameters, and "
-        "activates the positions that its paper leaves out; the default's noise is bounded by"
-        " epsilon.",
-        historical_nested=False,
-        stages=_LONG_ASCENTS,
+        "gabor", Gabor(), HistoricalGabor(), grid(10.0), "pixel values of 255",
+        "The public code stretches the noise to its full range whatever its parameters, and activates the positions "
+        "that its paper leaves out; the default's noise is bounded by epsilon.",
+        historical_nested=False, plans=ascending(LONG_STEPS),
     ),
-    Entry(
-        "affine",
-        Affine(),
-        HistoricalAffine(),
-        grid(0.1),
-        "change of a matrix entry",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
+    _mrb(
+        "affine", Affine(), HistoricalAffine(), grid(0.1), "change of a matrix entry",
         "The public code starts on one side, in [0, epsilon]; the sets are the same.",
-        stages=MANY_ASCENTS,
+        plans=ascending(MANY_STARTS),
     ),
-    Entry(
-        "perspective",
-        Perspective(),
-        HistoricalPerspective(),
-        grid(0.002),
-        "change of a matrix entry",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
+    _mrb(
+        "perspective", Perspective(), HistoricalPerspective(), grid(0.002), "change of a matrix entry",
         "The public code starts on one side, in [0, epsilon]; the sets are the same.",
     ),
-    Entry(
-        "hue",
-        Hue(),
-        Hue(),
-        grid(0.5),
-        "radians",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
-        "The default scans the set instead of gradient ascent.",
-        one_number=True,
+    _number("hue", Hue(), Hue(), grid(0.5), "radians", "The default scans the set instead of gradient ascent."),
+    _number("saturation", Saturation(), Saturation(), grid(0.5), "change of the factor", "As hue."),
+    _number(
+        "brightness", Brightness(), HistoricalBrightness(), grid(0.3), "added to all pixels",
+        "The public code only brightens; the default darkens too. The default scans the set instead of gradient "
+        "ascent.",
     ),
-    Entry(
-        "saturation",
-        Saturation(),
-        Saturation(),
-        grid(0.5),
-        "change of the factor",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
-        "As hue.",
-        one_number=True,
-    ),
-    Entry(
-        "brightness",
-        Brightness(),
-        HistoricalBrightness(),
-        grid(0.3),
-        "added to all pixels",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
-        "The public code only brightens; the default darkens too. The default scans the set "
-        "instead of gradient ascent.",
-        one_number=True,
-    ),
-    Entry(
-        "contrast",
-        Contrast(),
-        Contrast(),
-        grid(0.5),
-        "change of the factor",
-        MRB,
-        PGD(_STEPS, _MRB_RATE),
-        "As hue.",
-        one_number=True,
-    ),
-)
+    _number("contrast", Contrast(), Contrast(), grid(0.5), "change of the factor", "As hue."),
+)  # fmt: skip
 
 
 def lpips(procedure: Procedure) -> Attack:
     """The union of PPGD and LPA; for whole curves a minimum-size attack, stronger and without inner iterations."""
     paper = procedure == "paper"
-    judge: Literal["best", "last"] = "last" if paper else "best"
+    judge: Judge = "last" if paper else "best"
     steps = 40 if paper else 20
-    bound = Stage(PerceptualDescent(steps=45), "margin", start="neutral")
-    other = Stage(PerceptualDescent(steps=30), "log-margin", start="neutral")
-    nearer = Stage(PerceptualDescent(steps=20, beyond=0.005), "margin", start="best")
+    published = (
+        Stage(PPGD(steps=steps, rate=2 / steps), "margin", judge=judge),
+        Stage(LPA(steps=steps), "margin", judge=judge),
+    )
     return Attack(
-        name="lpips",
-        threat=HistoricalPerceptual() if paper else Perceptual(),
-        strengths=grid(0.5),
-        stages=(
-            Stage(PPGD(steps=steps, rate=2 / steps), "margin", judge=judge),
-            Stage(LPA(steps=steps), "margin", judge=judge),
+        "lpips",
+        HistoricalPerceptual() if paper else Perceptual(),
+        as_published(*published) if paper else _perceptual(legs("ascend", *published)),
+        grid(0.5),
+        AttackInfo(
+            "distance of normalised activations",
+            "Laidlaw et al. 2021 (PPGD and LPA)",
+            "The public code's projections may end slightly outside of the set. Without a features file the attacked "
+            "network's own activations are compared.",
         ),
-        descent=None if paper else (),
-        bound=() if paper else (bound, other),
-        polish=() if paper else (nearer,),
-        frontier=() if paper else frontier(replace(bound, optimizer=PerceptualDescent(steps=80)), _PERCEPTUAL_ASCENT),
-        unit="distance of normalised activations",
-        source="Laidlaw et al. 2021 (PPGD and LPA)",
-        note="The public code's projections may end slightly outside of the set. Without a "
-        "features file the attacked network's own activations are compared.",
         repairs=paper,
         unbounded=not paper,
     )
 
 
+def _perceptual(published: tuple[Leg, ...]) -> dict[Search, Plan]:
+    def clean(steps: int, objective: Objective = "margin") -> Leg:
+        return Leg(Stage(PerceptualDescent(steps), objective, start="neutral"), "bound")
+
+    nearer = Stage(PerceptualDescent(steps=20, beyond=0.005), "margin", start="best")
+    bounds = (clean(45), clean(30, "log-margin"))
+    return plans(published, bounds, legs("refine", nearer), frontier=swept((clean(80),), _PERCEPTUAL_ASCENT))
+
+
 def patch(procedure: Procedure) -> Attack:
     """Anything inside a square."""
+    ascents = legs("ascend", Stage(APGD(steps=40), "margin"), runs=3)
     return Attack(
-        name="patch",
-        threat=Patch(),
-        strengths=grid(0.5),
-        stages=(Stage(APGD(steps=40), "margin", restarts=3),),
-        bound=(Stage(FMN(steps=20), "margin"),),
-        unit="side of the square, as a share of the image's",
-        source="Brown et al. 2017; strength as proposed with the adversarial hypervolume",
+        "patch",
+        Patch(),
+        plans(ascents, legs("bound", Stage(FMN(steps=20), "margin")), ascents, frontier=swept()),
+        grid(0.5),
+        AttackInfo(
+            "side of the square, as a share of the image's",
+            "Brown et al. 2017; strength as proposed with the adversarial hypervolume",
+        ),
     )
 
 
 def corruption(name: str) -> Attack:
     """One of the common corruptions at its five severities."""
     return Attack(
-        name=f"corruption-{name.replace('_', '-')}",
-        threat=Corruption(name),
-        strengths=(1.0, 2.0, 3.0, 4.0, 5.0),
-        stages=(Stage(Once(), "margin"),),
-        unit="severity",
-        source="Hendrycks and Dietterich 2019",
-        note="Nothing is optimised; each severity is judged by itself, on all samples.",
+        f"corruption-{name.replace('_', '-')}",
+        Corruption(name),
+        {"every": Plan((Leg(Stage(Once(), "margin")),))},
+        (1.0, 2.0, 3.0, 4.0, 5.0),
+        AttackInfo(
+            "severity",
+            "Hendrycks and Dietterich 2019",
+            "Nothing is optimised; each severity is judged by itself, on all samples.",
+        ),
         nested=False,
         contains_clean=False,
         repairs=True,

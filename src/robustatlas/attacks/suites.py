@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Attack, Procedure, Stage, grid
+from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Stage, grid
+from robustatlas.attacks.plans import as_published, plans
 from robustatlas.classifier.backward import Backward
 from robustatlas.errors import UserError
 from robustatlas.optimizers.apgd import APGD
@@ -15,6 +16,7 @@ from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.square import Square
 from robustatlas.references import load_reference
+from robustatlas.search.rules import PATIENT
 from robustatlas.threats.lp import L1, L2, Linf
 
 PAPER = "paper"
@@ -60,35 +62,23 @@ def _uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -
     else:
         optimizer = PGD(steps, rate=steps**-0.5, length=0.002236 if name in _CONSTANT_STEP else None)
     threats = {"linf": Linf(starts="volume"), "l2": L2(starts="volume"), "l1": L1(starts="volume")}
+    published = as_published(Stage(optimizer, "cross-entropy", targets="random", judge="last"))
     return replace(
         attack,
         threat=threats.get(name, attack.threat),
-        stages=(Stage(optimizer, "cross-entropy", targets="random", judge="last"),),
-        source="Kang et al. 2019 (UAR), calibrated strengths",
+        plans={search: published[search] for search in ("every", "bisection")},
+        about=replace(attack.about, source="Kang et al. 2019 (UAR), calibrated strengths"),
         repairs=True,
-        bound=(),
-        minimum=None,
-        descent=None,
-        closing=(),
-        searches=("every", "bisection"),
     )
 
 
 def _hypervolume(procedure: Procedure) -> list[Attack]:
     """Margins at ten levels; by the search ``every``, APGD of 20 steps on the margin of probabilities, as the paper."""
-    stages = (Stage(APGD(steps=20), "probability-margin"),)
+    published = as_published(Stage(APGD(steps=20), "probability-margin"))
+    attacks = [(attack_named(name), grid(last, 10)) for name, last in (("linf", 8 / 255), ("l2", 0.5))]
     return [
-        replace(
-            attack_named(name),
-            strengths=grid(last, 10),
-            stages=stages,
-            bound=(),
-            minimum=None,
-            descent=None,
-            closing=(),
-            searches=("frontier", "every", "bisection"),
-        )
-        for name, last in (("linf", 8 / 255), ("l2", 0.5))
+        replace(attack, strengths=strengths, plans={"frontier": attack.plans["frontier"], **published})
+        for attack, strengths in attacks
     ]
 
 
@@ -103,19 +93,26 @@ def _input_transformation(procedure: Procedure) -> list[Attack]:
 def _behind_transformation(norm: str) -> Attack:
     """The strong attack once by each way back, untargeted and then with targets; random search closes."""
     attack = attack_named(norm)
-    ascents = [replace(stage, targets=targets) for targets in (0, 3) for stage in attack.descent or ()]
-    stages = tuple(replace(stage, backward=way) for stage in ascents for way in WAYS_BACK)
-    search = Stage(Square(steps=1000), "margin")
-    return replace(
-        attack,
-        stages=(*stages, search),
-        bound=tuple(replace(attack.bound[0], backward=way) for way in WAYS_BACK),
-        minimum=None,
-        descent=stages,
-        closing=(search,),
+    descent = attack.plans["descent"]
+    untargeted = tuple(replace(leg, runs=1, stage=replace(leg.stage, targets=None)) for leg in descent.having("ascend"))
+    towards = tuple(replace(leg, runs=3) for leg in descent.having("ascend"))
+    ascents = [_by(way, leg) for leg in (*untargeted, *towards) for way in WAYS_BACK]
+    bounds = [_by(way, descent.legs[0]) for way in WAYS_BACK]
+    refines = [_by(way, leg) for leg in descent.having("refine") for way in WAYS_BACK]
+    search = Leg(Stage(Square(steps=1000), "margin"))
+    below = (*ascents, replace(search, role="close"), *refines)
+    about = replace(
+        attack.about,
         source="Athalye et al. 2018 (BPDA), by several stand-ins, and Square (Andriushchenko et al. 2020)",
         note="The union of four kinds of attack on a transformed input, each scored with the real transformation.",
     )
+    sweeps = [_by(way, leg) for way in WAYS_BACK for leg in attack.plans["frontier"].having("sweep")]
+    frontier = Plan((*bounds, _by(WAYS_BACK[0], attack.plans["frontier"].having("ascend")[0]), *sweeps), (PATIENT,))
+    return replace(attack, plans=plans((*ascents, search), bounds, below, frontier=frontier), about=about)
+
+
+def _by(way: Backward, leg: Leg) -> Leg:
+    return replace(leg, stage=replace(leg.stage, backward=way))
 
 
 SUITES: dict[str, Suite] = {
@@ -129,21 +126,9 @@ SUITES: dict[str, Suite] = {
             "the common corruptions at five severities",
             lambda p: [a for n, a in catalogue(p).items() if n.startswith("corruption-")],
         ),
-        Suite(
-            "uar-cifar10",
-            "UAR's attacks at six strengths calibrated for CIFAR-10",
-            _uar("uar-cifar10"),
-        ),
-        Suite(
-            "uar-imagenet100",
-            "UAR's attacks at six strengths calibrated for ImageNet-100",
-            _uar("uar-imagenet100"),
-        ),
-        Suite(
-            "uar-core",
-            "the five attacks of UAR that correlate least, CIFAR-10",
-            _uar("uar-cifar10", UAR_CORE),
-        ),
+        Suite("uar-cifar10", "UAR's attacks at six strengths calibrated for CIFAR-10", _uar("uar-cifar10")),
+        Suite("uar-imagenet100", "UAR's attacks at six strengths calibrated for ImageNet-100", _uar("uar-imagenet100")),
+        Suite("uar-core", "the five attacks of UAR that correlate least, CIFAR-10", _uar("uar-cifar10", UAR_CORE)),
         Suite(
             "hypervolume",
             "margins at ten levels of linf (8/255) and l2 (0.5) for the adversarial hypervolume",

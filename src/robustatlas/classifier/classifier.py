@@ -226,8 +226,11 @@ class Classifier:
         """What was done to make the model fit when it was loaded, one sentence each; to be shown to the user."""
         return self.origin.notes if self.origin is not None else ()
 
-    def counting(self) -> AbstractContextManager[Passes]:
+    def counting(self, watch: Callable[[Passes], None] | None = None) -> AbstractContextManager[Passes]:
         """Count the passes that this caller makes inside; other threads that share the model count their own.
+
+        Args:
+            watch: called before each forward pass with the passes so far; an exception keeps it from being made.
 
         Example:
             >>> model = Classifier(torch.nn.Linear(4, 3))
@@ -236,7 +239,7 @@ class Classifier:
             >>> passes
             Passes(forward=5, backward=0)
         """
-        return counting(self._total)
+        return counting(self._total, watch)
 
     def identity(self) -> ModelIdentity:
         """What makes this model this model: its source, its code and its weights now.
@@ -384,14 +387,15 @@ class Classifier:
         return as_logits(logits_in(self.answer(x, net)), self.outputs)
 
     def answer(self, x: Tensor, net: Net | None = None) -> Any:
-        """Whatever ``net`` (None: its own) returns for one batch; not counted."""
-        prepared = x if self.prepare is None else self._run(self.prepare, x)
+        """Whatever ``net`` (None: its own) returns for one batch; not counted. It never gets the memory of ``x``: a
+        network may write into its input."""
+        prepared = x if self.prepare is None else self._run(self.prepare, x.clone())
         if not isinstance(prepared, Tensor):
             raise UserError(f"prepare returned {type(prepared).__name__}; expected inputs as a tensor [B, ...].")
         network_input = normalised(prepared, self._normalisation)
         if self.casts:
             network_input = network_input.to(self.network_dtype)
-        return self._run(net or self.net, network_input)
+        return self._run(net or self.net, x.clone() if network_input is x else network_input)
 
     def _surroundings(self, verifying: bool) -> AbstractContextManager[Any]:
         if verifying:

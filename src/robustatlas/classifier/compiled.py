@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from robustatlas.errors import first_line
+from robustatlas.errors import first_line, warn
 
 
 class Compiled:
@@ -42,7 +41,5 @@ class Compiled:
         except Exception as error:
             answer = self.net(x)  # raises where the fault is the network's
             self.compiled = None
-            warnings.warn(
-                f"The model could not be compiled ({first_line(error)}); the search goes on without.", stacklevel=2
-            )
+            warn(f"The model could not be compiled ({first_line(error)}); the search goes on without.")
             return answer

@@ -35,6 +35,13 @@ class Verdict:
         wrong: ``[B]``: misclassified; of a randomised model certainly more often than the threshold.
         possible: ``[B]``: misclassified, or not certainly less often than the threshold.
         mistakes, drawn: ``[B]``: how many of how many forward passes were misclassified.
+
+    Example:
+        >>> from robustatlas import Classifier
+        >>> noise = Noise.of(0, torch.arange(1), "verify")
+        >>> verdict = Classifier(torch.nn.Identity()).judged(torch.tensor([[0.2, 0.7]]), torch.tensor([0]), noise)
+        >>> verdict.prediction.item(), verdict.wrong.item()
+        (1, True)
     """
 
     logits: Tensor

@@ -21,6 +21,10 @@ class Origin:
         home: where the weights come from: an address, or a file (None: not known).
         library: what built the network, and its version, such as ``"timm 1.0.31"``.
         recipe: what :func:`load_model` was called with, to load it again elsewhere (None: it was not).
+
+    Example:
+        >>> Origin("builtin:digits-linf").notes
+        ()
     """
 
     source: str
@@ -40,6 +44,11 @@ class ModelIdentity:
         source: what was asked for (None: given as an object).
         code_sha256: of the file that makes it and of the arguments given (None: given as an object, or built in).
         weights_sha256: of the named tensors, those of the normalisation among them (None: there are none).
+
+    Example:
+        >>> from robustatlas import load_model
+        >>> load_model("builtin:digits-linf").identity == load_model("builtin:digits-l2").identity
+        False
     """
 
     source: str | None

@@ -90,6 +90,9 @@ def logits_in(output: Any) -> Tensor:
 def looks_like(values: Tensor) -> str | None:
     """What else than logits the outputs [B, ...] of a network look like.
 
+    Args:
+        values: [B, ...] floats.
+
     Returns:
         ``"probabilities"`` (rows in [0, 1] that sum to 1), ``"sigmoids"`` (several inside (0, 1) that do not),
         ``"probability"`` (one in [0, 1] a sample), ``"logit"`` (one of any size), or None.

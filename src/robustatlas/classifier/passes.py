@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,20 +17,32 @@ _ADDING = threading.Lock()
 
 @dataclass
 class Passes:
-    """How many samples went forward and backward through a model."""
+    """How many samples went forward and backward through a model.
+
+    Attributes:
+        forward: samples that went forward.
+        backward: samples that went backward.
+
+    Example:
+        >>> Passes(forward=3, backward=2)
+        Passes(forward=3, backward=2)
+    """
 
     forward: int = 0
     backward: int = 0
 
 
-_COUNTING: ContextVar[tuple[tuple[object, Passes], ...]] = ContextVar("counting", default=())
+Watch = Callable[[Passes], None]
+"""Called before each forward pass with the passes so far; an exception keeps the pass from being made."""
+
+_COUNTING: ContextVar[tuple[tuple[object, Passes, Watch | None], ...]] = ContextVar("counting", default=())
 
 
 @contextmanager
-def counting(model: object) -> Iterator[Passes]:
+def counting(model: object, watch: Watch | None = None) -> Iterator[Passes]:
     """Count the passes that this caller makes through ``model`` inside; other threads and tasks count their own."""
     passes = Passes()
-    token = _COUNTING.set((*_COUNTING.get(), (model, passes)))
+    token = _COUNTING.set((*_COUNTING.get(), (model, passes, watch)))
     try:
         yield passes
     finally:
@@ -38,8 +50,12 @@ def counting(model: object) -> Iterator[Passes]:
 
 
 def listeners(model: object) -> list[Passes]:
-    """Whoever counts the passes of ``model`` here and now."""
-    return [passes for counted, passes in _COUNTING.get() if counted is model]
+    """Whoever counts the passes of ``model`` here and now, before one is made: those who watch may prevent it."""
+    found = [(passes, watch) for counted, passes, watch in _COUNTING.get() if counted is model]
+    for passes, watch in found:
+        if watch is not None:
+            watch(passes)
+    return [passes for passes, _ in found]
 
 
 def counted(x: Tensor, to: Sequence[Passes]) -> Tensor:

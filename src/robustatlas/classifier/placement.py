@@ -19,7 +19,16 @@ _ARRIVING: ContextVar[torch.device | None] = ContextVar("arriving", default=None
 
 @contextmanager
 def arriving_on(device: str | torch.device) -> Iterator[None]:
-    """Classifiers that are unpickled inside come to ``device``, wherever they were."""
+    """Classifiers that are unpickled inside come to ``device``, wherever they were.
+
+    Args:
+        device: of torch.
+
+    Example:
+        >>> with arriving_on("cpu"):
+        ...     arriving()
+        device(type='cpu')
+    """
     token = _ARRIVING.set(usable(device))
     try:
         yield
@@ -28,7 +37,15 @@ def arriving_on(device: str | torch.device) -> Iterator[None]:
 
 
 def arriving() -> torch.device | None:
-    """The device of :func:`arriving_on`, None outside of it."""
+    """The device of :func:`arriving_on`, None outside of it.
+
+    Returns:
+        the device, or None.
+
+    Example:
+        >>> arriving() is None
+        True
+    """
     return _ARRIVING.get()
 
 

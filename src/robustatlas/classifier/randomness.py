@@ -15,6 +15,10 @@ def seeded(seed: int, device: str | torch.device = "cpu") -> Iterator[None]:
     torch's generators, that of the CPU and that of ``device``, start at ``seed`` and are restored at the end. They
     belong to the process: threads that draw at the same time disturb one another.
 
+    Args:
+        seed: at which the generators start.
+        device: whose generator is seeded as well as the CPU's.
+
     Example:
         >>> with seeded(3):
         ...     first = torch.rand(2)

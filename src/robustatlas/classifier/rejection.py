@@ -66,7 +66,18 @@ def folded(logits: Tensor, labels: Tensor, errors: Errors) -> Tensor:
 
 
 def looks_rejecting(output: Any) -> bool:
-    """Whether what a network returned for a batch is (logits [B, C], score [B], threshold)."""
+    """Whether what a network returned for a batch is (logits [B, C], score [B], threshold).
+
+    Args:
+        output: of a network, for a batch.
+
+    Returns:
+        True for three things of such shapes.
+
+    Example:
+        >>> looks_rejecting((torch.zeros(2, 3), torch.zeros(2), 0.5)), looks_rejecting(torch.zeros(2, 3))
+        (True, False)
+    """
     if not isinstance(output, (tuple, list)) or len(output) != _PARTS or not isinstance(output[0], Tensor):
         return False
     logits, score, threshold = output

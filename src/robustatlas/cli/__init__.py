@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
 
+from robustatlas.cli._help import LOOK, MEASURE, TRAIN, Command, Group
 from robustatlas.cli._terminal import fit_terminal, safe
 from robustatlas.cli.attacks import attacks
 from robustatlas.cli.calibrate import calibrate
@@ -40,7 +40,7 @@ class _Interrupted(BaseException):
     """A Ctrl-C, under a name that typer does not know: it would end without a word."""
 
 
-class _Commands(TyperGroup):
+class _Commands(Group):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -51,16 +51,23 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="robustatlas",
     cls=_Commands,
-    help="How robust is a classifier, globally? Many threat models, every strength, per sample.",
+    help="How robust is a classifier, globally? Many threat models, every strength, per sample.\n\n"
+    "A first look, with a small network and images that come with the package:\n\n"
+    "    robustatlas evaluate builtin:digits-linf --data digits --samples 100 --run runs/first\n\n"
+    "    robustatlas show runs/first --explain\n\n"
+    "`robustatlas COMMAND --help` explains a command.",
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    evaluate, show, compare, report, merge, best_known, verify, train, reference, calibrate, attacks, gallery,
-    distances, query,
-):  # fmt: skip
-    app.command()(command)
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    MEASURE: (evaluate, attacks, verify, merge, best_known, distances),
+    LOOK: (show, compare, report, gallery, query),
+    TRAIN: (train, reference, calibrate),
+}
+for panel, commands in _PANELS.items():
+    for command in commands:
+        app.command(cls=Command, rich_help_panel=panel)(command)
 
 
 @app.callback()
@@ -72,7 +79,7 @@ def _options(
     pass
 
 
-app.add_typer(leaderboard, name="leaderboard")
+app.add_typer(leaderboard, name="leaderboard", rich_help_panel=LOOK)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -10,20 +10,18 @@ from robustatlas.errors import UserError
 
 if TYPE_CHECKING:
     from robustatlas.attacks.definition import Attack, Procedure
-    from robustatlas.classifier import Classifier
 
 PERCEPTUAL = "lpips"
 """The attack that compares images by the features of a network."""
 
 
-def chosen(names: list[str], procedure: Procedure, features: str | None, model: Classifier) -> list[str | Attack]:
+def chosen(names: list[str], procedure: Procedure, features: str | None) -> list[str | Attack]:
     """Attacks for ``evaluate(attacks=...)``.
 
     Args:
         names: of the catalogue, of suites, or ``file.py:ATTACK``.
         procedure: in which to look for ``lpips``.
         features: what ``lpips`` compares images by, as ``ARCHITECTURE=FILE``; None for the model's own activations.
-        model: whose device the features go to.
     """
     from robustatlas.attacks.suites import attacks_of
 
@@ -36,7 +34,7 @@ def chosen(names: list[str], procedure: Procedure, features: str | None, model: 
             f"--features is for the attack {PERCEPTUAL}, which is not among the attacks {', '.join(every)}; name it "
             "in --attacks, or leave --features out."
         )
-    with_features = _compared_by(every[PERCEPTUAL], features, model)
+    with_features = _compared_by(every[PERCEPTUAL], features)
     return [*(item for item in found if item != PERCEPTUAL), with_features]
 
 
@@ -62,9 +60,8 @@ def own_attack(name: str) -> Attack:
     return found
 
 
-def _compared_by(attack: Attack, features: str, model: Classifier) -> Attack:
-    from robustatlas.classifier import Classifier
-    from robustatlas.threats.features import ActivationFeatures, Backbone, load_features
+def _compared_by(attack: Attack, features: str) -> Attack:
+    from robustatlas.threats.features import Backbone, load_features
     from robustatlas.threats.perceptual import PerceptualDistance
 
     architecture, separator, file = features.partition("=")
@@ -73,7 +70,6 @@ def _compared_by(attack: Attack, features: str, model: Classifier) -> Attack:
             f"--features {features!r} is not understood; expected ARCHITECTURE=FILE with one of "
             f"{', '.join(get_args(Backbone))}, such as alexnet=alexnet.pth."
         )
-    loaded = load_features(cast(Backbone, architecture), Path(file))
-    there = ActivationFeatures(Classifier(loaded.model, device=model.device), loaded.layers)
+    distance = PerceptualDistance(load_features(cast(Backbone, architecture), Path(file)))
     threat: Any = attack.threat
-    return replace(attack, threat=replace(threat, distance=PerceptualDistance(there)))
+    return replace(attack, threat=replace(threat, distance=distance))

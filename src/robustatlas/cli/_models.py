@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from robustatlas.cli._help import COMPUTE, DATA, MODEL
 from robustatlas.cli._options import parse_statistic
 from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
@@ -19,29 +20,62 @@ if TYPE_CHECKING:
 Model = Annotated[
     str,
     typer.Argument(
-        help="`path/file.py:function`, `package.module:function`, or a name behind `builtin:`, `timm:`, "
-        "`torchvision:`, `hf:`, `robustbench:`, `onnx:`, `export:` or `trained:`."
+        metavar="MODEL",
+        help="Source of the model: `path/file.py:function`, `package.module:function`, or a name after one of "
+        "`builtin:`, `timm:`, `torchvision:`, `hf:`, `robustbench:`, `onnx:`, `export:` and `trained:`.",
     ),
 ]
 Data = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="digits, mnist, cifar10, ..., a file.npz (images, labels), imagefolder:FOLDER, hf:FOLDER.",
+        help="Data set: digits, mnist, fashion-mnist, cifar10 and others by name, a `FILE.npz` with images and labels, "
+        "`imagefolder:FOLDER` or `hf:FOLDER`.",
+        rich_help_panel=DATA,
         show_default=False,
     ),
 ]
-Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights: .safetensors, or .pt of plain tensors.")]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="File of weights: .safetensors, or .pt that holds tensors only.", rich_help_panel=MODEL
+    ),
+]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="What MODEL's function is called with: `bits=3`. Repeatable."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="An argument for the function that makes the model, such as `bits=3`. May be given several times.",
+        rich_help_panel=MODEL,
+    ),
 ]
 Mean = Annotated[
-    str | None, typer.Option(metavar="NUMBERS", help="Normalisation: one number, or one per channel with commas.")
+    str | None,
+    typer.Option(
+        metavar="NUMBERS",
+        help="Normalisation: the mean, which is subtracted from the pixel values in [0, 1]. One number, or one for "
+        "each channel, with commas between them.",
+        rich_help_panel=MODEL,
+    ),
 ]
-Std = Annotated[str | None, typer.Option(metavar="NUMBERS", help="Likewise, what the difference is divided by.")]
+Std = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBERS",
+        help="Normalisation: the standard deviation, by which pixel values are divided after the mean is subtracted. "
+        "One number, or one for each channel, with commas between them.",
+        rich_help_panel=MODEL,
+    ),
+]
 Device = Annotated[
-    str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps; default: cuda where there is one.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Device that computes: cpu, cuda, cuda:1, mps. By default the first CUDA GPU where there is one, else the "
+        "processor.",
+        rich_help_panel=COMPUTE,
+    ),
 ]
 
 

@@ -19,6 +19,7 @@ from rich.table import Table
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
 from robustatlas.result import Result
+from robustatlas.wording import MARK, marked
 
 _GAP = 2
 """Columns between two columns of a table."""
@@ -160,8 +161,9 @@ class AccuracyTables:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self.result
+        name = safe(marked(result.name, result.void))
         yield (
-            f"[bold]{safe(result.name)}[/bold] on {result.samples} samples of {safe(result.data)}: "
+            f"[bold]{name}[/bold] on {result.samples} samples of {safe(result.data)}: "
             f"{result.clean_accuracy:.1f} % clean accuracy. Robust accuracy in %:"
         )
         left_out = False
@@ -178,13 +180,14 @@ class AccuracyTables:
     def _of(self, attack: str, width: int) -> tuple[list[RenderableType], bool]:
         outcome = self.result.outcome(attack)
         headings = [f"{strength:.3g}" for strength in outcome.strengths]
-        room = width - max(10, len(attack)) - _GAP
+        room = width - max(10, len(attack) + len(MARK) + 1) - _GAP
         if outcome.judged:
             cells = [f"{accuracy:.1f}" for accuracy in outcome.accuracies()]
             groups = in_groups([max(5, len(heading)) for heading in headings], room)
             if not self.every:
                 groups = [_spread(len(headings), len(groups[0]))]
-            parts: list[RenderableType] = [_grid(attack, headings, cells, group) for group in groups]
+            name = marked(attack, attack in self.result.void)
+            parts: list[RenderableType] = [_grid(name, headings, cells, group) for group in groups]
         else:
             groups, parts = (
                 [list(range(len(headings)))],

@@ -6,22 +6,54 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from robustatlas.cli._help import DISTRIBUTED
 from robustatlas.errors import UserError
 
 if TYPE_CHECKING:
     from robustatlas.evaluation import Cluster
 
 Workers = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Processes that share the work. The numbers stay the same.")
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Number of processes that share the work on this machine. The results do not depend on it.",
+        rich_help_panel=DISTRIBUTED,
+    ),
 ]
 Ray = Annotated[
-    bool, typer.Option("--ray", help="Workers are those of Ray, on a cluster of this machine (with --workers).")
+    bool,
+    typer.Option(
+        "--ray",
+        help="Share the work by Ray, on a cluster that is started on this machine; `--workers` is its size.",
+        rich_help_panel=DISTRIBUTED,
+    ),
 ]
 RayAddress = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Workers on a running cluster of Ray; `auto` finds it.")
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Share the work by Ray, on the running cluster at this address; `auto` finds it.",
+        rich_help_panel=DISTRIBUTED,
+    ),
 ]
 RayGpus = Annotated[
-    float | None, typer.Option(metavar="SHARE", min=0, help="GPUs a worker of Ray takes: 1, or 0.5 to share one.")
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        min=0,
+        help="GPUs for each worker of Ray: 1 for a whole one, 0.5 where two workers share one.",
+        rich_help_panel=DISTRIBUTED,
+    ),
+]
+Part = Annotated[
+    str | None,
+    typer.Option(
+        metavar="I/N",
+        help="Do only part I of N parts of the work, counted from 0 to N-1; other machines do the other parts. By "
+        "default the part that a Slurm array, or RANK and WORLD_SIZE, give to this process, and else all.",
+        rich_help_panel=DISTRIBUTED,
+    ),
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,17 +10,26 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from robustatlas.wording import CORRUPTION, GROUPS, OTHER, wording
+
 if TYPE_CHECKING:
-    from robustatlas.attacks.definition import Attack, Stage
+    from robustatlas.attacks.definition import Attack
+
+_SINGLE = ", by one published attack"
 
 
 def attacks(
-    name: Annotated[str | None, typer.Argument(help="An attack or a suite; without it: all.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Attack or suite to explain. Without a name all are listed."),
+    ] = None,
 ) -> None:
-    """List the attacks and suites, or explain one: its set, strengths, unit, source, and how the default differs from
-    the historical attack.
+    """List the attacks and suites, or explain one of them.
 
-    robustatlas attacks fog
+    What is explained of an attack: its set, strengths, unit and source, what each search runs, and how the default
+    differs from the published attack.
+
+        robustatlas attacks fog
     """
     from robustatlas.attacks.suites import SUITES
 
@@ -43,14 +52,35 @@ def _list(console: Console) -> None:
     from robustatlas.attacks.catalogue import catalogue
     from robustatlas.attacks.suites import SUITES
 
-    prefix = "corruption-"
-    console.print(_table_of(attack for name, attack in catalogue().items() if not name.startswith(prefix)))
-    if corruptions := [name.removeprefix(prefix) for name in catalogue() if name.startswith(prefix)]:
-        console.print(f"corruption-NAME, severities 1 to 5: {', '.join(corruptions)}", highlight=False)
-    suites = Table("suite", "about", box=box.SIMPLE_HEAD, pad_edge=False)
+    for family, members in by_family(catalogue()).items():
+        console.print(f"[bold]{family}[/bold]")
+        if family == CORRUPTION:
+            names = ", ".join(name.removeprefix("corruption-") for name in members)
+            console.print(f"corruption-NAME, at severities 1 to 5: {names}\n", highlight=False)
+        else:
+            console.print(_table_of(members.values()))
+    console.print("[bold]Suites[/bold]")
+    suites = Table("suite", "attacks", box=box.SIMPLE_HEAD, pad_edge=False)
     for suite in SUITES.values():
         suites.add_row(suite.name, suite.about)
     console.print(suites)
+    console.print("'robustatlas attacks NAME' explains an attack or a suite.", highlight=False)
+
+
+def by_family(attacks: Mapping[str, Attack]) -> dict[str, dict[str, Attack]]:
+    """Attacks by the family of their set, in the order of reports.
+
+    A published attack by itself, such as ``fab-l2``, stands apart from the attack that its set is named after.
+    """
+    known = {name: wording(name).group for name in attacks}
+    of_set = {type(attack.threat): known[name] for name, attack in attacks.items() if known[name] != OTHER}
+    found: dict[str, dict[str, Attack]] = {}
+    for name, attack in attacks.items():
+        family = known[name]
+        if family == OTHER and type(attack.threat) in of_set:
+            family = f"{of_set[type(attack.threat)]}{_SINGLE}"
+        found.setdefault(family, {})[name] = attack
+    return dict(sorted(found.items(), key=lambda item: GROUPS.index(item[0].removesuffix(_SINGLE))))
 
 
 def _table_of(attacks: Iterable[Attack]) -> Table:
@@ -59,12 +89,13 @@ def _table_of(attacks: Iterable[Attack]) -> Table:
     made.add_column("strengths", no_wrap=True)
     made.add_column("unit")
     for attack in attacks:
-        made.add_row(attack.name, _span(attack.strengths), attack.unit)
+        made.add_row(attack.name, _span(attack.strengths), attack.about.unit)
     return made
 
 
 def _explain(console: Console, name: str) -> None:
     from robustatlas.attacks.catalogue import attack_named
+    from robustatlas.attacks.kinds import kinds
 
     attack, paper = attack_named(name), attack_named(name, "paper")
     about = (type(attack.threat).__doc__ or "").strip().split("\n\n")[0].replace("``", "")
@@ -72,47 +103,31 @@ def _explain(console: Console, name: str) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_row("strengths", ", ".join(f"{s:.4g}" for s in attack.strengths))
-    table.add_row("unit", attack.unit)
-    table.add_row("source", attack.source)
+    table.add_row("unit", attack.about.unit)
+    table.add_row("source", attack.about.source)
     for title, one in (("default", attack), ("paper", paper)):
         nested = "nested" if one.nested else "not nested"
         clean = "contains the clean input" if one.contains_clean else "does not contain the clean input"
         table.add_row(f"{title} set", f"{nested}, {clean}")
-        table.add_row(f"{title} search", _stages(one.stages))
-    for step, stages in (
-        ("descent: bound", attack.bound),
-        ("descent: below it", attack.descent),
-        ("descent: at last", (*attack.closing, *attack.polish)),
-        ("minimum: bound", attack.minimum),
-    ):
-        if stages:
-            table.add_row(step, _stages(stages))
-    if attack.note:
-        table.add_row("difference", attack.note)
+        table.add_row(f"{title} searches", ", ".join(one.searches))
+    for search in attack.searches:
+        default = " (default)" if search == attack.searches[0] else ""
+        table.add_row(f"{search}{default}", ", then ".join(kind.__name__ for kind in kinds(attack, search)))
+    if attack.about.note:
+        table.add_row("difference", attack.about.note)
     console.print(table)
+    _plans(console, attack, "")
+    if paper.plans != attack.plans:
+        _plans(console, paper, " as published")
 
 
-def _stages(stages: Sequence[Stage]) -> str:
-    return "; ".join(_stage(stage) for stage in stages)
+def _plans(console: Console, attack: Attack, how: str) -> None:
+    """A table for each plan: legs and rules, and how often and how long they run at each effort."""
+    from robustatlas.attacks.table import EFFORTS, together
 
-
-def _stage(stage: Stage) -> str:
-    steps = getattr(stage.optimizer, "steps", None)
-    number = f", {steps} steps" if steps else ""
-    rate = getattr(stage.optimizer, "rate", None)
-    number += f" of rate {rate:.3g}" if rate else ""
-    targets = f", {stage.targets} targets" if stage.targets and stage.targets != 1 else ""
-    first = ", nearest class" if stage.targets == 1 else ""
-    last = ", last iterate" if stage.judge == "last" else ""
-    return f"{type(stage.optimizer).__name__}{number} on {stage.objective}{targets}{first}{_begun(stage)}{last}"
-
-
-def _begun(stage: Stage) -> str:
-    """Where its runs begin, and how many of them."""
-    if stage.kick:
-        return f", {stage.restarts} hops from the smallest example"
-    if stage.start == "missed":
-        return ", from the nearest miss"
-    if stage.start == "best" and stage.optimizer.minimum_size:
-        return ", from the smallest example"
-    return f", {stage.restarts} starts" if stage.restarts != 1 else ""
+    efforts = ("default",) if how else EFFORTS
+    for searches, rows in together(attack, efforts):
+        table = Table(f"{', '.join(searches)}{how}", "", *efforts, box=box.SIMPLE_HEAD, pad_edge=False)
+        for row in rows:
+            table.add_row(row.role, row.what, *row.cells)
+        console.print(table)

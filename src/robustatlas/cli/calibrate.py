@@ -10,34 +10,74 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from robustatlas.cli._help import ATTACKS, OUTPUT, REFERENCE
 from robustatlas.cli._terminal import safe
 
 
 def calibrate(
-    attack: Annotated[str, typer.Argument(help="With ATA at six strengths or more in the reference.")],
-    reference: Annotated[
-        str, typer.Option(metavar="FILE", help="By the rule ata, with linf at six strengths (`robustatlas reference`).")
+    attack: Annotated[
+        str,
+        typer.Argument(metavar="ATTACK", help="Attack whose accuracies the reference holds at six strengths or more."),
     ],
-    like: Annotated[str, typer.Option(metavar="NAME", help="The attack to match.")] = "linf",
+    reference: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Reference by the rule ata that has linf at six strengths; `robustatlas reference` makes it.",
+            rich_help_panel=REFERENCE,
+        ),
+    ],
+    like: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Attack whose accuracies the six strengths are to match.",
+            rich_help_panel=REFERENCE,
+        ),
+    ] = "linf",
     clean: Annotated[
-        float | None, typer.Option(metavar="PERCENT", help="Clean accuracy, where the reference has none.")
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Clean accuracy, where the reference holds none.",
+            rich_help_panel=REFERENCE,
+        ),
     ] = None,
     below: Annotated[
-        float, typer.Option(metavar="PERCENT", help="The largest strength pushes ATA below this (UAR: 25).")
+        float,
+        typer.Option(
+            metavar="PERCENT",
+            help="Accuracy after adversarial training (ATA) that the largest strength is to push below.",
+            rich_help_panel=ATTACKS,
+        ),
     ] = 25.0,
     up_to: Annotated[
-        float | None, typer.Option(metavar="STRENGTH", help="Leave larger strengths out of the matching.")
+        float | None,
+        typer.Option(
+            metavar="STRENGTH",
+            help="Largest strength that may be chosen. By default the largest one of the reference.",
+            rich_help_panel=ATTACKS,
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the calibrated reference here.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="JSON file to write the reference at the chosen strengths to.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
 ) -> None:
-    """Choose six strengths of ATTACK by UAR's procedure (Kang et al. 2019).
+    """Choose six strengths of ATTACK by the procedure of UAR (Kang et al. 2019).
 
-    Make adversarial training accuracies at doubling strengths first, then match:
+    First make accuracies of adversarial training at strengths that double from one to the next:
 
-        robustatlas reference small-cnn --data fashion-mnist --rule ata --strengths linf=.01,.02,.04,.08,.16,.32
-          --strengths elastic=.125,.25,.5,1,2,4,8 --out ata
+        robustatlas reference small-cnn --data fashion-mnist --rule ata --out ata
+            --strengths linf=.01,.02,.04,.08,.16,.32 --strengths elastic=.125,.25,.5,1,2,4,8
+
+    Then choose the strengths of the second attack that are as hard to learn as those of linf:
 
         robustatlas calibrate elastic --reference ata/reference.json -o uar.json
     """

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from robustatlas.cli import _runs
+from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli.show import named_points
@@ -41,24 +43,30 @@ _SIGNIFICANT = 0.05
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories, two or more; the first is compared with each.")],
-    reference: Annotated[
-        str | None,
-        typer.Option(help="Reference by name or file; by default the shipped one that fits, 'none' for no reference."),
-    ] = None,
-    explain: Annotated[bool, typer.Option(help="Define each number.")] = False,
-    union: Annotated[
-        str | None,
-        typer.Option(help="Attacks and their largest strengths for the union accuracy: linf=8/255,l2=0.5."),
-    ] = None,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN", help="Run directories, two or more. The first one is compared with each of the others."
+        ),
+    ],
+    reference: _runs.Reference = None,
+    explain: _runs.Explain = False,
+    union: _runs.Union = None,
     save_reference: Annotated[
         Path | None,
-        typer.Option(help="Write the best run at each shared strength as a reference file, for --reference."),
+        typer.Option(
+            metavar="FILE",
+            help="Write the best accuracy of these runs at each shared strength to this JSON file, which "
+            "`--reference` reads.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
 ) -> None:
-    """Compare runs on the samples, attacks and strengths that they share: intervals, differences, crossings, tests.
+    """Compare runs on the samples, attacks and strengths that all of them have: intervals, differences, tests.
 
-    robustatlas compare runs/a runs/b
+    Which of two models is more robust, and how sure that is:
+
+        robustatlas compare runs/a runs/b
 
     A reference of your own, from runs of models that were each trained against one of the attacks:
 

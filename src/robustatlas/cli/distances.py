@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
+from robustatlas.cli import _runs
+from robustatlas.cli._help import DATA, OUTPUT
 from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
 from robustatlas.files import write_atomically
@@ -22,18 +24,41 @@ from robustatlas.metrics.interclass import LpNorm
 
 
 def distances(
-    data: Annotated[str, typer.Argument(help="A data set's name, or a file FILE.npz.")],
-    norms: Annotated[str, typer.Option("--norm", "-n", help="Of linf, l2, l1; several with commas.")] = "linf,l2,l1",
-    samples: Annotated[int | None, typer.Option(help="Only the first so many samples.")] = None,
-    split: Annotated[str, typer.Option(help="test or train.")] = "test",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the distances of all samples to this .npz file.")
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Data set: its name, or a `FILE.npz`.")],
+    norms: Annotated[
+        str,
+        typer.Option(
+            "--norm",
+            "-n",
+            metavar="NAMES",
+            help="Norms to measure in: linf, l2, l1, with commas between them.",
+            rich_help_panel=DATA,
+        ),
+    ] = "linf,l2,l1",
+    samples: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Number of samples: the first ones. By default all.", rich_help_panel=DATA),
     ] = None,
-    explain: Annotated[bool, typer.Option(help="Say what the numbers mean.")] = False,
+    split: Annotated[
+        str, typer.Option(metavar="NAME", help="Images to compare: test or train.", rich_help_panel=DATA)
+    ] = "test",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="File .npz to write the distance and the nearest sample of each sample to.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    explain: _runs.Explain = False,
 ) -> None:
-    """Print the distances between classes: for each sample to the nearest sample of another class.
+    """Print the distances between classes: from each sample to the nearest sample of another class.
 
-    robustatlas distances cifar10 --norm linf,l2
+    They are the scale to judge strengths by: a perturbation that is longer can turn a sample into one of another class.
+
+        robustatlas distances cifar10 --norm linf,l2
     """
     from robustatlas.datasets import load_dataset
 

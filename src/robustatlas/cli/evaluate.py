@@ -10,6 +10,7 @@ from rich.console import Console
 
 from robustatlas.cli import _attacks, _models, _workers
 from robustatlas.cli._forecast import forecast_table
+from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, DISTRIBUTED, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import what_is_kept
@@ -27,140 +28,244 @@ def evaluate(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Attacks or suites, with commas; `robustatlas attacks` lists them. `file.py:ATTACK`: one of your own.",
+            help="Attacks or suites of attacks, with commas between them; `robustatlas attacks` lists both. "
+            "`file.py:ATTACK` is an attack of your own.",
+            rich_help_panel=ATTACKS,
         ),
     ] = "linf,l2",
-    exclude: Annotated[str | None, typer.Option(metavar="NAMES", help="Attacks to leave out of the suites.")] = None,
+    exclude: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Attacks to leave out of the suites, with commas between them.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = None,
     search: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="descent (default), bisection (as MultiRobustBench), every, frontier or minimum (sizes, no grid).",
+            help="How the strengths are searched. descent: whole curves at the lowest cost (the default where an "
+            "attack allows it); bisection: as MultiRobustBench; every: each strength by itself; frontier: the lowest "
+            "margin at each strength; minimum: the smallest size, without a list of strengths.",
+            rich_help_panel=ATTACKS,
         ),
     ] = None,
     effort: Annotated[
         str,
-        typer.Option(metavar="NAME", help="low (half of the passes), default, or high (5 to 8 times as many: papers)."),
+        typer.Option(
+            metavar="NAME",
+            help="How long the search tries: low (fewer forward and backward passes), default, or high (several times "
+            "as many, for a number in a paper).",
+            show_default=False,
+            rich_help_panel=ATTACKS,
+        ),
     ] = "default",
     procedure: Annotated[
-        str, typer.Option(metavar="NAME", help="default, or paper: each attack as its source ran it.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="default: sound sets and a strong search; paper: each attack as its publication ran it.",
+            show_default=False,
+            rich_help_panel=ATTACKS,
+        ),
     ] = "default",
     strengths: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUES",
-            help="Own strengths: `linf=2/255,8/255` or `linf=0.1:20` (20 equal steps up to 0.1). Repeatable.",
+            help="Strengths to evaluate an attack at: a list, `linf=2/255,8/255`, or equal steps, `linf=0.1:20` (20 "
+            "steps up to 0.1). May be given once for each attack.",
+            rich_help_panel=ATTACKS,
         ),
     ] = None,
     features: Annotated[
         str | None,
         typer.Option(
             metavar="NET=FILE",
-            help="What lpips compares images by: `alexnet=FILE`, `alexnet_cifar=FILE` or `vgg16=FILE` of weights; "
-            "default: the model's own activations.",
+            help="Network by whose activations the attack lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` "
+            "or `vgg16=FILE`, with its file of weights. By default the attacked model itself.",
+            rich_help_panel=ATTACKS,
         ),
     ] = None,
     resize: Annotated[
-        int | None, typer.Option(metavar="PIXELS", min=1, help="Shorter side of pictures in folders.")
+        int | None,
+        typer.Option(
+            metavar="PIXELS",
+            min=1,
+            help="Length that the shorter side of each picture is resized to; for pictures in folders. By default "
+            "what the model states.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     crop: Annotated[
-        int | None, typer.Option(metavar="PIXELS", min=1, help="Their middle that is kept; default: what MODEL states.")
+        int | None,
+        typer.Option(
+            metavar="PIXELS",
+            min=1,
+            help="Side of the square that is cut out of the middle of each picture; for pictures in folders. By "
+            "default what the model states.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only so many samples: the first ones.")
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of samples to evaluate: the first ones of the data set. By default all.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     stratified: Annotated[
-        bool, typer.Option("--stratified", help="Take --samples evenly from all classes instead.")
+        bool,
+        typer.Option(
+            "--stratified",
+            help="Draw the samples at random, with the classes in the proportions of the data set, instead of taking "
+            "the first ones.",
+            rich_help_panel=DATA,
+        ),
     ] = False,
     run: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Directory of the run; one that is there goes on or grows. Default: runs/MODEL-DATA."
+            metavar="DIR",
+            help="Directory of the run. One that exists is continued: what it holds is not computed again. By default "
+            "`runs/MODEL-DATA`.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(metavar="TEXT", help="What reports call the model.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="What tables and reports call the model.", rich_help_panel=MODEL),
+    ] = None,
     about: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="JSON on the model, kept in the run for reports and leaderboards: title, url, architecture, "
+            help="JSON file about the model, kept in the run for reports and leaderboards: title, url, architecture, "
             "extra_data, trained_on (attack: strength), notes.",
+            rich_help_panel=MODEL,
         ),
     ] = None,
     weights: _models.Weights = None,
     settings: _models.Settings = None,
     mean: _models.Mean = None,
     std: _models.Std = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of all random numbers.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", help="Seed of all random numbers.", rich_help_panel=ATTACKS),
+    ] = 0,
     batch_size: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Samples at work at once (default 256); auto: what the device is fast with."),
+        typer.Option(
+            metavar="N",
+            help="Number of samples that are computed at once, or `auto`: the number that this device is fastest "
+            "with. By default 256.",
+            rich_help_panel=COMPUTE,
+        ),
     ] = None,
     shard_size: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Samples per file, the most that a stop loses; default: 45 s of work."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of samples in each file of the run; a stop loses at most the files that are not finished. By "
+            "default what takes about 45 seconds.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     device: _models.Device = None,
     workers: _workers.Workers = None,
     devices: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="One worker on each of these: `cuda:0,cuda:1`.")
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Devices that share the work, one process on each: `cuda:0,cuda:1`.",
+            rich_help_panel=DISTRIBUTED,
+        ),
     ] = None,
     ray: _workers.Ray = False,
     ray_address: _workers.RayAddress = None,
     ray_gpus: _workers.RayGpus = None,
-    part: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N",
-            help="Only every N-th sample, from the I-th on (0 to N-1). Default: what a Slurm array or RANK and "
-            "WORLD_SIZE say, or else all.",
-        ),
-    ] = None,
+    part: _workers.Part = None,
     threads: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="On a processor; default: 1 or torch's own, whichever is faster here."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Threads of the processor that the model runs with. By default one thread or all of them, whichever "
+            "is measured to be faster.",
+            rich_help_panel=COMPUTE,
+        ),
     ] = None,
     precision: Annotated[
         str,
-        typer.Option(metavar="NAME", help="bfloat16 searches faster on GPUs and new CPUs; successes count in float32."),
+        typer.Option(
+            metavar="NAME",
+            help="Number format of the search: float32 or bfloat16, which is faster on GPUs and new processors. What "
+            "is found is always checked in float32.",
+            rich_help_panel=COMPUTE,
+        ),
     ] = "float32",
     compiled: Annotated[
-        bool, typer.Option("--compile", help="Search through torch.compile: a minute to begin, then faster.")
+        bool,
+        typer.Option(
+            "--compile",
+            help="Search through torch.compile, which takes about a minute to begin and is faster afterwards.",
+            rich_help_panel=COMPUTE,
+        ),
     ] = False,
     keep_adversarial: Annotated[
-        bool, typer.Option("--keep-adversarial", help="Keep the smallest adversarial example of each sample.")
+        bool,
+        typer.Option(
+            "--keep-adversarial",
+            help="Keep the smallest adversarial example of each sample in the run.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Try each attack for seconds, say what all would take, and write nothing.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Try each attack for some seconds, say how long the evaluation would take, and write nothing.",
+            rich_help_panel=COMPUTE,
+        ),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what was chosen for you.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Say which device and how many threads were chosen.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
 ) -> None:
     """Find, for each sample and attack, the smallest strength at which MODEL errs.
 
-    A model of your own, 1,000 CIFAR-10 images, the lp attacks:
-
-        robustatlas evaluate mynet.py:make --weights net.safetensors --data cifar10 --attacks lp --samples 1000
-
-    The function returns the nn.Module, or (module, mean, std) where inputs are to be normalised.
-
-    The nine ranked attacks of MultiRobustBench, exactly as that benchmark ran them:
-
-        robustatlas evaluate mynet.py:make --data cifar10 --attacks multirobustbench --procedure paper
-
-    A first look without anything at hand:
+    A first look, with a network and images that come with the package:
 
         robustatlas evaluate builtin:digits-linf --data digits --strengths linf=0.3:20 --strengths l2=1.5:20
 
-    Ctrl-C stops; the same command goes on where it stopped. More --samples, attacks or strengths add to the run.
+    A model of your own, against the attacks in four norms, on 1,000 images of CIFAR-10:
+
+        robustatlas evaluate mynet.py:make --weights net.safetensors --data cifar10 --attacks lp --samples 1000
+
+    The function `make` returns the `nn.Module`, or `(module, mean, std)` where its inputs are to be normalised.
+
+    The nine ranked attacks of MultiRobustBench, as that benchmark ran them:
+
+        robustatlas evaluate mynet.py:make --data cifar10 --attacks multirobustbench --procedure paper
+
+    Ctrl-C stops the evaluation, and the same command continues it. The same command with more samples, attacks or
+    strengths adds them to the run.
     """
     import robustatlas as ra
     from robustatlas.evaluation import forecast
-    from robustatlas.evaluation.memory import hand_back_at_once
+    from robustatlas.workers.memory import hand_back_at_once
 
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
     classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name, compiled)
-    chosen = _attacks.chosen(names_in(attacks), procedure, features, classifier)  # type: ignore[arg-type]
+    chosen = _attacks.chosen(names_in(attacks), procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
     folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
     used = set_threads(threads, classifier, dataset.rows)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from robustatlas.cli import _runs
+from robustatlas.cli._help import MODEL, OUTPUT, Command, Group
 from robustatlas.cli._terminal import printable
 from robustatlas.errors import UserError
 from robustatlas.facts import chosen_reference
@@ -21,7 +22,7 @@ PUBLISHED = "multirobustbench-cifar10"
 """The reference with published defenses, which make a board without any run."""
 
 
-class _BuildUnlessTold(TyperGroup):
+class _BuildUnlessTold(Group):
     """What follows ``leaderboard`` goes to ``build`` where no command is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -31,26 +32,40 @@ class _BuildUnlessTold(TyperGroup):
 
 app = typer.Typer(
     cls=_BuildUnlessTold,
-    help="A leaderboard site with the published defenses and your own runs; `leaderboard RUN ...` builds it.",
+    help="Make a leaderboard: a site with the published defenses and your own runs.\n\n"
+    "Where no command is named, the site is built:\n\n"
+    "    robustatlas leaderboard runs/mynet-cifar10 -o leaderboard",
     no_args_is_help=True,
 )
 
 
-@app.command()
+@app.command(cls=Command)
 def build(
-    runs: Annotated[list[Path] | None, typer.Argument(help="Run directories to show too.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the site.")] = Path("leaderboard"),
-    reference: Annotated[
-        str | None,
-        typer.Option(help="Reference by name or file, or none; by default the shipped one that fits, if any."),
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="RUN", help="Run directories of your own models, shown beside the published defenses."),
     ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Directory of the site.", rich_help_panel=OUTPUT)
+    ] = Path("leaderboard"),
+    reference: _runs.Reference = None,
     about: Annotated[
         Path | None,
-        typer.Option(help="JSON: model name -> title, url, architecture, extra_data, trained_on, notes."),
+        typer.Option(
+            metavar="FILE",
+            help="JSON file on the models (name of the model: title, url, architecture, extra_data, trained_on, "
+            "notes).",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the site.")] = None,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Title of the site.", rich_help_panel=OUTPUT)
+    ] = None,
 ) -> None:
-    """Write the site: open its index.html, or put the folder on any web server."""
+    """Write the site. Open its index.html, or put the directory on any web server.
+
+    robustatlas leaderboard build runs/mynet-cifar10 --reference multirobustbench-cifar10 -o leaderboard
+    """
     from robustatlas.report.leaderboard import build_leaderboard
 
     results = [load_result(run) for run in runs or ()]
@@ -62,12 +77,22 @@ def build(
     typer.echo(f"Leaderboard: {printable(str(page.resolve()))}")
 
 
-@app.command()
+@app.command(cls=Command)
 def serve(
-    folder: Annotated[Path, typer.Argument(help="Folder that `leaderboard build` wrote.")] = Path("leaderboard"),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Directory that `robustatlas leaderboard build` wrote.")
+    ] = Path("leaderboard"),
+    port: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, max=65535, help="Port of the server; 0 takes a free one.", rich_help_panel=OUTPUT
+        ),
+    ] = 8000,
 ) -> None:
-    """Serve a built site on this machine only, until Ctrl-C."""
+    """Serve a site that was built, to this machine only, until Ctrl-C.
+
+    robustatlas leaderboard serve leaderboard --port 8000
+    """
     with server(folder, port) as running:
         typer.echo(f"Leaderboard: http://127.0.0.1:{running.server_port}/ (Ctrl-C ends)")
         try:

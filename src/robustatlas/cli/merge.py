@@ -8,22 +8,28 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from robustatlas.cli import _runs
+from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import accuracy_tables, safe, table
 from robustatlas.outcomes import merge as merge_runs
 from robustatlas.result import Result, load_result
 from robustatlas.wording import in_shell
 
-Runs = Annotated[list[Path], typer.Argument(help="Run directories of one model and data set.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the joined run.")]
+Output = Annotated[
+    Path,
+    typer.Option(
+        "--output", "-o", metavar="DIR", help="Directory of the joined run, a new one.", rich_help_panel=OUTPUT
+    ),
+]
 
 
-def merge(runs: Runs, output: Output) -> None:
-    """Join runs of the same model and data; they themselves stay as they are.
+def merge(runs: _runs.Joined, output: Output) -> None:
+    """Join runs of the same model and data into a new run.
 
-    Where several hold the same attack on the same sample, the smallest example counts. Runs that older versions wrote
-    are converted.
+    Where several runs hold the same attack on the same sample, the smallest adversarial example counts. The given runs
+    stay as they are. Runs that older versions wrote are converted.
 
-    robustatlas merge runs/first runs/second -o runs/both
+        robustatlas merge runs/first runs/second -o runs/both
     """
     merged = Result.of_run(merge_runs(runs, output))
     console = Console()
@@ -33,13 +39,14 @@ def merge(runs: Runs, output: Output) -> None:
     )
 
 
-def best_known(runs: Runs, output: Output) -> None:
-    """Join runs into the best known ones, and say how near each comes to them.
+def best_known(runs: _runs.Joined, output: Output) -> None:
+    """Join runs into the best known result, and say how near each run comes to it.
 
-    At every sample the smallest example of any run counts. The optimality of a run is AttackBench's: the area under
-    its robust accuracy beside that of the best known, 1 where no smaller example is known.
+    For each sample the smallest adversarial example of any run counts. The optimality of a run is that of AttackBench:
+    its area under the robust accuracy compared with that of the best known result, and 1 where no run found anything
+    smaller.
 
-    robustatlas best-known runs/default runs/seed1 runs/high -o runs/best
+        robustatlas best-known runs/default runs/seed1 runs/high -o runs/best
     """
     merged = Result.of_run(merge_runs(runs, output))
     rows = table("optimality, 0 to 1", *map(safe, merged.attacks))

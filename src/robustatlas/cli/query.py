@@ -12,31 +12,40 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import for_spreadsheet, printable, safe
 from robustatlas.outcomes import query as run_query
 from robustatlas.outcomes.query import written
 
 
 def query(
-    sql: Annotated[str, typer.Argument(help="A SELECT over the views runs, attacks, samples and outcomes (DuckDB).")],
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values instead of a table.")] = False,
+    sql: Annotated[
+        str,
+        typer.Argument(
+            metavar="SQL", help="A SELECT over the views runs, attacks, samples and outcomes, in the SQL of DuckDB."
+        ),
+    ],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories, one or many.")],
+    as_csv: Annotated[
+        bool,
+        typer.Option("--csv", help="Print comma-separated values instead of a table.", rich_help_panel=OUTPUT),
+    ] = False,
     unrestricted: Annotated[
         bool, typer.Option("--unrestricted", help="Let the SQL read and write files; only for SQL that you trust.")
     ] = False,
 ) -> None:
     """Run SQL over the outcomes of one or many runs.
 
-    Views: runs (run, model, data, created, samples), attacks (run, attack, unit, strengths, monotone, origins),
-    samples (run, index, label, clean_prediction, clean_margin), outcomes (run, attack, index, minimal_strength,
-    minimal_size, found_class, forward, backward, strengths, broken, margins, fooled) and broken(strength) (run, attack,
-    index, broken): which samples are broken at one strength.
+    There are four views and a function. runs: run, model, data, created, samples. attacks: run, attack, unit,
+    strengths, monotone, origins. samples: run, index, label, clean_prediction, clean_margin. outcomes: run, attack,
+    index, minimal_strength, minimal_size, found_class, forward, backward, strengths, broken, margins, fooled.
+    broken(strength): run, attack, index and broken, which says whether the sample is broken at that strength.
 
     The samples that are hardest to fool:
 
         robustatlas query "SELECT index, minimal_size FROM outcomes ORDER BY 2 DESC LIMIT 10" runs/a
 
-    Mean cost per attack, over many runs:
+    The mean cost of each attack, over many runs:
 
         robustatlas query "SELECT run, attack, avg(forward + backward) AS passes FROM outcomes GROUP BY ALL" runs/*
 

@@ -8,66 +8,118 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from robustatlas.cli import _workers
+from robustatlas.cli import _models, _training, _workers
+from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, TRAINING
 from robustatlas.cli._options import parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._terminal import safe
 
 
 def reference(
-    arch: Annotated[str, typer.Argument(help="As of `robustatlas train`.")],
-    data: Annotated[str, typer.Option(metavar="NAME", help="Trained on its training images, evaluated on its test.")],
+    arch: _training.Architecture,
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Data set: its training images train the models, its test images evaluate them.",
+            rich_help_panel=DATA,
+        ),
+    ],
     strengths: Annotated[
         list[str],
         typer.Option(
             metavar="NAME=VALUES",
-            help="Attacks and strengths: `linf=0.02,0.05` or `l2=2:5` (5 steps up to 2). Repeatable.",
+            help="Strengths of an attack in the reference: a list, `linf=0.02,0.05`, or equal steps, `l2=2:5` (5 steps "
+            "up to 2). Given once for each attack.",
+            rich_help_panel=ATTACKS,
         ),
     ],
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="For all trainings and reference.json; what is there goes on.")
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Directory for all trainings and for reference.json. What it holds is not computed again.",
+            rich_help_panel=OUTPUT,
+        ),
     ],
     rule: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="acc: trained at each strength, mean of the runs (MultiRobustBench); ata: the best of all models "
-            "trained against the attack (UAR).",
+            help="acc, as MultiRobustBench: a model is trained at each strength, and the mean over the seeds counts. "
+            "ata, as UAR: the best of all models that are trained against the attack counts.",
+            rich_help_panel=TRAINING,
         ),
     ] = "acc",
     trained: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=VALUES", help="Strengths to train at (rule ata), where they are others. Repeatable."
+            metavar="NAME=VALUES",
+            help="Strengths to train at by the rule ata, where they are not those of the reference. Given once for "
+            "each attack.",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Runs of each training.")] = 1,
-    recipe: Annotated[str, typer.Option(metavar="NAME", help="Default: pgd for acc, uniform for ata.")] = "",
-    epochs: Annotated[int, typer.Option(metavar="N", min=1, help="Of each training.")] = 20,
-    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Of crafting.")] = 10,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Settings of the recipe. Repeatable.")
-    ] = None,
-    with_: Annotated[
-        list[str] | None, typer.Option("--with", metavar="NAME=VALUE", help="Settings of the trainer. Repeatable.")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the first run.")] = 0,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of times that each training is run, each time with another seed.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = 1,
+    recipe: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="How the models are trained. By default pgd for the rule acc, uniform for ata.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = "",
+    epochs: _training.Epochs = 20,
+    steps: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of steps that make an adversarial example for training.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = 10,
+    set_: _training.RecipeSettings = None,
+    with_: _training.TrainerSettings = None,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of the first run of each training.", rich_help_panel=TRAINING)
+    ] = 0,
     training_samples: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Train on so many images only, evenly from all classes.")
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of training images, drawn with the classes in their proportions. By default all.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Evaluate on the first N test images.")
-    ] = None,
-    search: Annotated[str, typer.Option(metavar="NAME", help="descent, bisection or every.")] = "descent",
-    part: Annotated[
-        str | None,
+        int | None,
         typer.Option(
-            metavar="I/N",
-            help="Only share I, from 0 to N-1, of the trainings; the others can run elsewhere. Default: what a Slurm "
-            "array or RANK and WORLD_SIZE say, or else all.",
+            metavar="N",
+            min=1,
+            help="Number of test images to evaluate on: the first ones. By default all.",
+            rich_help_panel=DATA,
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1.")] = None,
+    search: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="How the evaluation searches the strengths: descent, bisection or every.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = "descent",
+    part: _workers.Part = None,
+    device: _models.Device = None,
     workers: _workers.Workers = None,
     ray: _workers.Ray = False,
     ray_address: _workers.RayAddress = None,
@@ -75,14 +127,15 @@ def reference(
 ) -> None:
     """Train models against each attack, evaluate them, and write a reference.
 
-    Seven small networks, and the accuracies that MultiRobustBench's ratio divides by:
+    A reference holds the accuracies that CR and UAR divide by. Seven small networks, and the reference they make:
 
         robustatlas reference small-cnn --data fashion-mnist --strengths linf=0.15:3 --strengths l2=3:3 --out ref
 
-        robustatlas show RUN --reference ref/reference.json
+        robustatlas show runs/mynet --reference ref/reference.json
 
-    On a cluster each job takes a share: `--part 3/8` is the fourth of eight, and the tasks of a Slurm array take
-    theirs by themselves. `--workers 4` trains four models at once; `--ray-address auto` on all nodes of a cluster.
+    The parts of this work are its trainings: with `--part 3/8` a job does the fourth of eight parts, and the tasks of a
+    Slurm array take theirs by themselves. `--workers 4` trains four models at once. `--ray-address auto` uses all
+    machines of a cluster.
     """
     import robustatlas as ra
     from robustatlas.cli.train import settings_from

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from robustatlas.cli import _runs
+from robustatlas.cli._help import DATA, MODEL, OUTPUT
 from robustatlas.cli._terminal import printable
 from robustatlas.facts import chosen_reference
 from robustatlas.facts.rows import read_about
@@ -14,22 +16,39 @@ from robustatlas.result import load_result
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="One to five run directories; several are drawn over each other.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("report.html"),
-    reference: Annotated[
-        str | None, typer.Option(help="Reference for CR and UAR: a name, a JSON file, or none.")
-    ] = None,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN", help="Run directories, one to five. The curves of several are drawn in the same plots."
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="HTML file to write.", rich_help_panel=OUTPUT)
+    ] = Path("report.html"),
+    reference: _runs.Reference = None,
     about: Annotated[
         Path | None,
-        typer.Option(help="JSON: model name -> trained_on (attack -> strength), for the stability constant."),
+        typer.Option(
+            metavar="FILE",
+            help="JSON file that says for each model what it was trained on (name of the model: trained_on: attack: "
+            "strength), which the stability constant needs.",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Data set of the runs, to show clean images next to kept adversarial examples.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Data set of the runs, for the clean images beside the adversarial examples that a run kept.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
 ) -> None:
-    """Write a report: how robust, against what, where it breaks, what to trust.
+    """Write a page on one or several runs: how robust, against what, where it breaks, what to trust.
 
-    Without --reference, runs are held against the shipped reference that fits, as in `show`.
+    One HTML file that needs no network to be read:
+
+        robustatlas report runs/mynet-cifar10 -o report.html
     """
     from robustatlas.datasets import load_dataset
     from robustatlas.report.page import build_report

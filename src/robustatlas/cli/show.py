@@ -14,6 +14,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from robustatlas.cli import _runs
+from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.errors import UserError
@@ -22,33 +24,40 @@ from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import OF_ATTACK
 from robustatlas.references import Reference
 from robustatlas.result import Result, load_result
-from robustatlas.wording import UPPER_BOUND, size, some
+from robustatlas.wording import UPPER_BOUND, marked, size, some
 
 
 def show(
-    run: Annotated[Path, typer.Argument(help="Run directory.")],
-    explain: Annotated[bool, typer.Option("--explain", help="Define each number.")] = False,
-    reference: Annotated[
-        str | None,
-        typer.Option(help="Reference by name or file; by default the shipped one that fits, 'none' for no reference."),
-    ] = None,
-    trained_on: Annotated[
-        str | None,
-        typer.Option(help="What the model was trained on, for SC, CR in and out: linf=8/255,l2=0.5, or none."),
-    ] = None,
-    union: Annotated[
-        str | None,
-        typer.Option(help="Attacks and their largest strengths for the union accuracy: linf=8/255,l2=0.5."),
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Show the accuracy at every strength.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every number as JSON instead.")] = False,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    explain: _runs.Explain = False,
+    reference: _runs.Reference = None,
+    trained_on: _runs.TrainedOn = None,
+    union: _runs.Union = None,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Show the accuracy at every strength, in several rows where the terminal is too narrow for one.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every number as JSON, and no tables.", rich_help_panel=OUTPUT)
+    ] = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print attack, strength, accuracy and its interval as CSV instead.")
+        bool,
+        typer.Option(
+            "--csv",
+            help="Print attack, strength, accuracy and the accuracy's interval as CSV, and no tables.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
 ) -> None:
-    """Print what a run found: accuracies at each strength, and every metric that the run supports.
+    """Print what a run found: the accuracy at each strength, and every metric that the run allows.
 
-    robustatlas show runs/mynet-cifar10 --trained-on linf=8/255 --explain
+    All metrics of a run, with their meanings, for a model that was trained against linf:
+
+        robustatlas show runs/mynet-cifar10 --trained-on linf=8/255 --explain
     """
     if as_json and as_csv:
         raise UserError("--json and --csv are both given; give one of them.")
@@ -119,7 +128,7 @@ def print_facts(
     if uneven:
         console.print(f"No adversarial hypervolume of {safe(some(uneven))}: the strengths are not equal steps.")
     if facts.reference:
-        names += _print_against(facts.reference, console, trained_on)
+        names += _print_against(facts, facts.reference, console, trained_on)
     for attack in facts.attacks:
         if attack.best_known:
             console.print(safe(attack.best_known.sentence(attack.attack)), highlight=False)
@@ -134,13 +143,15 @@ def named_points(strengths: Mapping[str, float]) -> str:
     return safe(", ".join(f"{attack}@{strength:.4g}" for attack, strength in strengths.items()))
 
 
-def _print_against(facts: ReferenceFacts, console: Console, trained_on: Mapping[str, float] | None) -> list[str]:
+def _print_against(
+    run: RunFacts, facts: ReferenceFacts, console: Console, trained_on: Mapping[str, float] | None
+) -> list[str]:
     """Print the numbers that the reference gives; their names."""
     for note in facts.held.notes():
         console.print(safe(note), highlight=False)
-    rows = table(f"against {safe(facts.name)}", "")
+    rows = table(f"against {safe(marked(facts.name, run.void))}", "")
     for name, number in facts.numbers.items():
-        rows.add_row(name, shown(number))
+        rows.add_row(marked(name, run.void), shown(number))
     names = [*facts.numbers, "UAR"]
     has_ratios = any(name.startswith("CR") for name in facts.numbers)
     if has_ratios:
@@ -174,7 +185,7 @@ def _overall(facts: RunFacts) -> Table:
         ("union accuracy", facts.union),
     ):
         if number:
-            rows.add_row(name, shown(number))
+            rows.add_row(marked(name, facts.void and not name.startswith("clean")), shown(number))
     return rows
 
 
@@ -183,7 +194,7 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
     headings = ["attack", "average\naccuracy", "median\nsize", "curve\narea", *present]
     rows = [
         [
-            safe(attack.attack),
+            safe(marked(attack.attack, attack.attack in facts.void)),
             shown(attack.average),
             size(attack.quartiles[1]),
             "-" if attack.area is None else f"{attack.area:.1f}",
@@ -202,7 +213,7 @@ def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:
             volume = attack.frontier.hypervolume
             rows.append(
                 [
-                    safe(attack.attack),
+                    safe(marked(attack.attack, attack.attack in facts.void)),
                     shown(attack.frontier.volume, ".3f"),
                     f"{volume.std:.3f}",
                     str(volume.levels),

@@ -10,6 +10,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from robustatlas.cli import _models, _training
+from robustatlas.cli._help import DATA, OUTPUT, TRAINING
 from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
 
@@ -18,50 +20,85 @@ if TYPE_CHECKING:
 
 
 def train(
-    arch: Annotated[
+    arch: _training.Architecture,
+    data: Annotated[
         str,
-        typer.Argument(
-            help="digits-cnn, small-cnn, trades-cnn, resnet18, resnet20, resnet32, resnet50, resnet56, preact18, "
-            "wrn-28-10, `timm:NAME`, or `path/file.py:function`."
+        typer.Option(
+            metavar="NAME",
+            help="Data set whose training images are used: digits, mnist, fashion-mnist, cifar10, or a `FILE.npz`.",
+            rich_help_panel=DATA,
         ),
     ],
-    data: Annotated[str, typer.Option(metavar="NAME", help="digits, mnist, fashion-mnist, cifar10, or a file.npz.")],
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="For weights, card, log and checkpoint; what is there goes on.")
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Directory for weights, card, log and checkpoint. A training that it holds is continued.",
+            rich_help_panel=OUTPUT,
+        ),
     ],
-    recipe: Annotated[str, typer.Option(metavar="NAME", help="`robustatlas train --recipes` lists them.")] = "standard",
+    recipe: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="How the network is trained; `robustatlas train --recipes` lists the recipes.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = "standard",
     against: Annotated[
-        str, typer.Option(metavar="NAME=STRENGTH,...", help="Threat models and strengths: `linf=8/255,l2=0.5`.")
+        str,
+        typer.Option(
+            metavar="NAME=STRENGTH,...",
+            help="Threat models to train against, with their strengths: `linf=8/255,l2=0.5`.",
+            rich_help_panel=TRAINING,
+        ),
     ] = "",
-    epochs: Annotated[int, typer.Option(metavar="N", min=1, help="Passes over the images.")] = 20,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the weights, the order and everything random.")] = 0,
+    epochs: _training.Epochs = 20,
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Seed of the first weights, of the order of the images, and of everything else that is random.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = 0,
     steps: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of crafting (default: 10, or the recipe's).")
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of steps that make an adversarial example for training. By default 10, or what the recipe "
+            "says.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(metavar="R", help="Length of such a step, as a share of the strength.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Settings of the recipe: `beta=6`, `warmup=0.5`. Repeatable."),
-    ] = None,
-    with_: Annotated[
-        list[str] | None,
+        float | None,
         typer.Option(
-            "--with",
-            metavar="NAME=VALUE",
-            help="Settings of the trainer: `optimizer=sgd`, `schedule=piecewise`, `weight_decay=5e-4`, "
-            "`augmentation=crop+flip`, `ema=0.995`, `selection=best`, ... Repeatable.",
+            metavar="R",
+            help="Length of such a step, as a share of the strength. By default what the recipe says.",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
-    batch_size: Annotated[int, typer.Option(metavar="N", min=1, help="Images per update.")] = 128,
-    learning_rate: Annotated[float, typer.Option(metavar="R", help="The largest.")] = 3e-3,
+    set_: _training.RecipeSettings = None,
+    with_: _training.TrainerSettings = None,
+    batch_size: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of images in each update.", rich_help_panel=TRAINING)
+    ] = 128,
+    learning_rate: Annotated[
+        float,
+        typer.Option(metavar="R", help="Largest learning rate of the schedule.", rich_help_panel=TRAINING),
+    ] = 3e-3,
     samples: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only so many images, evenly from all classes.")
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of training images, drawn with the classes in their proportions. By default all.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1; default: a GPU where there is one.")
-    ] = None,
+    device: _models.Device = None,
     recipes: Annotated[
         bool,
         typer.Option(
@@ -69,16 +106,17 @@ def train(
             help="List the recipes, and stop.",
             is_eager=True,
             callback=lambda value: _list_recipes() if value else None,
+            rich_help_panel=TRAINING,
         ),
     ] = False,
 ) -> None:
-    """Train ARCH on the training images of a data set.
+    """Train the network ARCH on the training images of a data set.
 
-    Against two norms at once, each image with the worse of both attacks:
+    Against two norms at once, each image by the attack that hurts it more:
 
         robustatlas train small-cnn --data fashion-mnist --recipe max --against linf=0.1,l2=1.5 --out nets/max
 
-    Ctrl-C or a crash loses little: the same command goes on, to the very weights it would have reached.
+    After Ctrl-C or a crash the same command continues the training, and ends with the same weights as without a stop.
     """
     import robustatlas as ra
     from robustatlas.models import parse_settings

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli import _models
+from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, MODEL, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe, table
 from robustatlas.outcomes import Run
@@ -16,43 +17,76 @@ from robustatlas.wording import counted
 
 
 def verify(
-    run: Annotated[Path, typer.Argument(help="Run directory, which the examples enter.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory that the verified examples are added to.")],
     examples: Annotated[
         Path,
         typer.Argument(
-            help="`.npz` with images (and index, labels, theta, attack), a folder of PNGs named by position, or a run "
-            "with kept examples."
+            metavar="EXAMPLES",
+            help="Adversarial examples: an `.npz` with images (and index, labels, theta, attack), a folder of PNG "
+            "files named by position in the data set, or a run that kept its examples.",
         ),
     ],
     by: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Who found them; default: the name of the file.")
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Who found the examples. By default the name of the file.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     attacks: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Attacks of the run that they are evidence for; default: linf, l2, l1, l0."),
+        typer.Option(
+            metavar="NAMES",
+            help="Attacks of the run that the examples are evidence for, with commas between them. By default those "
+            "of linf, l2, l1 and l0 that the run has.",
+            rich_help_panel=ATTACKS,
+        ),
     ] = None,
     eight_bit: Annotated[
-        bool, typer.Option("--eight-bit", help="Count only what still fools after rounding to 8 bits.")
+        bool,
+        typer.Option(
+            "--eight-bit",
+            help="Count an example only if it still fools the model after rounding to 8 bits.",
+            rich_help_panel=ATTACKS,
+        ),
     ] = False,
     model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Default: the one that the run names. Must be the run's.")
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Model of the run, where it is found under another name now. By default the one that the run names.",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
-    data: Annotated[str | None, typer.Option(metavar="NAME", help="Likewise the data set.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Data set of the run, where it is found under another name now. By default the one that the run "
+            "names.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     weights: _models.Weights = None,
     settings: _models.Settings = None,
     mean: _models.Mean = None,
     std: _models.Std = None,
     device: _models.Device = None,
     batch_size: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Samples at work at once (default 256).")
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of examples that are checked at once. By default 256.",
+            rich_help_panel=COMPUTE,
+        ),
     ] = None,
 ) -> None:
-    """Check adversarial examples of whatever origin; what holds enters RUN as evidence, with who found it.
+    """Check adversarial examples that others found, and add those that hold to RUN.
 
-    Each one is looked at: label, clean prediction, [0, 1], the model's answer, and its size in each lp norm. From then
-    on the smallest example of each sample counts, whoever found it.
+    For each example the clean prediction, the range [0, 1], the model's answer and the size in each norm are checked.
+    From then on the smallest example of each sample counts, whoever found it.
 
-    robustatlas verify runs/mynet-cifar10 adversarial.npz --by "Jane Doe"
+        robustatlas verify runs/mynet-cifar10 adversarial.npz --by "Jane Doe"
     """
     from robustatlas.evaluation.verification import model_named_by
     from robustatlas.evaluation.verification import verify as verified

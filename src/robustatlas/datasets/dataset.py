@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,7 +26,17 @@ _MOST_CLASSES = 10**6
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What two data sets share when they hold the same numbers: the SHA-256 of their images and of their labels."""
+    """What two data sets share when they hold the same numbers: the SHA-256 of their images and of their labels.
+
+    Attributes:
+        images_sha256: hash of all images: their type, shape and values.
+        labels_sha256: hash of all labels.
+
+    Example:
+        >>> one, two = (Dataset.of(torch.zeros(2, 1, 4, 4), torch.tensor([0, 1]), name) for name in ("a", "b"))
+        >>> one.fingerprint == two.fingerprint
+        True
+    """
 
     images_sha256: str
     labels_sha256: str
@@ -40,6 +50,33 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, eq=False)
+class Beginning:
+    """The first samples of a whole data set, the same for all of its subsets.
+
+    Attributes:
+        images: ``[M, ...]`` in [0, 1].
+        labels: int64 ``[M]``.
+        index: their positions: 0, 1, ... unless the whole is not at hand.
+
+    Example:
+        >>> data = Dataset.of(np.zeros((20, 8, 8), np.uint8), np.zeros(20, int), "mine")
+        >>> data.take(3).beginning.index
+        (0, 1, 2, 3, 4, 5, 6, 7)
+    """
+
+    images: Tensor
+    labels: Tensor
+    index: tuple[int, ...]
+
+    COUNT: ClassVar[int] = 8
+
+    @classmethod
+    def of(cls, rows: Rows, labels: Tensor, index: Tensor) -> Beginning:
+        """Of ``rows`` with their ``labels`` and positions."""
+        return cls(rows[: cls.COUNT], labels[: cls.COUNT].long(), tuple(index[: cls.COUNT].tolist()))
+
+
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Inputs in [0, 1] and their labels.
 
@@ -50,6 +87,7 @@ class Dataset:
         classes: Names of the classes.
         index: int64 ``[N]``, positions in the whole data set (0, 1, ... unless this is a subset).
         whole: the fingerprint of the whole data set where this is a subset, or where it is known; or what finds it.
+        first: the first samples of the whole data set where this is a subset.
 
     Example:
         >>> data = Dataset.of(np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 1, 0]), "mine")
@@ -63,6 +101,12 @@ class Dataset:
     classes: tuple[str, ...]
     index: Tensor
     whole: Fingerprint | Callable[[], Fingerprint] | None = None
+    first: Beginning | None = None
+
+    @cached_property
+    def beginning(self) -> Beginning:
+        """The first samples of the whole data set, also where only a subset is held here."""
+        return self.first or Beginning.of(self.rows, self.labels, self.index)
 
     @cached_property
     def images(self) -> Tensor:
@@ -159,6 +203,9 @@ class Dataset:
         """The first ``count`` samples, or a random subset with the classes in the proportions of the whole.
 
         Stratified subsets keep the order of the samples and depend on ``seed`` only. None takes everything.
+
+        Raises:
+            UserError: fewer than 1 sample, or more than there are.
         """
         if count is None:
             return self
@@ -173,6 +220,7 @@ class Dataset:
             labels=self.labels[chosen],
             index=self.index[chosen],
             whole=self.fingerprint,
+            first=self.beginning,
         )
 
     def _stratified(self, count: int, seed: int) -> Tensor:

@@ -140,7 +140,15 @@ _SOURCES: dict[str, _Source] = {
 
 
 def names() -> tuple[str, ...]:
-    """Names that :func:`load_dataset` knows."""
+    """Names that :func:`load_dataset` knows.
+
+    Returns:
+        the names, in the order of the list there.
+
+    Example:
+        >>> "digits" in names()
+        True
+    """
     return ("digits", *_SOURCES, "imagenet", "imagenet100")
 
 
@@ -175,6 +183,9 @@ def load_dataset(
         split: "test" or "train".
         resize, crop: bring pictures to one size: the shorter side to ``resize`` pixels, then the middle of ``crop``
             pixels (for ``imagenet``: 256 and 224).
+
+    Returns:
+        the images in [0, 1], read where they are needed, with their labels and the names of the classes.
 
     Raises:
         UserError: unknown name, files neither here nor to be downloaded, damaged files, images or labels out of range.

@@ -72,7 +72,15 @@ class Rows(ABC):
 
 
 class Held(Rows):
-    """Inputs in memory: ``values`` [N, ...], uint8 in 0..255 or floats in [0, 1]."""
+    """Inputs in memory: ``values`` [N, ...], uint8 in 0..255 or floats in [0, 1].
+
+    Args:
+        values: [N, ...], uint8 in 0..255 or floats in [0, 1].
+
+    Example:
+        >>> Held(torch.zeros(2, 1, 4, 4, dtype=torch.uint8)).shape
+        (2, 1, 4, 4)
+    """
 
     def __init__(self, values: Tensor) -> None:
         self.values = values
@@ -99,7 +107,18 @@ class _Chosen(Rows):
 
 def as_inputs(stored: Tensor) -> Tensor:
     """What :meth:`Rows.stored` gives, as floats in [0, 1]; 8-bit pixels are divided by 255 on the CPU, so that they are
-    the same numbers for every device."""
+    the same numbers for every device.
+
+    Args:
+        stored: [B, ...], uint8 in 0..255 or floats in [0, 1].
+
+    Returns:
+        floats [B, ...] in [0, 1].
+
+    Example:
+        >>> as_inputs(torch.tensor([[0, 51, 255]], dtype=torch.uint8))
+        tensor([[0.0000, 0.2000, 1.0000]])
+    """
     if stored.dtype != torch.uint8:
         return stored
     return stored.cpu().to(torch.float32).div_(255)

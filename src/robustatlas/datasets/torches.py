@@ -55,6 +55,9 @@ def of_torch(
         classes: names of the classes; by default ``data.classes``.
         labels: ``[N]``; by default ``data.targets`` or ``data.labels``, or else those of all pairs, each read once.
 
+    Returns:
+        the same images, [N, ...] in [0, 1], with their labels [N].
+
     Raises:
         UserError: no length, pairs of another kind, images that differ in size or lie outside of [0, 1].
 

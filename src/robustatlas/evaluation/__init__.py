@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
@@ -14,16 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
+from robustatlas.attacks.definition import Attack, Effort, Plan, Procedure, Search
 from robustatlas.classifier import Classifier, seeded, undisturbed
-from robustatlas.errors import UserError, brief
+from robustatlas.errors import UserError, brief, warn
 from robustatlas.evaluation.checks import check_arguments
-from robustatlas.evaluation.cluster import Actors, Cluster, cluster_of
 from robustatlas.evaluation.costs import Costs, weight_of
-from robustatlas.evaluation.crew import Alone, Crew, work_through
 from robustatlas.evaluation.desk import Desk
 from robustatlas.evaluation.forecast import Expected, Forecast, expected_of
-from robustatlas.evaluation.identity import identity_of
+from robustatlas.evaluation.gradients import gradient_record
+from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.memory import fitting_batch, ran_out
 from robustatlas.evaluation.plan import (
     Attacks,
@@ -33,23 +33,24 @@ from robustatlas.evaluation.plan import (
     Task,
     Work,
     chosen_attacks,
+    found_otherwise,
     record_of,
     samples_of,
     tasks_for,
     those_that_fit,
 )
-from robustatlas.evaluation.processes import Processes
-from robustatlas.evaluation.share import share_of
-from robustatlas.evaluation.work import Doer, Manner
-from robustatlas.evaluation.worker import kit_content
-from robustatlas.outcomes import Identity, Plan, Run
+from robustatlas.evaluation.work import Doer, Manner, doing_elsewhere
+from robustatlas.outcomes import CallRecord, Identity, Run
+from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.records import command_line, now, spans_of
 from robustatlas.progress import Progress, progress_shown
 from robustatlas.result import Result
-from robustatlas.sanity import check_attacks, check_model
+from robustatlas.sanity import GRADIENTS, check_attacks, check_model, ways_back
 from robustatlas.scalars import real
 from robustatlas.threats.probe import probe
-from robustatlas.wording import counted
+from robustatlas.wording import counted, void_sentence
+from robustatlas.workers import Cluster, cluster_of, work_elsewhere, work_here
+from robustatlas.workers.share import share_of
 
 DEFAULT_BATCH = 256
 
@@ -97,8 +98,8 @@ def evaluate(
             finished one can be given more attacks, samples and strengths. ``None``: in memory.
         batch_size: samples at work at once. By default 256, and fewer where memory runs out; ``"auto"`` tries what
             the device is fast with.
-        effort: ``"low"`` (about half of the passes), ``"default"``, or ``"high"`` (five to seven times as many, for the
-            numbers of a paper); of the default procedure.
+        effort: ``"low"`` (fewer passes), ``"default"``, or ``"high"`` (several times as many, for the numbers
+            of a paper); of the default procedure.
         exclude: names of attacks to leave out of the suites.
         shard_size: samples per file, the most that a crash can lose (default: about 45 seconds of work).
         keep_adversarial: keep the smallest adversarial example of each sample.
@@ -147,8 +148,11 @@ def evaluate(
                 f"{counted(manner.batch_size, 'sample')} at work at once is what {ready.model.device} is fast with."
             )
         store = Run.begin(run, ready.identity)
+        check_answers(classifier, store, work)
         with store.claims() as claims:
             with claims.alone("plan"):
+                for note in found_otherwise(ready.tasks, store):
+                    display.note(note)
                 tasks = _planned(store, ready)
             costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
             places = _places(workers, devices, classifier)
@@ -162,14 +166,13 @@ def evaluate(
                         f"Nothing to do: {store.path or 'the run'} has all of it, results of {store.identity.created}."
                     )
                 else:
-                    with _crew(ready, tasks, manner, cluster or places, desk) as crew:
-                        _work_through(desk, crew, ready, manner)
+                    _work_through(desk, ready, tasks, manner, cluster or places)
                 whole = store.intact(task.record for task in tasks)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
         result = Result.of_run(store, list(grids), work.index[mine], grids)
         for attack in ready.attacks:
             if sentence := _rejections(result, attack):
-                display.warn(sentence)
+                _tell(display, sentence)
     return result
 
 
@@ -199,6 +202,16 @@ def forecast(
     Each attack is tried for about ``budget`` seconds on samples that ``run`` lacks; the other arguments are those of
     :func:`evaluate`.
 
+    Args:
+        model: as of :func:`evaluate`.
+        data: as of :func:`evaluate`.
+        attacks, search, procedure, strengths, samples, seed, effort, exclude: as of :func:`evaluate`.
+        run, batch_size, keep_adversarial, progress, part, workers, devices: as of :func:`evaluate`.
+        budget: seconds for which each attack is tried, about.
+
+    Returns:
+        passes, seconds and bytes on disk, attack by attack.
+
     Raises:
         UserError: what was given does not fit, in one sentence.
 
@@ -227,6 +240,7 @@ def forecast(
         ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display, effort)
         manner = manner_of(ready, batch_size, seed, keep_adversarial)
         store = Run.begun(run, ready.identity) or Run(ready.identity)
+        check_answers(classifier, store, work)
         mine = share.mask(len(work.index))
         expected = []
         for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
@@ -278,13 +292,31 @@ def prepared(
     asked, left_out = those_that_fit(asked, attacks, _probed(model, work.rows[:1]))
     _probe(asked, _probed(model, work.rows[:4]))
     for warning in [*warnings, *left_out]:
-        display.warn(warning)
+        _tell(display, warning)
+    plans = [attack.plans[searches[attack.name]] for attack in asked]
     tasks = [
-        Task(attack, searches[attack.name], record_of(attack, searches[attack.name], seed, precision, model))
-        for attack in asked
+        Task(attack, search, record_of(attack, search, seed, precision, model, effort, gradient))
+        for attack, gradient in zip(asked, _gradients(model, work, plans), strict=True)
+        for search in [searches[attack.name]]
     ]
+    lost = {task.record.name: task.record.gradient.without for task in tasks if task.record.gradient is not None}
+    if void := {name: share for name, share in lost.items() if share}:
+        _tell(display, void_sentence(void))
     identity = identity_of(model, work.rows.shape[1:], work.record)
     return Prepared(model, work, asked, tasks, identity, (*warnings, *left_out), _seconds_of_a_pair(model, work))
+
+
+def _tell(display: Progress, warning: str) -> None:
+    display.warn(warning)
+    warn(warning)
+
+
+def _gradients(model: Classifier, work: Work, plans: Sequence[Plan]) -> list[GradientRecord | None]:
+    """The gradients that each plan takes of the model; looked at once for all that take the same."""
+    ways = [ways_back(plan) if model.knowledge == "gradients" else frozenset() for plan in plans]
+    sample = (work.rows[:GRADIENTS], work.labels[:GRADIENTS])
+    found = {taken: gradient_record(model, work.first, sample, taken) for taken in set(ways)}
+    return [found[taken] for taken in ways]
 
 
 def manner_of(
@@ -314,7 +346,7 @@ def _surroundings(model: Classifier, seed: int) -> Iterator[None]:
 def _planned(store: Run, ready: Prepared) -> list[Task]:
     """The tasks that bring a run to what is asked, announced in it."""
     tasks = [task for asked in ready.tasks for task in tasks_for(asked, store)]
-    plan = Plan(
+    plan = CallRecord(
         attacks=tuple(task.record.key for task in tasks),
         spans=spans_of(ready.work.index),
         created=now(),
@@ -333,28 +365,20 @@ def _places(workers: int | None, devices: Sequence[str] | None, model: Classifie
     return [devices[number % len(devices)] for number in range(count)]
 
 
-@contextmanager
-def _crew(
-    ready: Prepared, tasks: Sequence[Task], manner: Manner, places: Sequence[str] | Cluster, desk: Desk
-) -> Iterator[Crew]:
-    """Those who do the work, until the context ends."""
-    if not places:
-        yield Alone(Doer(ready.model, tasks, manner), desk)
-        return
-    content = kit_content(ready.model, tasks, manner, ready.identity, ready.work.rows.shape[1:])
-    if isinstance(places, Cluster):
-        with Actors(places, content, desk) as actors:
-            yield actors
-        return
-    with Processes(content, places, max(1, torch.get_num_threads() // len(places)), desk) as crew:
-        yield crew
-
-
-def _work_through(desk: Desk, crew: Crew, ready: Prepared, manner: Manner) -> None:
+def _work_through(
+    desk: Desk, ready: Prepared, tasks: Sequence[Task], manner: Manner, places: Sequence[str] | Cluster
+) -> None:
+    """Have the work of the desk done: by this process where there are no ``places``."""
     size, device = manner.batch_size, ready.model.device
     fewer = size > 1 and not manner.halves
     try:
-        work_through(desk, crew)
+        if not places:
+            work_here(Doer(ready.model, tasks, manner).do, desk)
+        else:
+            shape, threads = ready.work.rows.shape[1:], torch.get_num_threads()
+            each = 1 if isinstance(places, Cluster) else max(1, threads // len(places))
+            make = partial(doing_elsewhere, ready.model, tuple(tasks), manner, ready.identity, shape)
+            work_elsewhere(make, f"The model {ready.model.name}", places, each, desk)
     except Exception as error:
         if not ran_out(error):
             raise

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robustatlas.attacks.definition import Stage
-from robustatlas.engine import NEAREST
+from robustatlas.attacks.passes import most_passes
 from robustatlas.evaluation.plan import Task
 
 _TYPICAL = 500
@@ -52,25 +51,6 @@ class Costs:
 
 
 def weight_of(task: Task, classes: int) -> float:
-    """How much work a task may be at most, in steps of a sample: all its runs, at all the strengths that its search
-    visits of a sample that never yields."""
-    attack = task.attack
-    strengths = len(attack.strengths)
-    if task.search == "every":
-        return strengths * _steps(attack.stages, classes)
-    if task.search == "bisection":
-        return strengths.bit_length() * _steps(attack.stages, classes)
-    if task.search == "frontier":
-        bounds = tuple(stage for stage in attack.frontier_stages if stage.optimizer.minimum_size)
-        rounds = [stage for stage in attack.frontier_stages if not stage.optimizer.minimum_size]
-        return _steps(bounds, classes) + strengths * sum(stage.optimizer.steps + 1 for stage in rounds)
-    strong = attack.stages if attack.descent is None else attack.descent
-    bound = attack.minimum_stages if task.search == "minimum" else attack.bound
-    return _steps((*bound, *strong, *attack.closing, *attack.polish), classes)
-
-
-def _steps(stages: Sequence[Stage], classes: int) -> float:
-    """Of a run one evaluation more than it has steps, and half a step, a forward pass, to verify what it found; once
-    half a step for each class that is ordered by distance, and for the logits of all."""
-    runs = sum((stage.optimizer.steps + 1.5) * stage.runs(classes) for stage in stages)
-    return float(runs + any(stage.order == "distance" for stage in stages) * min(classes, NEAREST + 1) / 2)
+    """How much work a task may be at most, in pairs of a forward and a backward pass of a sample on which every run
+    comes to nothing."""
+    return most_passes(task.attack.plans[task.search], task.search, len(task.attack.strengths), classes) / 2

@@ -80,7 +80,6 @@ class Desk:
         sample = work.rows[:1].nbytes
         self._least = SMALLEST
         self._number = 0
-        self._returned: list[Job] = []
         self._waits = False
         self.piles: list[_Pile] = []
         display.begin([task.record for task in tasks], int(np.count_nonzero(mine)))
@@ -103,8 +102,6 @@ class Desk:
 
     def next(self) -> Job | None:
         """A job that nobody does; None where there is none at the moment."""
-        if self._returned:
-            return self._returned.pop(0)
         for number in self._order:
             pile = self.piles[number]
             while len(pile.rows):
@@ -133,10 +130,14 @@ class Desk:
         self.display.finish(task.record, found.columns)
         self.display.expect(self.remaining() / self.hands)
 
-    def give_back(self, job: Job) -> None:
-        """Nobody does the job any more: it is the next to be handed out."""
+    def again(self, job: Job, why: str) -> None:
+        """The job is begun anew by another worker; ``why`` is a sentence."""
         self.piles[job.task].active.pop(job.number, None)
-        self._returned.append(job)
+        self.display.note(f"{why} Its {self.called(job)} are given to another worker.")
+
+    def called(self, job: Job) -> str:
+        """The job in the middle of a sentence."""
+        return f"{len(job.index)} samples"
 
     def remaining(self) -> float:
         """Seconds of work that are left, for one pair of hands."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from robustatlas.classifier import Classifier
+from robustatlas.classifier import Classifier, Passes
 from robustatlas.evaluation.costs import weight_of
 from robustatlas.evaluation.desk import SECONDS, SMALLEST
 from robustatlas.evaluation.plan import Task, Work
@@ -40,6 +38,10 @@ class Expected:
         bounded: ``passes`` are an upper bound: the probe was not through in its time.
         seconds: for all samples, by one worker like this one.
         bytes: on disk, at most.
+
+    Example:
+        >>> Expected("linf", samples=100, passes=300.0, bounded=False, seconds=60.0, bytes=4e4).seconds
+        60.0
     """
 
     attack: str
@@ -52,7 +54,18 @@ class Expected:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What an evaluation will take, attack by attack; ``workers`` share its ``seconds``."""
+    """What an evaluation will take, attack by attack; ``workers`` share its ``seconds``.
+
+    Attributes:
+        expected: one entry for each attack.
+        workers: processes that share the work.
+        batch_size: samples at work at once.
+
+    Example:
+        >>> linf = Expected("linf", samples=100, passes=300.0, bounded=False, seconds=60.0, bytes=4e4)
+        >>> Forecast((linf,), workers=2, batch_size=256).expected[0].attack
+        'linf'
+    """
 
     expected: tuple[Expected, ...]
     workers: int
@@ -78,23 +91,15 @@ class _Enough(Exception):  # noqa: N818
     """The probe has had its time."""
 
 
-@contextmanager
-def _stopped_after(model: Classifier, seconds: float) -> Iterator[None]:
-    """Let the first pass through ``model`` that ends after so many seconds, whoever sends it, raise
-    :class:`_Enough`."""
-    until, answer = time.perf_counter() + seconds, model.answer
+def _stopped_after(seconds: float) -> Callable[[Passes], None]:
+    """What lets the first pass be made, and no other one that would begin after so many seconds."""
+    until = time.perf_counter() + seconds
 
-    def timed(x: Tensor, net: Callable[[Tensor], Any] | None = None) -> Any:
-        answered = answer(x, net)
-        if time.perf_counter() > until:
+    def watch(passes: Passes) -> None:
+        if passes.forward and time.perf_counter() > until:
             raise _Enough
-        return answered
 
-    model.answer = timed  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        del model.answer
+    return watch
 
 
 def expected_of(
@@ -130,7 +135,7 @@ def _probe(
     positions = torch.from_numpy(rows)
     job = Job(0, 0, work.rows.stored(positions), work.labels[positions], work.index[rows])
     begun, through = time.perf_counter(), False
-    with model.counting() as passes, suppress(_Enough), _stopped_after(model, seconds):
+    with model.counting(_stopped_after(seconds)) as passes, suppress(_Enough):
         done(model, task, job, manner, lambda count: None)
         through = True
     taken = passes.forward + passes.backward

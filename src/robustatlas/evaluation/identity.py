@@ -1,17 +1,24 @@
-"""What a run is about: the model by its weights, its code and its logits on a few drawn images, and the data."""
+"""What a run is about: the data, and the model by its weights, its code and what it answers, on a few drawn images and
+on samples of the run itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from robustatlas.bundle import per_sample
 from robustatlas.classifier import Classifier, Origin, seeded
 from robustatlas.errors import UserError
+from robustatlas.evaluation.plan import Work
 from robustatlas.noise import Noise
-from robustatlas.outcomes import DataRecord, Identity, ModelRecord
-from robustatlas.outcomes.records import now
+from robustatlas.objectives import margin_of
+from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Run
+from robustatlas.outcomes.records import LOGIT_TOLERANCE, now
 
 
 def identity_of(model: Classifier, shape: Sequence[int], data: DataRecord) -> Identity:
@@ -46,3 +53,77 @@ def check_same(model: Classifier, shape: Sequence[int], identity: Identity) -> N
             f"The model that reached a worker on {model.device} is not the one of this process: "
             f"{'; '.join(differences)}. Is it another version of its file there, or is that device broken?"
         )
+
+
+_COMPARED = 64
+"""Samples of a run whose clean margins are computed again before its results are reused."""
+
+_REPEATED = 8
+_DEVIATIONS = 4.0
+"""A model whose answers vary, from draw to draw or with the rest of the batch, is asked so often, and is another one
+where the margins of the run are, on average over the samples, so many standard deviations away."""
+
+_MARGIN_ROUNDING = 1e-5
+"""Margins are kept in float32."""
+
+
+def check_answers(model: Classifier, run: Run, work: Work) -> None:
+    """Raise :class:`UserError` where the clean margins that ``run`` holds of the samples asked for are not those of
+    ``model``.
+
+    Up to 64 samples are compared. What logits that are off by a thousandth of the largest (networks in half precision:
+    by their rounding) would explain is no difference; of models whose answers vary, what four standard deviations
+    would.
+    """
+    known = run.clean(work.index)
+    rows = np.flatnonzero(np.isin(work.index, known["index"]) & ~np.isnan(_margins_at(known, work.index)))
+    if not len(rows):
+        return
+    rows = rows[np.linspace(0, len(rows) - 1, min(_COMPARED, len(rows))).round().astype(np.int64)]
+    positions = torch.from_numpy(rows)
+    x = work.rows[positions].to(model.device, model.dtype)
+    labels, stored = work.labels[positions].to(model.device), _margins_at(known, work.index[rows])
+    margin, low, high = (values.double().cpu().numpy() for values in _margin_and_bounds(model, x, labels, 0))
+    again = _margin_and_bounds(model, x, labels, 1)[0].double().cpu().numpy()
+    if ((again < low) | (again > high)).any():
+        others = [_margin_and_bounds(model, x, labels, k)[0].double().cpu().numpy() for k in range(2, _REPEATED)]
+        drawn = np.stack([margin, again, *others])
+        margin, spread = drawn.mean(0), drawn.std(0, ddof=1) * (1 + 1 / _REPEATED) ** 0.5 + (high - low) / 2
+        differ = np.abs(stored - margin) > _DEVIATIONS * spread
+        another = float((np.abs(stored - margin) / spread).clip(max=10.0).mean()) > _DEVIATIONS
+    else:
+        differ = (stored < low) | (stored > high)
+        another = bool(differ.any())
+    if another:
+        first = int(differ.argmax())
+        run.refuse(
+            f"the model is not the one of the run: its margin on sample {work.index[rows[first]]} is "
+            f"{margin[first]:.3g} and that of the run {stored[first]:.3g} ({int(differ.sum())} of {len(rows)} samples "
+            "compared differ)"
+        )
+
+
+def _margins_at(known: Mapping[str, NDArray[Any]], index: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The margins that are known of the samples ``index`` [N]; NaN elsewhere."""
+    order = np.argsort(known["index"], kind="stable")
+    held = known["index"][order]
+    place = np.searchsorted(held, index).clip(max=max(len(held) - 1, 0))
+    if not len(held):
+        return np.full(len(index), np.nan)
+    return np.where(held[place] == index, known["clean_margin"][order][place].astype(np.float64), np.nan)
+
+
+def _margin_and_bounds(model: Classifier, x: Tensor, labels: Tensor, number: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Softmax margins [B], the lowest and the highest that rounding of the logits explains; each ``number`` draws
+    others, in other company."""
+    company = torch.arange(len(x), device=x.device).roll(number)
+    noise = Noise.of(number, company, "answers")
+    parts = torch.split(company, -(-len(x) // (number + 1)))
+    with torch.no_grad(), seeded(number, model.device):
+        logits = torch.cat(
+            [model.logits(x[part], labels=labels[part], noise=noise.take(part), verifying=True) for part in parts]
+        )[company.argsort()].double()
+    moved = 2 * max(LOGIT_TOLERANCE, model.rounding) * logits.abs().amax()
+    shift = torch.zeros_like(logits).scatter(1, labels[:, None], 1.0) * moved
+    margin, low, high = (margin_of((logits + by * shift).softmax(1), labels) for by in (0, -1, 1))
+    return margin, low - _MARGIN_ROUNDING, high + _MARGIN_ROUNDING

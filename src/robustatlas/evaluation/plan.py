@@ -18,17 +18,19 @@ from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
-from robustatlas.datasets import Dataset, Fingerprint, Held, Rows, of_torch
+from robustatlas.datasets import Beginning, Dataset, Fingerprint, Held, Rows, of_torch
 from robustatlas.datasets.arrays import array_of, tensor_of
-from robustatlas.engine import NUMERICS
+from robustatlas.engine.numerics import NUMERICS
 from robustatlas.errors import UserError, brief
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.draws import LOOKS
+from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.outcome import merged_strengths
 from robustatlas.outcomes.strengths import check_strengths, position_of
 from robustatlas.sanity import check_inputs
 from robustatlas.scalars import real
-from robustatlas.search import settings_of
+from robustatlas.search import search_named
+from robustatlas.search.plan import MINIMUM_SIZE
 from robustatlas.threats.base import UnsupportedInputError
 
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
@@ -40,13 +42,14 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Work:
-    """The samples of an evaluation: ``rows`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, and
-    the data set's ``record``."""
+    """The samples of an evaluation: ``rows`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, the
+    data set's ``record``, and its ``first`` samples, whichever are evaluated."""
 
     rows: Rows
     labels: Tensor
     index: Integers
     record: DataRecord
+    first: Beginning
 
 
 @dataclass(frozen=True)
@@ -64,19 +67,21 @@ def samples_of(data: Data, samples: Samples) -> Work:
         data = of_torch(data)
     if isinstance(data, Dataset):
         rows, labels, name, index, known = data.rows, data.labels, data.name, data.index, data.fingerprint
+        first = data.beginning
     elif isinstance(data, (tuple, list)) and len(data) == 2:
         (images, labels), name = map(tensor_of, data), "arrays"
         images = check_inputs(images, labels)
         rows, index, known = Held(images), torch.arange(len(images)), Fingerprint.of(images, labels)
+        first = Beginning.of(rows, labels, index)
     else:
         raise UserError(
             f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
         )
     record = DataRecord(name=name, **vars(known))
     if samples is None:
-        return Work(rows, labels.long(), index.numpy(), record)
+        return Work(rows, labels.long(), index.numpy(), record, first)
     positions = torch.from_numpy(_positions(samples, len(rows)))
-    return Work(rows.chosen(positions), labels[positions].long(), index[positions].numpy(), record)
+    return Work(rows.chosen(positions), labels[positions].long(), index[positions].numpy(), record, first)
 
 
 def _positions(samples: Samples, count: int) -> Integers:
@@ -189,45 +194,44 @@ def those_that_fit(attacks: Sequence[Attack], given: Attacks, x: Tensor) -> tupl
 
 
 def record_of(
-    attack: Attack, search: Search, seed: int, precision: str, model: Classifier | None = None
+    attack: Attack,
+    search: Search,
+    seed: int,
+    precision: str,
+    model: Classifier | None = None,
+    effort: Effort = "default",
+    gradient: GradientRecord | None = None,
 ) -> AttackRecord:
-    """What determines the numbers of an attack, with the draws of a randomised ``model``, and what a reader wants to
-    know of it."""
+    """What determines the numbers of an attack, with the draws of a randomised ``model`` and the gradients that it
+    gives, and what a reader wants to know of it."""
+    plan = attack.plans[search]
     procedure = {
-        "stages": plain(attack.stages),
-        "bound": plain(attack.bound),
-        "descent": plain(attack.descent),
-        "closing": plain(attack.closing),
-        "repairs": attack.repairs,
-        "unbounded": attack.unbounded,
-        "nested": attack.nested,
         "search": search,
-        "search_settings": plain(settings_of(search)),
+        "plan": plain(plan),
+        "repairs": attack.repairs,
         "seed": seed,
         "precision": precision,
-        "numerics": NUMERICS,
+        "engine": plain(NUMERICS),
     }
+    if search_named(search).version > 1:
+        procedure["search_version"] = search_named(search).version
+    if any(leg.role in MINIMUM_SIZE for leg in plan.legs):
+        procedure["unbounded"] = attack.unbounded
     if model is not None and model.draws is not None:
         procedure["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
     if attack.errors != "accepted":
         procedure["errors"] = attack.errors
-    if attack.effort != "default":
-        procedure["effort"] = attack.effort
-    if attack.polish:
-        procedure["polish"] = plain(attack.polish)
-    if search == "minimum" and attack.minimum is not None:
-        procedure["minimum"] = plain(attack.minimum)
-    if search == "frontier":
-        procedure["frontier"] = plain(attack.frontier_stages)
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,
         monotone=attack.monotone(search),
         threat=plain(attack.threat),
         procedure=procedure,
-        unit=attack.unit,
-        source=attack.source,
-        note=attack.note,
+        gradient=gradient,
+        unit=attack.about.unit,
+        source=attack.about.source,
+        note=attack.about.note,
+        effort="" if effort == "default" else effort,
     )
 
 
@@ -243,8 +247,7 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
     alike = [
         record
         for record in known.values()
-        if record.same_set(task.record)
-        and record.procedure == task.record.procedure
+        if record.same_search(task.record)
         and any(position_of(strength, record.strengths) is not None for strength in task.record.strengths)
     ]
     old = merged_strengths([np.array(record.strengths) for record in alike])
@@ -259,3 +262,18 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
             )
         )
     return found
+
+
+def found_otherwise(tasks: Sequence[Task], run: Run) -> list[str]:
+    """A sentence for each task of which a run has only what other legs, rules or versions of them found, or another
+    gradient of the model."""
+    known = run.records().values()
+    said = []
+    for record in (task.record for task in tasks):
+        others = [old for old in known if old.same_set(record) and old.origin == record.origin]
+        if not others or any(old.same_search(record) for old in others):
+            continue
+        gradient = any(old.procedure == record.procedure for old in others)
+        how = "another gradient of the model" if gradient else "another plan"
+        said.append(f"What the run has of {record.name!r} was found by {how}; it counts, and is computed anew.")
+    return said

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,17 +17,20 @@ from torch import Tensor
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import take
-from robustatlas.classifier import Classifier, seeded
+from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.classifier.rejection import folded
 from robustatlas.datasets import as_inputs
-from robustatlas.evaluation.memory import forget, hand_back, ran_out
+from robustatlas.engine.ledger import Ledger, check_finite
+from robustatlas.evaluation.identity import check_same
+from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.evaluation.plan import Task
-from robustatlas.ledger import Ledger, check_finite, open_ledger
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
+from robustatlas.outcomes import Identity
 from robustatlas.outcomes.records import AttackRecord, circumstances
 from robustatlas.outcomes.store import AdversarialExamples
-from robustatlas.search import search_named
+from robustatlas.workers import Do
+from robustatlas.workers.memory import hand_back
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -83,20 +87,20 @@ def done(model: Classifier, task: Task, job: Job, manner: Manner, report: Callab
             through = len(job.index) - len(waiting)
             if through:
                 rows = torch.from_numpy(waiting).to(x.device)
-                bench = _Bench(model, task, x[rows], labels[rows], job.index[waiting], manner.seed)
+                batch = _Batch(model, task, x[rows], labels[rows], job.index[waiting], manner.seed)
             else:
-                bench = _Bench(model, task, x, labels, job.index, manner.seed)
-            whole = bench.run(lanes, manner.halves, partial(_further, report, through))
-            settled = bench.settled()
+                batch = _Batch(model, task, x, labels, job.index, manner.seed)
+            whole = batch.run(lanes, manner.halves, partial(_further, report, through))
+            settled = batch.settled()
             if not whole:
                 lanes = max(1, min(lanes, len(settled)) // 2)
             if settled.any():
                 places.append(waiting[settled])
-                pieces.append(bench.found(settled, lanes))
-                examples += [bench.examples(settled)] if manner.keep_adversarial else []
+                pieces.append(batch.found(settled, lanes))
+                examples += [batch.examples(settled)] if manner.keep_adversarial else []
             waiting = waiting[~settled]
             if not whole:
-                del bench
+                del batch
                 forget(model.device)
     order = np.argsort(np.concatenate(places))
     columns, samples = (_stacked([piece[kind] for piece in pieces], order) for kind in (0, 1))
@@ -122,11 +126,25 @@ class Doer:
         return found
 
 
+@contextmanager
+def doing_elsewhere(
+    model: Classifier, tasks: Sequence[Task], manner: Manner, identity: Identity, shape: tuple[int, ...]
+) -> Iterator[Do]:
+    """In a worker's process: what does jobs there, with a model that was sent there for inputs of the ``shape``.
+
+    Raises:
+        UserError: the model that arrived is not the one that was sent, judged by its logits on the run's probe.
+    """
+    with undisturbed(), model.evaluating():
+        check_same(model, shape, identity)
+        yield Doer(model, tasks, manner).do
+
+
 def _further(report: Callable[[int], None], before: int, more: int) -> None:
     report(before + more)
 
 
-class _Bench:
+class _Batch:
     """The samples of a job at work under one attack: ``x`` [M, ...], ``labels`` [M], ``index`` [M]."""
 
     def __init__(
@@ -138,17 +156,13 @@ class _Bench:
 
     def run(self, lanes: int, halves: bool, report: Callable[[int], None]) -> bool:
         """Do the work; False where ``halves`` allows to stop because memory ran out, and fewer lanes are possible."""
-        attack = self.task.attack
+        attack, search = self.task.attack, self.task.search
         model = self.model.judged_by(attack.errors)
         try:
             noise = Noise.of(self.seed, torch.from_numpy(self.index).to(self.x.device), attack.name)
-            strengths = torch.tensor(attack.strengths, dtype=self.x.dtype, device=self.x.device)
-            ledger = open_ledger(model, attack, self.x, self.labels, noise, strengths, lanes)
-            right = ledger.clean_prediction == self.labels
-            todo = torch.ones_like(right) if attack.repairs else right
-            schedule = search_named(self.task.search)(attack, strengths, ledger.ranking.shape[1], todo)
-            self.ledger, self.through = ledger, schedule.done
-            engine.run(model, attack, ledger, schedule, lanes, report)
+            setting = engine.set_up(model, attack, search, self.x, self.labels, noise, lanes)
+            self.ledger, self.through = setting.ledger, setting.schedule.done
+            engine.run(setting, report)
         except Exception as error:
             if not halves or min(lanes, len(self.index)) == 1 or not ran_out(error):
                 raise

@@ -18,11 +18,12 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.points import different_points
 from robustatlas.outcomes.table import OutcomeTable, common_strengths, shared_samples
 from robustatlas.result import Result
-from robustatlas.wording import wording
+from robustatlas.wording import marked, wording
 
 
 def distinct_names(results: Sequence[Result]) -> list[str]:
-    """Names of the models; where they are the same, with the names of the run directories, or numbered.
+    """Names of the models, marked where numbers are void; where they are the same, with the names of the run
+    directories, or numbered.
 
     Example:
         >>> same = Result.from_arrays([0], [0], {"linf": [1.0]}, {"linf": [1.0]}, model="net")
@@ -30,12 +31,13 @@ def distinct_names(results: Sequence[Result]) -> list[str]:
         ['net (1)', 'net (2)']
     """
     plain = [result.name for result in results]
+    void = [bool(result.void) for result in results]
     names: list[str] = []
     for position, (name, result) in enumerate(zip(plain, results, strict=True), start=1):
         if plain.count(name) > 1:
             name = f"{name} ({result.path.name if result.path else position})"
         names.append(f"{name} #{position}" if name in names else name)
-    return names
+    return list(map(marked, names, void))
 
 
 @dataclass(frozen=True)

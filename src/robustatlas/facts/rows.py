@@ -21,7 +21,7 @@ from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.points import shared_points
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
-from robustatlas.wording import UPPER_BOUND
+from robustatlas.wording import UPPER_BOUND, marked
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
 """Test images behind each accuracy of the published defenses of a reference."""
@@ -180,12 +180,13 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     notes = [
         given.notes,
         f"unfinished run, samples not yet evaluated: {lacking}" if lacking else "",
+        *result.warnings,
         *_by_others(result),
         f"missing, as not every strength was searched: {', '.join(partly)}" if partly else "",
         *held.caveats(),
     ]
     return Row(
-        name=result.name,
+        name=marked(result.name, result.void),
         accuracies=judged.restrict(compared).accuracies(),
         about=given,
         samples=result.samples,

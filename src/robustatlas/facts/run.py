@@ -30,7 +30,7 @@ from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
-from robustatlas.wording import UPPER_BOUND
+from robustatlas.wording import MARK, UPPER_BOUND, marked
 
 FLOORS = (0.0, 0.5, 1.0)
 """Smallest differences of difficulty, in percentage points, of the stability constants that are given."""
@@ -173,6 +173,8 @@ class RunFacts:
         missing: attack -> number of samples that are not evaluated yet.
         provenance: of the model: source, home of the weights, licence and library, as far as they are known.
         rejected: clean inputs that the model refuses to answer; None where it never may. They count as no error.
+        void: attack -> share of the samples at which the model gave it no gradient; every name of such a run and of
+            such an attack carries a mark, and a warning says what it means.
     """
 
     name: str
@@ -189,11 +191,12 @@ class RunFacts:
     missing: Mapping[str, int]
     provenance: Mapping[str, str] = field(default_factory=dict)
     rejected: Interval | None = None
+    void: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
         return {
-            "model": self.name,
+            "model": self.name.removesuffix(f" {MARK}"),
             "data": self.data,
             "samples": self.samples,
             "provenance": dict(self.provenance),
@@ -204,6 +207,7 @@ class RunFacts:
             "union at": dict(self.union_at),
             "attacks": {attack.attack: _plain_attack(attack) for attack in self.attacks},
             "reference": None if self.reference is None else _plain_reference(self.reference),
+            "void": dict(self.void),
             "warnings": list(self.warnings),
             "missing": dict(self.missing),
         }
@@ -233,7 +237,7 @@ def facts_of(
     averages = numbers.with_doubt(judged, lambda table: intervals(numbers.averages(table)))
     held = hold_against(result, reference, result.records.values()) if reference else None
     return RunFacts(
-        name=name or result.name,
+        name=marked(name or result.name, result.void),
         data=result.data,
         samples=result.samples,
         clean=found["clean accuracy"],
@@ -247,6 +251,7 @@ def facts_of(
         missing=result.missing,
         provenance=_provenance(result),
         rejected=_rejected(result),
+        void=result.void,
     )
 
 
@@ -331,7 +336,7 @@ def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]
 def _against(judged: OutcomeTable, held: Held, trained_on: Mapping[str, float] | None) -> ReferenceFacts:
     training = None
     if trained_on is not None and not math.isnan(held.reference.clean):
-        ours, reference = judged.restrict(held.ranked).accuracies(), held.table(held.ranked)
+        ours, reference = judged.restrict(held.ranked).accuracies().sound(), held.table(held.ranked)
         seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
         training = TrainingFacts(
             seen=percent_seen(ours, reference, seen),

@@ -19,4 +19,4 @@ def unit_of(attack: str, recorded: str = "") -> str:
 def _catalogue() -> dict[str, str]:
     from robustatlas.attacks.catalogue import catalogue  # here, as torch comes with it
 
-    return {attack.name: attack.unit for attack in catalogue().values()}
+    return {attack.name: attack.about.unit for attack in catalogue().values()}

@@ -22,6 +22,12 @@ def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = 
         attacks: the attacks to go over; all when None.
         clean: whether the clean accuracy counts as one more point.
 
+    Returns:
+        percent, in [0, 100].
+
+    Raises:
+        UserError: no attack is named, the table lacks one, or the clean accuracy is asked for and missing.
+
     Example:
         >>> model = AccuracyTable(81, {"p": {1: 60, 2: 30}, "q": {1: 77, 2: 28}})
         >>> average_accuracy(model), average_accuracy(model, clean=True)
@@ -31,6 +37,7 @@ def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = 
     if not table.attacks:
         raise UserError("the set of attacks is empty; name at least one attack")
     accuracies.require_percent()
+    accuracies.warn_of_void(table.attacks)
     if clean and math.isnan(table.clean):
         raise UserError("the accuracy table has no clean accuracy; leave it out of the average with clean=False")
     values = np.concatenate([table.values(attack) for attack in table.attacks])
@@ -45,6 +52,9 @@ def union_accuracy(minimal_strengths: Mapping[str, ArrayLike], at: Mapping[str, 
             misclassified clean, inf where it never was. The same N samples in the same order for every attack.
         at: attack -> largest strength the adversary may use; only these attacks take part. A strength between those
             that were evaluated counts as the next lower one that was.
+
+    Returns:
+        percent, in [0, 100].
 
     Raises:
         UserError: for an attack without minimal strengths, different numbers of samples, or values < 0 or NaN.

@@ -41,6 +41,11 @@ class SampleStatistic:
             an accuracy, which has an exact interval.
         largest: what a column reaches at most, where all lie between 0 and that and the number grows with every mean;
             None where no such thing is known. It gives the number an exact bound.
+
+    Example:
+        >>> ratio = SampleStatistic(np.array([[1, 2], [3, 2]], np.float32), lambda means: means[..., 0] / means[..., 1])
+        >>> float(ratio.combine(ratio.columns.mean(0)))
+        1.0
     """
 
     columns: NDArray[np.float32]
@@ -57,6 +62,9 @@ class SampleStatistic:
         """The number at the exact lower and at the exact upper bounds of all its means.
 
         Wider than a bootstrap interval, as it lets all means err to the same side; it never collapses to a point.
+
+        Raises:
+            UserError: the columns have no known range, or the confidence is outside of (0, 1).
         """
         if self.largest is None:
             raise UserError("there is no exact bound of a number whose columns have no known range")
@@ -77,6 +85,12 @@ def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int 
         statistics: all of the same N samples.
         replicates: number of resamples R.
         seed: of the draws.
+
+    Returns:
+        the values [M, R].
+
+    Raises:
+        UserError: the statistics are not of the same samples, there are no samples, or `replicates` is below 1.
 
     Example:
         >>> accuracy = mean_statistic(np.array([1.0, 1.0, 0.0, 1.0]))
@@ -112,6 +126,18 @@ def bootstrap_intervals(
 ) -> dict[str, Interval]:
     """Percentile intervals of several statistics of the same samples.
 
+    Args:
+        statistics: name -> statistic; all of the same N samples.
+        confidence: of the intervals, in (0, 1).
+        replicates: number of resamples.
+        seed: of the draws.
+
+    Returns:
+        name -> the value of the statistic with its interval.
+
+    Raises:
+        UserError: the statistics are not of the same samples, or `confidence` or `replicates` is out of range.
+
     Example:
         >>> correct = np.repeat([1.0, 0.0], [80, 20])
         >>> print(bootstrap_intervals({"accuracy": mean_statistic(100 * correct)})["accuracy"])
@@ -142,6 +168,12 @@ def paired_differences(
         confidence: of the intervals; one that excludes 0 shows a difference.
         replicates: number of resamples.
         seed: of the draws.
+
+    Returns:
+        name -> the difference with its interval, in the units of the statistic.
+
+    Raises:
+        UserError: the models have other statistics, or other samples.
 
     Example:
         >>> a, b = np.repeat([1.0, 0.0], [80, 20]), np.repeat([1.0, 0.0], [70, 30])
@@ -175,7 +207,22 @@ def _between_bounds(first: SampleStatistic, second: SampleStatistic, confidence:
 
 
 def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: float | None = None) -> SampleStatistic:
-    """The mean of one number per sample [N], such as the hypervolume of each; from 0 to `largest` if given."""
+    """The mean of one number per sample [N], such as the hypervolume of each; from 0 to `largest` if given.
+
+    Args:
+        values: [N] finite numbers, or booleans.
+        largest: what a value reaches at most, where all lie between 0 and that; it gives the mean an exact bound.
+
+    Returns:
+        the mean as a statistic, in the units of the values.
+
+    Raises:
+        UserError: the values are no list of finite numbers.
+
+    Example:
+        >>> print(confidence_intervals({"hypervolume": mean_statistic(np.linspace(0.2, 0.4, 100))})["hypervolume"])
+        0.30 [0.29, 0.31]
+    """
     column = np.asarray(values, dtype=np.float32)
     if column.ndim != 1 or not np.isfinite(column).all():
         raise UserError(
@@ -186,7 +233,18 @@ def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: flo
 
 
 def share_statistic(chosen: NDArray[np.bool_]) -> SampleStatistic:
-    """The share of samples [N] that something holds for, in percent, such as those that survive several attacks."""
+    """The share of samples [N] that something holds for, in percent, such as those that survive several attacks.
+
+    Args:
+        chosen: [N] whether it holds for the sample.
+
+    Returns:
+        the share in percent, as a statistic whose interval is exact.
+
+    Example:
+        >>> print(confidence_intervals({"correct": share_statistic(np.repeat([True, False], [45, 5]))})["correct"])
+        90.00 [78.19, 96.67]
+    """
     return replace(mean_statistic(100.0 * np.asarray(chosen, np.float64), 100.0), proportion=0)
 
 
@@ -196,6 +254,18 @@ def confidence_intervals(
     """The interval of each number: exact (Clopper-Pearson) of a single proportion, percentile bootstrap of all else.
 
     Where resampling sees no spread, or there are fewer than `FEW` samples, it is the exact bound of the number.
+
+    Args:
+        statistics: name -> statistic; all of the same N samples.
+        confidence: of the intervals, in (0, 1).
+        replicates: number of resamples.
+        seed: of the draws.
+
+    Returns:
+        name -> the value of the statistic with its interval.
+
+    Raises:
+        UserError: the statistics are not of the same samples, or `confidence` or `replicates` is out of range.
 
     Example:
         >>> alive = np.repeat([True, False], [45, 5])
@@ -227,7 +297,7 @@ class AccuracyStatistics:
 
     def __init__(self, outcomes: OutcomeTable) -> None:
         self.outcomes = outcomes
-        self.table = outcomes.accuracies()
+        self.table = outcomes.accuracies().sound()
         correct = [outcomes.correct(attack) for attack in outcomes.attacks]
         self.columns = np.float32(100) * np.column_stack([outcomes.clean, *correct])
         self._position = {CLEAN: np.array([0])}
@@ -237,7 +307,11 @@ class AccuracyStatistics:
             start += judged.shape[1]
 
     def accuracy(self, attack: str, strength: int) -> SampleStatistic:
-        """Accuracy in percent under an attack at one of its strengths (by position), or `CLEAN` and 0."""
+        """Accuracy in percent under an attack at one of its strengths (by position), or `CLEAN` and 0.
+
+        Raises:
+            UserError: no such attack, or no strength at that position.
+        """
         columns = self._columns([attack])
         if not 0 <= strength < len(columns):
             raise UserError(f"{attack} has {len(columns)} strengths; there is none at position {strength}")
@@ -255,7 +329,11 @@ class AccuracyStatistics:
     def competitiveness(
         self, reference: Reference | AccuracyTable, kind: RatioKind = "ind-avg", attacks: Sequence[str] | None = None
     ) -> SampleStatistic:
-        """`competitiveness_ratio` in percent."""
+        """`competitiveness_ratio` in percent.
+
+        Raises:
+            UserError: as of `competitiveness_ratio`.
+        """
         cells = match_cells(self.table, reference, attacks)
         check_ratio(cells, kind)
         columns = self._columns(list(dict.fromkeys(cells.attacks)))
@@ -264,7 +342,11 @@ class AccuracyStatistics:
         )
 
     def uar(self, reference: Reference | AccuracyTable, attacks: Sequence[str] | None = None) -> SampleStatistic:
-        """`mean_uar` in percent; with one attack its `unforeseen_attack_robustness`."""
+        """`mean_uar` in percent; with one attack its `unforeseen_attack_robustness`.
+
+        Raises:
+            UserError: as of `mean_uar`.
+        """
         parts = []
         for attack in chosen_attacks(self.table, reference, attacks):
             cells = match_cells(self.table, reference, [attack], clean=False)

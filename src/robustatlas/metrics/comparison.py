@@ -25,7 +25,13 @@ class McNemar:
     Attributes:
         only_first: [S] number of samples that only the first model gets right.
         only_second: [S] number that only the second one gets right.
-        p_values: [S] two-sided, exact, not corrected for the number of tests.
+        p_values: [S] two-sided, exact. From :func:`mcnemar` each stands for itself; from :func:`mcnemar_at_strengths`
+            they are corrected (Holm) for all its tests together.
+
+    Example:
+        >>> test = mcnemar([[True, True]] * 8, [[False, True]] * 8)
+        >>> test.only_first, test.p_values
+        (array([8, 0]), array([0.0078125, 1.       ]))
     """
 
     only_first: NDArray[np.int64]
@@ -41,6 +47,10 @@ class RankTest:
         p_value: two-sided.
         effect: probability that the first model has the larger value minus that the second has, in [-1, 1]: over pairs
             of one sample each (rank-sum) or over the samples they share (signed-rank).
+
+    Example:
+        >>> rank_sum_test([0.5, 0.6], [0.1, 0.6]).effect
+        0.25
     """
 
     p_value: float
@@ -53,6 +63,12 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemar:
     Args:
         first: [N, S] (or [N]) whether the first model is correct.
         second: the same of the second model, for the same samples.
+
+    Returns:
+        the tests [S], with p-values that are not corrected for their number.
+
+    Raises:
+        UserError: the models were not judged on the same samples and strengths, or there are no samples.
 
     Source: McNemar 1947, Psychometrika 12(2); exact by the binomial distribution of the discordant samples.
 
@@ -83,6 +99,15 @@ def mcnemar_at_strengths(first: OutcomeTable, second: OutcomeTable) -> dict[str,
 
     Returns:
         attack -> the tests at its strengths [S].
+
+    Raises:
+        UserError: the models were not evaluated on the same samples, attacks and strengths.
+
+    Example:
+        >>> first = OutcomeTable.from_sizes("a", [1] * 8, {"linf": [0.2] * 8}, {"linf": [0.1, 0.3]})
+        >>> second = OutcomeTable.from_sizes("b", [1] * 8, {"linf": [0.05] * 8}, {"linf": [0.1, 0.3]})
+        >>> mcnemar_at_strengths(first, second)["linf"].p_values
+        array([0.015625, 1.      ])
     """
     check_paired(first, second)
     alone = sorted(set(first.attacks) ^ set(second.attacks))
@@ -112,6 +137,16 @@ def rank_sum_test(first: ArrayLike, second: ArrayLike) -> RankTest:
 
     The adversarial hypervolume paper compares models so. On shared samples `signed_rank_test` sees more.
 
+    Args:
+        first: [N] finite values of one model.
+        second: [M] finite values of the other.
+
+    Returns:
+        the two-sided p-value and the effect in [-1, 1].
+
+    Raises:
+        UserError: a set of values is empty or not finite.
+
     Example:
         >>> test = rank_sum_test([0.5, 0.6, 0.7], [0.1, 0.2, 0.3])
         >>> round(test.p_value, 2), test.effect
@@ -126,6 +161,16 @@ def signed_rank_test(first: ArrayLike, second: ArrayLike) -> RankTest:
     """Wilcoxon's signed-rank test of values [N] of two models on the same samples; equal values count (Pratt).
 
     Infinite minimal sizes have no differences: cap them at the largest size of interest first.
+
+    Args:
+        first: [N] finite values of one model.
+        second: [N] those of the other on the same samples, in the same order.
+
+    Returns:
+        the two-sided p-value and the effect in [-1, 1].
+
+    Raises:
+        UserError: the numbers of values differ, or a value is not finite.
 
     Example:
         >>> test = signed_rank_test([0.5, 0.6, 0.7, 0.9], [0.1, 0.3, 0.5, 0.6])
@@ -145,6 +190,15 @@ def signed_rank_test(first: ArrayLike, second: ArrayLike) -> RankTest:
 
 def holm(p_values: ArrayLike) -> Floats:
     """Holm's correction of p-values [T] for T tests: rejecting those <= alpha errs at all with probability <= alpha.
+
+    Args:
+        p_values: [T] in [0, 1].
+
+    Returns:
+        the corrected p-values [T], in the order given.
+
+    Raises:
+        UserError: a p-value is outside of [0, 1].
 
     Source: Holm 1979, Scandinavian Journal of Statistics 6(2).
 
@@ -170,6 +224,9 @@ def attack_correlation(scores: ArrayLike, method: Literal["pearson", "spearman"]
 
     Returns:
         correlations in [-1, 1]; NaN with an attack under which all models have the same score.
+
+    Raises:
+        UserError: fewer than 3 models, scores that are not finite, or a method that there is not.
 
     Source: Kang et al. 2019, "Testing Robustness Against Unforeseen Adversaries", Figure 6b.
 

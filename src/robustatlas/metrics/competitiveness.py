@@ -24,6 +24,10 @@ class InOut:
     Attributes:
         inside: over the clean point and the attacks of the training up to their strengths.
         outside: over all other points; NaN where the training covered every point.
+
+    Example:
+        >>> InOut(inside=82.5, outside=50.0).outside
+        50.0
     """
 
     inside: float
@@ -52,6 +56,9 @@ def competitiveness_ratio(
         reference: acc*, the accuracies of models trained against the very attack.
         kind: see above.
         attacks: the attacks to go over; when None those that the reference ranks.
+
+    Returns:
+        percent of the reference, at least 0.
 
     Raises:
         UserError: where a point is missing or extra, or where a ratio would be taken to a reference of 0.
@@ -83,6 +90,12 @@ def competitiveness_in_out(
         kind: as for `competitiveness_ratio`.
         attacks: the attacks to go over; when None those that the reference ranks.
 
+    Returns:
+        both ratios, in percent.
+
+    Raises:
+        UserError: where a point is missing or extra, or where a ratio would be taken to a reference of 0.
+
     Example:
         >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}, "q": {1: 88, 2: 79}})
         >>> model = AccuracyTable(81, {"p": {1: 60, 2: 30}, "q": {1: 77, 2: 28}})
@@ -101,6 +114,15 @@ def percent_seen(
     attacks: Iterable[str] | None = None,
 ) -> float:
     """Share of the evaluated points that a model saw in training, in percent; the clean point counts as seen.
+
+    Args:
+        accuracies: of the model; their points count.
+        reference: whose ranked attacks are gone over.
+        trained_on: attack -> largest strength that the model was trained against; {} for none.
+        attacks: the attacks to go over; when None those that the reference ranks.
+
+    Returns:
+        percent, in [0, 100].
 
     Example:
         >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}, "q": {1: 88, 2: 79}})

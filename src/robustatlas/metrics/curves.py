@@ -34,6 +34,11 @@ class Band:
         high: [K] upper bounds.
         confidence: of the band.
         kind: `simultaneous` (the whole curve lies within, DKW) or `pointwise` (each point does, Clopper-Pearson).
+
+    Example:
+        >>> low, high = RobustnessCurve([0.1] * 30).band(0.95).at(0.2)
+        >>> bool(low < 100 <= high)
+        True
     """
 
     sizes: NDArray[np.float64]
@@ -43,7 +48,11 @@ class Band:
     kind: BandKind
 
     def at(self, size: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lower and upper bound [...] of the robust error at sizes [...] >= 0."""
+        """Lower and upper bound [...] of the robust error at sizes [...] >= 0.
+
+        Raises:
+            UserError: a size that is negative or NaN.
+        """
         position = np.searchsorted(self.sizes, _sizes(size), side="right") - 1
         return self.low[position], self.high[position]
 
@@ -62,6 +71,11 @@ class Crossing:
         gap_before: largest difference of the robust errors (percentage points) since the crossing before this one.
         gap_after: largest difference up to the crossing after this one.
         significant: whether both gaps are larger than chance explains at the confidence that was asked for.
+
+    Example:
+        >>> weak_far, weak_near = RobustnessCurve([0.1] * 40 + [0.5] * 40), RobustnessCurve([0.2] * 40 + [0.3] * 40)
+        >>> [type(found).__name__ for found in weak_far.crossings(weak_near)]
+        ['Crossing']
     """
 
     start: float
@@ -92,6 +106,9 @@ class RobustnessCurve(Tabular):
     In a terminal or a notebook it shows where a tenth, a quarter, half, three quarters and nine tenths of the samples
     break; ``to_pandas``, ``to_polars`` and ``to_arrow`` give every step: size, robust_error, low, high (percent, the
     latter two of the pointwise band at 95 %).
+
+    Raises:
+        UserError: there is no sample, or a size is negative or NaN.
 
     Source: Göpfert et al. 2020, "Adversarial Robustness Curves", definition 1; Risse et al. 2021, "Robustness curves".
 
@@ -171,7 +188,11 @@ class RobustnessCurve(Tabular):
         return percent(self.samples - self._broken(size), self.samples)
 
     def quantile(self, share: ArrayLike) -> NDArray[np.float64]:
-        """Smallest sizes [...] at which the shares [...] in [0, 1] of the samples are broken; inf where never."""
+        """Smallest sizes [...] at which the shares [...] in [0, 1] of the samples are broken; inf where never.
+
+        Raises:
+            UserError: a share outside of [0, 1].
+        """
         shares = reals(share, "shares of samples")
         if not ((shares >= 0) & (shares <= 1)).all():
             raise UserError(f"shares of samples between 0 and 1 are expected; given: {shares.tolist()}")
@@ -185,6 +206,9 @@ class RobustnessCurve(Tabular):
         """Mean robust error over sizes between 0 and `up_to`, in percent: the area under the curve, over `up_to`.
 
         100 - area is the mean of min(minimal size, up_to) / up_to: how far the samples stay robust on average.
+
+        Raises:
+            UserError: `up_to` is not a positive finite size.
         """
         if not 0 < real(up_to) < np.inf:
             raise UserError(f"the area is taken up to a positive finite size; given: {brief(up_to)}")
@@ -197,6 +221,9 @@ class RobustnessCurve(Tabular):
 
         `simultaneous`: the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant; with at least the asked
         confidence the whole true curve lies within. `pointwise`: Clopper-Pearson; so does each point on its own.
+
+        Raises:
+            UserError: a confidence outside of (0, 1), or a band that there is not.
 
         Example:
             >>> band = RobustnessCurve([0.0, 0.1, 0.3, float("inf")]).band()
@@ -229,6 +256,9 @@ class RobustnessCurve(Tabular):
 
         Returns:
             the crossings, by increasing size. Curves that merely touch do not cross.
+
+        Raises:
+            UserError: a confidence outside of (0, 1), or a tolerance outside of [0, 1).
 
         Example:
             >>> a, b = RobustnessCurve([1.0, 3.0]), RobustnessCurve([1.5, 2.0])
@@ -292,6 +322,15 @@ def dkw_half_width(samples: int, confidence: float) -> float:
 def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
     """The curve of the per-sample strongest of several attacks of one threat model, on the same samples.
 
+    Args:
+        curves: of several attacks, on the same samples in the same order.
+
+    Returns:
+        the curve of the smallest size of each sample.
+
+    Raises:
+        UserError: no curve, or curves of other numbers of samples.
+
     Example:
         >>> a, b = RobustnessCurve([0.1, 0.4]), RobustnessCurve([0.2, 0.3])
         >>> envelope([a, b]).minimal_sizes
@@ -315,6 +354,12 @@ def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
     Args:
         curve: of the attack.
         best: the envelope of several attacks (see `envelope`) on the same samples.
+
+    Returns:
+        xi, in [0, 1].
+
+    Raises:
+        UserError: the curves have other numbers of samples.
 
     Source: Cinà et al. 2025, "AttackBench: Evaluating Gradient-based Attacks for Adversarial Examples", section 3.
 

@@ -22,6 +22,11 @@ class AdversarialHypervolume:
         clean: [N] F_0, the confidence on the clean input; 1, its largest value, where it was not given.
         corrected: percentage of samples at which the attack found a higher margin at a larger size, so that the margin
             of a smaller size had to be carried over; much of it says that the attack is too weak.
+
+    Example:
+        >>> volume = adversarial_hypervolume([[0.8, 0.5], [0.6, -0.2]])
+        >>> volume.per_sample, volume.mean
+        (array([0.65, 0.3 ]), 0.475)
     """
 
     per_sample: NDArray[np.float64]
@@ -70,6 +75,9 @@ def adversarial_hypervolume(
             another confidence than the margin see `normalised_cross_entropy`.
         clean_margin: [N] margins of the clean inputs. Without them clean errors show at the first level.
         strengths: [L] perturbation sizes of the levels, to check that they are equal steps up to epsilon.
+
+    Returns:
+        the hypervolume of each sample and its mean, in [0, 1].
 
     Raises:
         UserError: where strengths are not equal steps from 0, or margins lie outside [-1, 1] (they may be of logits) or
@@ -143,6 +151,12 @@ def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArr
     Args:
         true_probability: [...] probability of the true class.
         classes: number of classes C, at least 2.
+
+    Returns:
+        confidences [...] in [-1, 1].
+
+    Raises:
+        UserError: a probability outside of [0, 1], or fewer than 2 classes.
 
     Example:
         >>> normalised_cross_entropy([1.0, 0.5, 0.0], classes=4)

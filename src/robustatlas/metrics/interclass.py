@@ -29,6 +29,10 @@ class InterclassDistances:
             in `per_sample`.
         corrupted: [K] positions of images with values that are NaN or infinite; left out.
         constant: [L] positions of images of a single value, which may be corrupted too; not left out.
+
+    Example:
+        >>> interclass_distances(np.array([[0.0, 0.0], [0.5, 0.25], [1.0, 1.0]]), [0, 1, 1], norm="l1").smallest
+        0.75
     """
 
     norm: LpNorm
@@ -72,6 +76,9 @@ def interclass_distances(
         labels: [N] classes.
         norm: `linf`, `l2` or `l1`.
         progress: called with the share of the work that is done, in (0, 1].
+
+    Returns:
+        the distances [N], with the nearest sample of each, and the samples that were left out or passed over.
 
     Raises:
         UserError: where images and labels do not fit, values lie outside [0, 1], or there is only one class.

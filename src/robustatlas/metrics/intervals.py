@@ -22,6 +22,10 @@ class Interval:
         low: lower end.
         high: upper end.
         confidence: of the interval, such as 0.95.
+
+    Example:
+        >>> print(Interval(90.0, low=78.19, high=96.67, confidence=0.95))
+        90.00 [78.19, 96.67]
     """
 
     value: float
@@ -56,6 +60,9 @@ def proportion_bounds(
     Returns:
         lower and upper bounds [...] in [0, 100].
 
+    Raises:
+        UserError: counts outside of 0 to `total`, or a confidence outside of (0, 1).
+
     Source: Clopper and Pearson 1934, Biometrika 26(4); computed as `scipy.stats.binomtest(...).proportion_ci("exact")`
     does, for arrays.
 
@@ -78,6 +85,17 @@ def proportion_bounds(
 def proportion_interval(successes: int, total: int, confidence: float = 0.95) -> Interval:
     """A proportion in percent with its exact (Clopper-Pearson) interval: that of every single accuracy.
 
+    Args:
+        successes: number of trials that succeeded, from 0 to `total`.
+        total: number of trials, at least 1.
+        confidence: probability, at least, that the interval contains the proportion.
+
+    Returns:
+        percent, with the ends of the interval in [0, 100].
+
+    Raises:
+        UserError: a count outside of 0 to `total`, or a confidence outside of (0, 1).
+
     Example:
         >>> print(proportion_interval(45, total=50))
         90.00 [78.19, 96.67]
@@ -94,6 +112,12 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
         samples: N.
         confidence: of the interval.
 
+    Returns:
+        percent, with the ends of the interval in [0, 100].
+
+    Raises:
+        UserError: an accuracy outside of [0, 100], or one that so many samples cannot have.
+
     Example:
         >>> print(accuracy_interval(90.0, samples=50))
         90.00 [78.19, 96.67]
@@ -107,7 +131,23 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
 
 
 def percentile_interval(value: float, replicates: NDArray[np.float64], confidence: float = 0.95) -> Interval:
-    """Percentile bootstrap interval of a number, from its values [R] on resampled data."""
+    """Percentile bootstrap interval of a number, from its values [R] on resampled data.
+
+    Args:
+        value: the number on the data themselves.
+        replicates: [R] its values on resampled data.
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        the value between the percentiles of its replicates.
+
+    Raises:
+        UserError: there are no replicates, or the confidence is outside of (0, 1).
+
+    Example:
+        >>> print(percentile_interval(5.0, np.arange(11.0), confidence=0.8))
+        5.00 [1.00, 9.00]
+    """
     check_confidence(confidence)
     if not np.size(replicates):
         raise UserError("there are no replicates to take an interval of; at least one is expected")

@@ -27,6 +27,10 @@ class StabilityConstant:
             pair is admissible.
         accuracy_change: |acc(P1) - acc(P2)| of the pair in percentage points.
         difficulty_change: |acc*(P1) - acc*(P2)| of the pair in percentage points.
+
+    Example:
+        >>> StabilityConstant(32.0, ("p@1", "q@2"), accuracy_change=32.0, difficulty_change=1.0).pair
+        ('p@1', 'q@2')
     """
 
     value: float
@@ -59,6 +63,12 @@ def stability_constant(
         alpha: largest difference of difficulty in percentage points.
         floor: smallest difference of difficulty in percentage points.
         attacks: the attacks to go over; when None those that the reference ranks.
+
+    Returns:
+        the constant (in points of accuracy per point of difficulty, at least 0) and its pair of points.
+
+    Raises:
+        UserError: where a point is missing or extra, or not 0 <= floor < alpha.
 
     Source: Dai et al. 2023, "MultiRobustBench: Benchmarking Robustness Against Multiple Attacks", section 4.
 

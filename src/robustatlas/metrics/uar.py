@@ -20,6 +20,9 @@ def unforeseen_attack_robustness(accuracies: AccuracyTable, reference: Reference
         reference: ATA, the best accuracy of adversarially trained models under the same attack and strength.
         attack: name of the attack. The clean accuracy takes no part.
 
+    Returns:
+        percent, at least 0.
+
     Raises:
         UserError: where a strength is missing or extra.
 
@@ -40,6 +43,17 @@ def mean_uar(
     accuracies: AccuracyTable, reference: Reference | AccuracyTable, attacks: Iterable[str] | None = None
 ) -> float:
     """Mean of the UARs of several attacks (mUAR); when `attacks` is None, of those that the reference ranks.
+
+    Args:
+        accuracies: of the model, in percent, at the strengths that the reference is calibrated at.
+        reference: ATA, the best accuracy of adversarially trained models under the same attack and strength.
+        attacks: the attacks to average over.
+
+    Returns:
+        percent, at least 0.
+
+    Raises:
+        UserError: where a strength is missing or extra.
 
     Example:
         >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}, "q": {1: 88, 2: 79}})

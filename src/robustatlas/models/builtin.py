@@ -21,7 +21,15 @@ BUILTIN_MODELS: dict[str, Callable[[], nn.Module]] = {
 
 
 def builtin_names() -> tuple[str, ...]:
-    """Names that follow ``builtin:``."""
+    """Names that follow ``builtin:``.
+
+    Returns:
+        the names of the networks that come with the package.
+
+    Example:
+        >>> "digits-linf" in builtin_names()
+        True
+    """
     return tuple(BUILTIN_MODELS)
 
 

@@ -61,6 +61,22 @@ class Card(_Record):
         accuracies: in percent on the held-out training images: "clean", each attack by projected ascent, and "union",
             the share that survives all of them. Quick and optimistic; ``robustatlas evaluate`` measures.
         weights_sha256: of the tensors.
+        format_version: of the file.
+        identity: what was trained on what: recipe, settings and data.
+        warnings: what a reader has to know of this training, one sentence each.
+        seconds: wall-clock time of the training.
+        created: when it ended, in UTC.
+        versions: of the packages that the numbers depend on.
+        machine: what it was trained on.
+
+    Example:
+        >>> import tempfile, torch, robustatlas as ra
+        >>> from robustatlas.training import network_named
+        >>> net, data = network_named("digits-cnn", (1, 8, 8), 10), ra.load_dataset("digits", "train").take(64)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     card = ra.train(net, data, epochs=1, out=folder, architecture="digits-cnn", progress=False).card
+        >>> card.architecture, card.epoch, card.trained_on
+        ('digits-cnn', 1, {})
     """
 
     format_version: int = FORMAT_VERSION
@@ -86,8 +102,23 @@ class Card(_Record):
 def read_card(folder: str | Path) -> Card:
     """The card in ``folder``, or in a file.
 
+    Args:
+        folder: the folder of a training, or its ``card.json``.
+
+    Returns:
+        the card.
+
     Raises:
         UserError: none there, or not readable.
+
+    Example:
+        >>> import tempfile, torch, robustatlas as ra
+        >>> from robustatlas.training import network_named
+        >>> net, data = network_named("digits-cnn", (1, 8, 8), 10), ra.load_dataset("digits", "train").take(64)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     trained = ra.train(net, data, epochs=1, out=folder, architecture="digits-cnn", progress=False)
+        ...     read_card(folder) == trained.card
+        True
     """
     path = Path(folder) if Path(folder).suffix == ".json" else Path(folder) / CARD
     try:

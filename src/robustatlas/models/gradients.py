@@ -20,6 +20,9 @@ def straight_through(function: Function) -> Function:
     Args:
         function: a tensor to one of the same shape; it may leave torch meanwhile.
 
+    Returns:
+        a function with the values of ``function`` and the gradient of the identity.
+
     Raises:
         UserError: later, when it returns another shape (then see :func:`surrogate`).
 
@@ -40,6 +43,9 @@ def surrogate(function: Function, approximation: Function) -> Function:
     Args:
         function: a tensor to a tensor, computed forward; it may leave torch meanwhile.
         approximation: differentiable, and returns the shape that ``function`` does.
+
+    Returns:
+        a function with the values of ``function`` and the gradient of ``approximation``.
 
     Raises:
         UserError: later, when their shapes differ.

@@ -29,6 +29,9 @@ def network_named(name: str, shape: tuple[int, ...], classes: int, seed: int = 0
         classes: number of logits (a function in a file has its own).
         seed: of the initial weights; torch's own generators are left as they are.
 
+    Returns:
+        the network, on the CPU; images [B, C, H, W] in [0, 1] to logits [B, classes].
+
     Raises:
         UserError: unknown names, timm not installed, a function that fails.
 
@@ -49,15 +52,47 @@ def network_named(name: str, shape: tuple[int, ...], classes: int, seed: int = 0
 
 
 def network_for(name: str, data: Dataset, seed: int = 0) -> nn.Module:
-    """:func:`network_named` for the images and classes of a data set."""
+    """:func:`network_named` for the images and classes of a data set.
+
+    Args:
+        name: as of :func:`network_named`.
+        data: whose images and classes the network is for.
+        seed: of the initial weights.
+
+    Returns:
+        the network, on the CPU.
+
+    Raises:
+        UserError: as of :func:`network_named`.
+
+    Example:
+        >>> import torch
+        >>> from robustatlas.datasets import load_dataset
+        >>> network_for("digits-cnn", load_dataset("digits"))(torch.zeros(2, 1, 8, 8)).shape
+        torch.Size([2, 10])
+    """
     return network_named(name, tuple(data.images.shape[1:]), len(data.classes), seed)
 
 
 def load_trained(folder: str | Path) -> Classifier:
     """The network that a training left in ``folder``, ready to be evaluated.
 
+    Args:
+        folder: what the training was told as ``out``.
+
+    Returns:
+        the network in eval mode, named after the folder.
+
     Raises:
         UserError: no card or weights there, or an architecture that is no name.
+
+    Example:
+        >>> import tempfile, torch, robustatlas as ra
+        >>> net, data = network_named("digits-cnn", (1, 8, 8), 10), ra.load_dataset("digits", "train").take(64)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = ra.train(net, data, epochs=1, out=folder, architecture="digits-cnn", progress=False)
+        ...     load_trained(folder).logits(torch.rand(2, 1, 8, 8)).shape
+        torch.Size([2, 10])
     """
     card = read_card(folder)
     data = card.identity.data

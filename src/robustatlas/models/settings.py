@@ -14,6 +14,12 @@ _WORDS = {"true": True, "false": False, "none": None}
 def parse_settings(items: Sequence[str]) -> dict[str, Any]:
     """Names and values of ``NAME=VALUE``, where a value is a Python literal, true, false, none, or else text.
 
+    Args:
+        items: such as ``bits=3``.
+
+    Returns:
+        name -> value.
+
     Raises:
         UserError: no ``=``, no name, or a name given twice.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import Tree, over, select
-from robustatlas.host import kept
+from robustatlas.host import cached
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
 
 
@@ -97,7 +97,7 @@ class APGD(Optimizer[APGDState]):
         rises = torch.where(first, 0, state.rises + (value > before))
         reviewed_objective = torch.where(first, value, state.reviewed_objective)
 
-        period = kept(review_periods, self.steps, like=state.step)[state.step.clamp_max(self.steps + 1)]
+        period = cached(review_periods, self.steps, like=state.step)[state.step.clamp_max(self.steps + 1)]
         review = period > 0
         stuck = ~state.halved & (reviewed_objective >= best_objective)
         halve = review & ((rises <= self.rho * period) | stuck)

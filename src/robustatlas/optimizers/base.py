@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import torch
@@ -18,12 +18,12 @@ from torch import Tensor
 
 from robustatlas.bundle import Bundle, Tree
 from robustatlas.errors import UserError
-from robustatlas.host import kept
+from robustatlas.host import cached
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
 if TYPE_CHECKING:
-    from robustatlas.classifier import Classifier
+    from robustatlas.classifier import Classifier, Knowledge
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,9 @@ S = TypeVar("S", bound=State)
 class Optimizer(ABC, Generic[S]):
     """Base of all optimizers; implementations are frozen dataclasses with a field ``steps``."""
 
+    version: ClassVar[int] = 1
+    """Rises when the same settings move otherwise: evidence found before is then told from what is found after."""
+
     steps: int
     needs_gradient: ClassVar[bool] = True
     needs_margin: ClassVar[bool] = False
@@ -84,7 +87,28 @@ class Optimizer(ABC, Generic[S]):
     """Steps along the gradient of the size as well, which the threat model must have."""
     minimum_size: ClassVar[bool] = False
     """Looks for the smallest adversarial example from the clean point, rather than for any at a given epsilon."""
+    needs_size: bool = False
+    """Looks at the size of theta; where none does, training does not measure it."""
     fewest_steps: ClassVar[int] = 1
+
+    @property
+    def needs(self) -> Knowledge:
+        """What it must learn of a model."""
+        return "gradients" if self.needs_gradient else "scores"
+
+    @property
+    def evaluations(self) -> int:
+        """How many of theta a run makes at most."""
+        return self.steps + 1
+
+    def lengthened(self, factor: float) -> Self:
+        """The optimizer with ``factor`` times the steps, if it has any."""
+        return self._with_steps("steps", factor)
+
+    def _with_steps(self, name: str, factor: float) -> Self:
+        changed: Any = self
+        steps = getattr(self, name)
+        return replace(changed, **{name: max(self.fewest_steps, round(factor * steps))}) if steps else self
 
     def check(self, threat: ThreatModel) -> None:
         """Raise a :class:`UserError` where this optimizer cannot search ``threat``."""
@@ -134,7 +158,7 @@ def annealed(step: Tensor, steps: int, like: Tensor) -> Tensor:
         >>> annealed(torch.tensor([0, 5, 10, 11]), 10, torch.zeros(1, dtype=torch.float64)).tolist()
         [1.0, 0.5, 0.0, 0.0]
     """
-    return kept(_half_cosine, steps, like.dtype, like=like)[step.clamp_max(steps)]
+    return cached(_half_cosine, steps, like.dtype, like=like)[step.clamp_max(steps)]
 
 
 def _half_cosine(steps: int, dtype: torch.dtype) -> Tensor:

@@ -4,7 +4,7 @@ weight."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -17,19 +17,12 @@ _BETA_1, _BETA_2, _ADAM_EPSILON = 0.9, 0.999, 1e-8
 _INSIDE = 1 - 1e-6
 
 
-@dataclass(frozen=True)
-class Weight:
-    """Bisection on the weight of the margin: ten times larger while nothing is found, then halving the bracket.
-
-    The rule that Carlini-Wagner and EAD share.
-    """
-
-    @staticmethod
-    def next(weight: Tensor, low: Tensor, high: Tensor, found: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``(weight, low, high)`` [B] after a round in which an example was ``found`` [B] or not."""
-        high = torch.where(found, torch.minimum(high, weight), high)
-        low = torch.where(found, low, torch.maximum(low, weight))
-        return torch.where(high.isfinite(), (low + high) / 2, weight * 10), low, high
+def next_weight(weight: Tensor, low: Tensor, high: Tensor, found: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``(weight, low, high)`` [B] of the margin after a round in which an example was ``found`` [B] or not, as
+    Carlini-Wagner and EAD search it: ten times larger while nothing is found, then halving the bracket."""
+    high = torch.where(found, torch.minimum(high, weight), high)
+    low = torch.where(found, low, torch.maximum(low, weight))
+    return torch.where(high.isfinite(), (low + high) / 2, weight * 10), low, high
 
 
 @dataclass(frozen=True)
@@ -64,6 +57,9 @@ class CarliniWagner(Optimizer[CarliniWagnerState]):
     def steps(self) -> int:  # type: ignore[override]
         """Moves in all rounds."""
         return self.inner_steps * self.rounds
+
+    def lengthened(self, factor: float) -> Self:
+        return self._with_steps("inner_steps", factor)
 
     def check(self, threat: ThreatModel) -> None:
         if not threat.additive:
@@ -101,7 +97,7 @@ class CarliniWagner(Optimizer[CarliniWagnerState]):
         w = state.w - scale * first / (second.sqrt() + _ADAM_EPSILON)
 
         over = state.move + 1 >= self.inner_steps
-        weight, low, high = Weight.next(state.weight, state.low, state.high, found)
+        weight, low, high = next_weight(state.weight, state.low, state.high, found)
         w = select(over, self._variable(x), w)
         return CarliniWagnerState(
             theta=(torch.tanh(w) + 1) / 2 - x,

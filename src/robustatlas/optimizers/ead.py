@@ -4,14 +4,14 @@ margin."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from robustatlas.bundle import per_sample, select
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
-from robustatlas.optimizers.carlini_wagner import Weight
+from robustatlas.optimizers.carlini_wagner import next_weight
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import to_box
 
@@ -52,6 +52,9 @@ class EAD(Optimizer[EADState]):
         """Evaluations in all rounds: each move takes two."""
         return 2 * self.inner_steps * self.rounds
 
+    def lengthened(self, factor: float) -> Self:
+        return self._with_steps("inner_steps", factor)
+
     def check(self, threat: ThreatModel) -> None:
         if not threat.additive:
             raise unsearchable(self, threat, "a set of changes of the image itself (such as L1)", "FMN")
@@ -86,7 +89,7 @@ class EAD(Optimizer[EADState]):
         # At the shrunk point: on to the next look-ahead point, or to the next round.
         ahead = to_box(x, state.theta + per_sample(move / (move + 3), x) * (state.theta - state.previous))
         over = state.judging & (state.move >= self.inner_steps)
-        weight, low, high = Weight.next(state.weight, state.low, state.high, found)
+        weight, low, high = next_weight(state.weight, state.low, state.high, found)
         zero = torch.zeros_like(state.theta)
         return EADState(
             theta=select(over, zero, select(state.judging, ahead, shrunk)),

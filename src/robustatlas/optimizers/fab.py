@@ -52,6 +52,10 @@ class FAB(Optimizer[FABState]):
     beta: float = 0.9
     exact: bool = False
 
+    @property
+    def evaluations(self) -> int:
+        return (2 if self.exact else 1) * self.steps + 1
+
     def check(self, threat: ThreatModel) -> None:
         if not isinstance(threat, HasHyperplane):
             raise unsearchable(self, threat, "a set that can project on a hyperplane (the lp balls)", "FMN")

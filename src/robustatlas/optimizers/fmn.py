@@ -26,20 +26,28 @@ class FMNState(State):
 class FMN(Optimizer[FMNState]):
     """Minimum-size attack: the allowed size shrinks where theta is adversarial and grows where it is not.
 
-    Until a first success the size grows, at least to the linearised boundary and ``shrink`` beyond it. Steps are
-    ``rate`` x that size, both falling with a cosine; the problem's epsilon only caps the size. ``dense`` steps along
-    the gradient itself instead of the set's steepest direction, which for l1 moves few coordinates until the box stops
-    them.
+    Until a first success the size grows, at least to the linearised boundary and a share gamma beyond it. Steps are
+    alpha times that size; both shares fall with half a cosine. The problem's epsilon only caps the size.
+
+    Attributes:
+        steps: of a run.
+        alpha: length of the first step, as a share of the allowed size (alpha_0 of the paper).
+        gamma: the share by which the size first shrinks or grows (gamma_0 of the paper).
+        gamma_final: that of the last step (gamma_K of the paper).
+        alpha_final: length of the last step, as a share of the allowed size (alpha_K of the paper).
+        dense: steps along the gradient itself instead of the set's steepest direction, which for l1 moves few
+            coordinates until the box stops them.
     """
 
     needs_margin: ClassVar[bool] = True
     minimum_size: ClassVar[bool] = True
+    needs_size = True
 
     steps: int = 30
-    rate: float = 1.0
-    shrink: float = 0.05
-    shrink_end: float = 1e-4
-    rate_end: float = 0.01
+    alpha: float = 1.0
+    gamma: float = 0.05
+    gamma_final: float = 1e-4
+    alpha_final: float = 0.01
     dense: bool = False
 
     def check(self, threat: ThreatModel) -> None:
@@ -54,8 +62,8 @@ class FMN(Optimizer[FMNState]):
     def step(self, problem: Problem, state: FMNState, evaluation: Evaluation) -> FMNState:
         threat, x = problem.threat, problem.x
         falling = annealed(state.step, self.steps, x)
-        shrink = self.shrink_end + (self.shrink - self.shrink_end) * falling
-        rate = self.rate_end + (self.rate - self.rate_end) * falling
+        gamma = self.gamma_final + (self.gamma - self.gamma_final) * falling
+        alpha = self.alpha_final + (self.alpha - self.alpha_final) * falling
         if self.dense:
             length = threat.size(x, evaluation.gradient).clamp_min(1e-12)
             direction = evaluation.gradient / per_sample(length, evaluation.gradient)
@@ -68,12 +76,14 @@ class FMN(Optimizer[FMNState]):
         # only approach it.
         linear = evaluation.size + evaluation.objective.abs() / slope
         least = torch.where(state.radius < torch.inf, torch.maximum(linear, state.radius), linear)
-        grown = torch.where(best < torch.inf, state.radius, least) * (1 + shrink)
-        radius = torch.where(evaluation.fooled, torch.minimum(state.radius * (1 - shrink), best), grown)
+        grown = torch.where(best < torch.inf, state.radius, least) * (1 + gamma)
+        radius = torch.where(evaluation.fooled, torch.minimum(state.radius * (1 - gamma), best), grown)
         radius = torch.minimum(radius, problem.epsilon)
-        theta = threat.project(x, threat.move(x, state.theta, direction, rate * radius), radius)
+        theta = threat.project(x, threat.move(x, state.theta, direction, alpha * radius), radius)
         return FMNState(theta, state.step + 1, radius, best)
 
 
-WANDERING = FMN(30, rate=3.0, shrink=0.2)
-"""Long steps, and a size that swings far: it comes to valleys that a careful one from the clean point does not see."""
+def long_fmn(steps: int = 30, gamma: float = 0.2) -> FMN:
+    """FMN by long steps, whose size swings far: it comes to valleys that a careful one from the clean point does not
+    see."""
+    return FMN(steps, alpha=3.0, gamma=gamma)

@@ -8,7 +8,7 @@ one sample, and each sample goes through these phases at its own pace.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -63,6 +63,7 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
     """
 
     needs_gradient: ClassVar[bool] = False
+    needs = "labels"
     minimum_size: ClassVar[bool] = True
 
     steps: int = 5000
@@ -109,10 +110,9 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
         base = select(at_boundary, per_sample(high, state.end) * state.end, state.base)
 
         # The direction in which labels change.
-        taken = estimating
-        sum_all = state.sum_all + per_sample(taken.to(state.low.dtype), state.drawn) * state.drawn
-        sum_fooled = state.sum_fooled + per_sample((taken & hit).to(state.low.dtype), state.drawn) * state.drawn
-        asked, fooled = state.asked + taken.long(), state.fooled + (taken & hit).to(state.fooled.dtype)
+        sum_all = state.sum_all + per_sample(estimating.to(state.low.dtype), state.drawn) * state.drawn
+        sum_fooled = state.sum_fooled + per_sample((estimating & hit).to(state.low.dtype), state.drawn) * state.drawn
+        asked, fooled = state.asked + estimating.long(), state.fooled + (estimating & hit).to(state.fooled.dtype)
         estimated = estimating & (asked >= self._queries(state.round))
         direction = select(estimated, _direction(sum_all, sum_fooled, fooled, asked), state.direction)
         jump = norm(base, 2) / (state.round + 1).to(base.dtype).sqrt()
@@ -132,16 +132,21 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
         phase = torch.where(at_boundary, _ESTIMATING, phase)
         phase = torch.where(estimated, _JUMPING, phase)
         drawn = self._drawn(problem, base, rounds, noise)
-        theta = select(phase == _LOOKING, self._anywhere(problem, state.step + 1), state.theta)
-        theta = select(phase == _BISECTING, per_sample((low + high) / 2, end) * end, theta)
-        theta = select(phase == _ESTIMATING, base + drawn, theta)
-        theta = select(phase == _JUMPING, base + per_sample(length, base) * direction, theta)
-        inside = torch.minimum(torch.maximum(theta, -problem.x), 1 - problem.x)
-        asked_about = select(phase == _ESTIMATING, inside - base, drawn)
-        return HopSkipJumpState(
-            inside, state.step + 1, phase, rounds, asked, low, high, end, base, asked_about, sum_all, sum_fooled,
-            fooled, direction, length,
+        moved = HopSkipJumpState(
+            state.theta, state.step + 1, phase, rounds, asked, low, high, end, base, drawn, sum_all, sum_fooled, fooled,
+            direction, length,
         )  # fmt: skip
+        inside = self._asked_next(problem, moved)
+        return replace(moved, theta=inside, drawn=select(phase == _ESTIMATING, inside - base, drawn))
+
+    def _asked_next(self, problem: Problem, state: HopSkipJumpState) -> Tensor:
+        """The input that is asked about next, as its difference from the sample's own: it depends on the phase."""
+        base, phase = state.base, state.phase
+        theta = select(phase == _LOOKING, self._anywhere(problem, state.step), state.theta)
+        theta = select(phase == _BISECTING, per_sample((state.low + state.high) / 2, state.end) * state.end, theta)
+        theta = select(phase == _ESTIMATING, base + state.drawn, theta)
+        theta = select(phase == _JUMPING, base + per_sample(state.length, base) * state.direction, theta)
+        return torch.minimum(torch.maximum(theta, -problem.x), 1 - problem.x)
 
     def _anywhere(self, problem: Problem, step: Tensor) -> Tensor:
         """A random image, as its difference from the input: noise, after that noise of some brightness and contrast,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import per_sample, select
-from robustatlas.host import surely_none
+from robustatlas.host import maybe_any
 from robustatlas.optimizers.base import Evaluation, Problem, State, counter
 from robustatlas.optimizers.ppgd import PerceptualOptimizer, capped_gradient
 from robustatlas.threats.lp import to_box
@@ -55,11 +55,16 @@ class LPA(PerceptualOptimizer[LPAState]):
     """
 
     needs_margin: ClassVar[bool] = True
+    needs_size = True
 
     steps: int = 40
     rounds: int = 5
     confidence: float = 1.0
     first_weight: float = 0.01
+
+    @property
+    def evaluations(self) -> int:
+        return self.rounds * self.steps + 1
 
     def init(self, problem: Problem, theta: Tensor) -> LPAState:
         no = torch.zeros_like(problem.labels, dtype=torch.bool)
@@ -74,7 +79,7 @@ class LPA(PerceptualOptimizer[LPAState]):
         inside = evaluation.fooled & (evaluation.size <= epsilon)
         last = state.last | inside | (step >= self.rounds * self.steps)
         ending = last & ~state.last
-        if not surely_none(ending):
+        if maybe_any(ending):
             theta = select(ending, problem.threat.project(problem.x, theta, epsilon), theta)
         heavier = (step % self.steps == 0) & (evaluation.size >= epsilon)
         weight = torch.where(heavier, 10 * state.weight, state.weight)

@@ -37,6 +37,10 @@ class PGD(Optimizer[PGDState]):
     length: float | None = None
     scaled: bool = False
 
+    @property
+    def needs_size(self) -> bool:  # type: ignore[override]
+        return self.scaled
+
     def init(self, problem: Problem, theta: Tree) -> PGDState:
         return PGDState(theta, counter(problem.epsilon), theta)
 

@@ -30,6 +30,7 @@ class Scan(Optimizer[ScanState]):
     """
 
     needs_gradient: ClassVar[bool] = False
+    needs = "labels"
     minimum_size: ClassVar[bool] = True
     fewest_steps: ClassVar[int] = 2
 
@@ -57,6 +58,7 @@ class Once(Optimizer[State]):
     """The start alone: for threat models that leave nothing to optimise, such as common corruptions."""
 
     needs_gradient: ClassVar[bool] = False
+    needs = "labels"
     fewest_steps: ClassVar[int] = 0
 
     steps: int = 0

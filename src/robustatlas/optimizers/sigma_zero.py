@@ -1,4 +1,4 @@
-"""sigma-zero (Cina et al. 2025): minimum-l0 attack by a smooth count of the changed coordinates."""
+"""sigma-zero (Cinà et al. 2025): minimum-l0 attack by a smooth count of the changed coordinates."""
 
 from __future__ import annotations
 

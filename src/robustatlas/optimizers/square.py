@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robustatlas.bundle import per_sample, select
 from robustatlas.errors import UserError
-from robustatlas.host import kept
+from robustatlas.host import cached
 from robustatlas.noise import Noise
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
@@ -90,7 +90,7 @@ class Square(Optimizer[SquareState]):
         x, noise = problem.x, problem.noise
         batch, channels, height, width = x.shape
         side = max(min(height, width) // 5, 1)
-        pattern = kept(_pattern, side, self._power(problem), like=x)
+        pattern = cached(_pattern, side, self._power(problem), like=x)
         across, down = width // side, height // side
         across, down = min(across, 5), min(down, 5)
         sign = noise.child(0).sign(channels, down, across, dtype=x.dtype)
@@ -124,7 +124,7 @@ class Square(Optimizer[SquareState]):
         old = _window(noise.child(2), side, side, height, width)
         either = torch.maximum(new, old)[:, None]
         sign = noise.child(3).sign(channels, 1, 1, dtype=best.dtype)
-        pattern = kept(_patterns, smallest, power, like=best)[side]
+        pattern = cached(_patterns, smallest, power, like=best)[side]
         turned = per_sample(noise.child(4).uniform() < 0.5, pattern)
         pattern = torch.where(turned, pattern.transpose(1, 2), pattern)
         placed = _shifted(pattern, top, left, height, width)[:, None] * sign

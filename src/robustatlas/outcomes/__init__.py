@@ -6,10 +6,10 @@ from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.query import query
 from robustatlas.outcomes.records import (
     AttackRecord,
+    CallRecord,
     DataRecord,
     Identity,
     ModelRecord,
-    Plan,
     sha256_of_array,
     sha256_of_tensors,
 )
@@ -19,12 +19,12 @@ from robustatlas.outcomes.table import OutcomeTable, common_strengths, shared_sa
 __all__ = [
     "AccuracyTable",
     "AttackRecord",
+    "CallRecord",
     "DataRecord",
     "Identity",
     "ModelRecord",
     "Outcome",
     "OutcomeTable",
-    "Plan",
     "Run",
     "common_strengths",
     "merge",

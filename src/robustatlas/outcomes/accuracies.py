@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.documents import read_json
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, warn
 from robustatlas.outcomes.strengths import check_strengths, same_strength
 from robustatlas.tabular import Grid, Tabular, objects
+from robustatlas.wording import marked, void_sentence
 from robustatlas.wording import strength as written
 
 
@@ -27,6 +28,8 @@ class AccuracyTable(Tabular):
     Attributes:
         clean: accuracy on the unperturbed inputs in [0, 100]; NaN where it was not measured.
         cells: attack -> strength -> accuracy in [0, 100]. Strengths are positive and in increasing order.
+        void: attack -> share of the samples at which the model gave it no gradient to follow; its accuracies are too
+            high. Metrics that count them warn (:class:`~robustatlas.errors.RobustnessWarning`).
 
     ``to_pandas``, ``to_polars`` and ``to_arrow`` give one row for each cell: attack, strength, accuracy; first the
     clean accuracy, as that at strength 0 of an attack "clean".
@@ -42,6 +45,7 @@ class AccuracyTable(Tabular):
 
     clean: float
     cells: Mapping[str, Mapping[float, float]]
+    void: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         clean = _number(self.clean, "clean")
@@ -57,10 +61,11 @@ class AccuracyTable(Tabular):
             cells[attack] = MappingProxyType(dict(zip(strengths, values, strict=True)))
         object.__setattr__(self, "clean", clean)
         object.__setattr__(self, "cells", MappingProxyType(cells))
+        object.__setattr__(self, "void", MappingProxyType({a: v for a, v in self.void.items() if a in cells}))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by value: read-only views cannot be pickled."""
-        return AccuracyTable, (self.clean, {attack: dict(row) for attack, row in self.cells.items()})
+        return AccuracyTable, (self.clean, {attack: dict(row) for attack, row in self.cells.items()}, dict(self.void))
 
     def __repr__(self) -> str:
         return self._grid().text()
@@ -72,8 +77,10 @@ class AccuracyTable(Tabular):
             span, found = written(strengths[0]), f"{values[0]:.1f}"
             if len(strengths) > 1:
                 span, found = f"{span} to {written(strengths[-1])} ({len(strengths)})", f"{found} to {values[-1]:.1f}"
-            rows.append((attack, span, found, f"{values.mean():.1f}"))
+            rows.append((marked(attack, attack in self.void), span, found, f"{values.mean():.1f}"))
         clean = "no clean accuracy" if math.isnan(self.clean) else f"{self.clean:.1f} % clean accuracy"
+        if self.void:
+            clean = f"{clean}\n{void_sentence(self.void)}"
         return Grid(clean, ("attack", "strengths", "accuracy, %", "mean"), rows, numbers=(3,))
 
     def _columns(self) -> dict[str, NDArray[Any]]:
@@ -95,7 +102,11 @@ class AccuracyTable(Tabular):
         return np.fromiter(self._row(attack).values(), dtype=np.float64)
 
     def at(self, attack: str, strength: float) -> float:
-        """Accuracy in percent under an attack at one of the strengths of the table."""
+        """Accuracy in percent under an attack at one of the strengths of the table.
+
+        Raises:
+            UserError: an attack or a strength that the table does not have.
+        """
         row = self._row(attack)
         if strength in row:
             return row[strength]
@@ -132,7 +143,16 @@ class AccuracyTable(Tabular):
             if attack not in cells:
                 raise UserError(f"strengths are given for {attack!r}, which is not among the attacks {_names(cells)}")
             cells[attack] = {strength: self.at(attack, strength) for strength in kept}
-        return AccuracyTable(self.clean, cells)
+        return AccuracyTable(self.clean, cells, self.void)
+
+    def sound(self) -> AccuracyTable:
+        """The same without what is said to be void, for whoever has told it already."""
+        return AccuracyTable(self.clean, self.cells)
+
+    def warn_of_void(self, attacks: Iterable[str]) -> None:
+        """Warn that a number rests on some of the ``attacks``, whose accuracies are void."""
+        if shares := {attack: self.void[attack] for attack in attacks if attack in self.void}:
+            warn(void_sentence(shares))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: `{"clean": percent or None, "cells": {attack: {"strength": percent}}}`."""
@@ -182,7 +202,11 @@ expected; multiply them by 100
         return cls.from_dict(read_json(path))
 
     def require_percent(self) -> None:
-        """Raise a `UserError` where values look like fractions: all at most 1 and not all 0, or the clean one alone."""
+        """Refuse values that look like fractions: all at most 1 and not all 0, or the clean one alone.
+
+        Raises:
+            UserError: values that do.
+        """
         values = [value for row in self.cells.values() for value in row.values()]
         highest = max([*values, 0.0 if math.isnan(self.clean) else self.clean])
         if 0 < self.clean <= 1 and highest > 10:

@@ -14,7 +14,15 @@ from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationErro
 from robustatlas.documents import fault
 from robustatlas.errors import UserError, first_line
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays
-from robustatlas.outcomes.records import AttackName, AttackRecord, DataRecord, Identity, ModelRecord, Plan, spans_of
+from robustatlas.outcomes.records import (
+    AttackName,
+    AttackRecord,
+    CallRecord,
+    DataRecord,
+    Identity,
+    ModelRecord,
+    spans_of,
+)
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.outcomes.tables import CorruptFileError, read_parquet
@@ -129,7 +137,7 @@ def copy(old: Format1, run: Run) -> None:
             continue
         context = old.manifest.context
         index = np.concatenate([columns["index"] for columns, _ in parts])
-        plan = Plan(attacks=(record.key,), spans=spans_of(index), **context.model_dump())
+        plan = CallRecord(attacks=(record.key,), spans=spans_of(index), **context.model_dump())
         run.add([record], plan)
         for columns, samples in parts:
             if not np.isin(columns["index"], run.done(record)).all():

@@ -21,8 +21,25 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
     Where several hold the same attack on the same sample, found by other searches or seeds, the smallest example
     counts (a valid bound of each). Runs of format 1 are converted.
 
+    Args:
+        runs: their folders.
+        into: the folder of the joined run; a new one, or one that is a run of the same model and data.
+
+    Returns:
+        the joined run.
+
     Raises:
         UserError: runs of different models or data, or of one attack on different sets.
+
+    Example:
+        >>> import tempfile, torch, robustatlas as ra
+        >>> net, data = torch.nn.Linear(4, 2), (torch.rand(3, 4), torch.tensor([0, 1, 0]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for part in ("0/2", "1/2"):
+        ...         _ = ra.evaluate(net, data, "linf", run=f"{folder}/{part[0]}", part=part, progress=False)
+        ...     joined = merge([f"{folder}/0", f"{folder}/1"], f"{folder}/both")
+        ...     ra.load_result(joined.path).samples
+        3
     """
     if not runs:
         raise UserError("No runs are given; name at least one run directory.")

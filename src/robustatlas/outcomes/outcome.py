@@ -80,6 +80,18 @@ class Outcome:
             there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
         frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
             examples came across.
+        without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
+            takes none, or it is not known.
+
+    Raises:
+        UserError: strengths do not increase, a size is negative or NaN, or arrays do not fit together.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> found = {"minimal_size": {"linf": [0.15, np.inf, 0.0]}, "strengths": {"linf": [0.1, 0.2]}}
+        >>> outcome = ra.Result.from_arrays(labels=[0, 1, 1], clean_prediction=[0, 1, 0], **found).outcome("linf")
+        >>> outcome.broken().tolist()
+        [[False, True], [False, False], [True, True]]
     """
 
     attack: str
@@ -100,6 +112,7 @@ class Outcome:
     mistakes: Integers | None = None
     drawn: Integers | None = None
     frontier: bool = False
+    without_gradient: float | None = None
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -183,7 +196,11 @@ class Outcome:
         return {origin: int((found & (of == k)).sum()) for k, origin in enumerate(self.origins)}
 
     def restrict(self, strengths: Sequence[float] | Floats) -> Outcome:
-        """The same samples at only some of the strengths (increasing); :class:`UserError` where one is not there."""
+        """The same samples at only some of the strengths (increasing).
+
+        Raises:
+            UserError: a strength at which the attack was not evaluated.
+        """
         grid, wanted = self.strengths.tolist(), np.atleast_1d(reals(strengths, f"strengths of {self.attack}")).tolist()
         found = [position_of(strength, grid) for strength in wanted]
         if None in found:
@@ -251,7 +268,18 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
             outcome.frontier and len(outcome.strengths) == len(strengths) and bool(rows.all())
             for outcome, rows in zip(outcomes, covered, strict=True)
         ),
+        without_gradient=_without_gradient(outcomes, covered),
     )
+
+
+def _without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:
+    """At each sample the best gradient that it was searched by counts."""
+    told = [
+        np.where(rows, outcome.without_gradient, 1.0)
+        for outcome, rows in zip(outcomes, covered, strict=True)
+        if outcome.without_gradient is not None
+    ]
+    return float(np.min(told, axis=0).mean()) if told else None
 
 
 def merged_strengths(grids: Sequence[Floats]) -> list[float]:

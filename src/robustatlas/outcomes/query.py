@@ -85,15 +85,23 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     were run several times, the smallest example of each sample. Numbers that are not there (a margin that was not
     searched) are NULL.
 
+    Args:
+        sql: one SELECT over the views below.
+        runs: run directories, or one of them.
+
+    Returns:
+        the names of the columns, and the rows.
+
     Raises:
         UserError: no run at a path, a damaged table, or SQL that DuckDB refuses.
 
     Example:
-        >>> from robustatlas.outcomes.query import query
-        >>> query("SELECT 1 AS one", "runs/nowhere")
-        Traceback (most recent call last):
-        robustatlas.errors.UserError: runs/nowhere is not a run: it has no run.json; give the folder that \
-'evaluate --run' wrote.
+        >>> import tempfile, torch, robustatlas as ra
+        >>> net, data = torch.nn.Linear(4, 2), (torch.rand(3, 4), torch.tensor([0, 1, 0]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = ra.evaluate(net, data, "linf", run=f"{folder}/run", progress=False)
+        ...     query("SELECT attack, count(*) FROM outcomes GROUP BY attack", f"{folder}/run").rows
+        [('linf', 3)]
     """
     if not isinstance(sql, str):
         raise UserError(f"The SQL is {brief(repr(sql))}; expected a text, such as 'SELECT * FROM outcomes'.")

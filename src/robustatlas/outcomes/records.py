@@ -36,6 +36,7 @@ from pydantic import (
 from robustatlas.documents import fault
 from robustatlas.errors import UserError
 from robustatlas.interrupts import interrupts_wait
+from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.version import __version__
 
@@ -51,6 +52,9 @@ threads explains in float32. Other weights or code differ by more, or they make 
 
 EXAMPLES = "examples"
 """The search of a record whose examples were handed over; its rows say what is known, not what was searched."""
+
+_LOGITS_OF_PART = 4
+"""Of the probe's logits of each image, those of so many classes stand in each part."""
 
 MOST_SAMPLES = 2**25
 """Larger positions in a data set than this are a mistake or an attack on the reader's memory."""
@@ -82,9 +86,19 @@ class Record(BaseModel):
 class ModelRecord(Record):
     """The classifier.
 
-    ``name`` and ``source`` say what it is called and where it came from; what must agree when a run goes on are the
-    hashes of weights and code (None where there are none), and the logits of a probe: a few drawn images. ``licence``,
-    ``home`` and ``library``: of the weights, where they come from, and what built the network (None: not known).
+    What must agree when a run goes on are the hashes of weights and code, and the logits of the probe.
+
+    Attributes:
+        name: what reports call it.
+        source: where it came from, such as ``builtin:digits-linf``.
+        weights_sha256: of the named tensors; None where there are none.
+        code_sha256: of the file that makes it; None where there is none.
+        probe: logits of a few drawn images.
+        licence, home, library: of the weights, where they come from, and what built the network; None: not known.
+
+    Example:
+        >>> ModelRecord(name="mine").source
+        ''
     """
 
     name: str
@@ -119,16 +133,46 @@ class ModelRecord(Record):
 
 
 class DataRecord(Record):
-    """The data set: its name, and hashes of all its images and labels."""
+    """The data set: its name, and hashes of all its images and labels.
+
+    Attributes:
+        name: of the data set.
+        images_sha256: of all its images.
+        labels_sha256: of all its labels.
+
+    Example:
+        >>> DataRecord(name="digits").name
+        'digits'
+    """
 
     name: str
     images_sha256: str | None = None
     labels_sha256: str | None = None
 
+    def differences(self, given: DataRecord) -> list[str]:
+        """A phrase for each way in which ``given`` is other data."""
+        found = []
+        for what in ("images", "labels"):
+            mine, other = (getattr(record, f"{what}_sha256") for record in (self, given))
+            if mine and other and mine != other:
+                found.append(f"the {what} are not those of the run ({self.name})")
+        return found
+
 
 class Identity(Record):
     """The content of ``run.json``: what a run is about. Everything in the run is evidence about this model on this
-    data."""
+    data.
+
+    Attributes:
+        format_version: of the run's files.
+        model: the classifier.
+        data: the data set.
+        created: when the run was begun, in UTC.
+
+    Example:
+        >>> Identity(model=ModelRecord(name="mine"), data=DataRecord(name="digits")).model.name
+        'mine'
+    """
 
     format_version: int = FORMAT_VERSION
     model: ModelRecord
@@ -138,23 +182,38 @@ class Identity(Record):
     def differences(self, given: Identity) -> list[str]:
         """A phrase for each reason why ``given`` is not what this run is about."""
         found = [f"the model is not the one of the run: {phrase}" for phrase in self.model.differences(given.model)]
-        for what in ("images", "labels"):
-            mine, other = (getattr(identity.data, f"{what}_sha256") for identity in (self, given))
-            if mine and other and mine != other:
-                found.append(f"the {what} are not those of the run ({self.data.name})")
-        return found
+        return found + self.data.differences(given.data)
+
+    def shortened(self) -> Identity:
+        """What each part of the run says of it: the hashes, and a few logits of the probe."""
+        model = ModelRecord(
+            name=self.model.name,
+            weights_sha256=self.model.weights_sha256,
+            code_sha256=self.model.code_sha256,
+            probe=tuple(row[:_LOGITS_OF_PART] for row in self.model.probe),
+        )
+        return Identity(format_version=self.format_version, model=model, data=self.data)
 
 
 class AttackRecord(Record):
-    """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source`` and ``note``
-    are not among that.
+    """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source``, ``note`` and
+    ``effort`` are not among that.
 
     Attributes:
         name: of the attack.
         strengths: those that were searched.
         monotone: whether a sample broken at one strength is broken at all larger ones.
         threat: the set of perturbations, with all its settings (and fingerprints of networks in it).
-        procedure: how it was searched: stages, search and its constants, seed, precision, version of the numerics.
+        procedure: how it was searched: the plan of the search, seed, precision, constants of the engine.
+        gradient: that it was given; None where it takes none, and in runs from before it was recorded.
+        unit: of the strengths.
+        source: where the attack was published.
+        note: how the default differs from the published attack.
+        effort: what the plan was scaled to, where that is not the default.
+
+    Example:
+        >>> AttackRecord(name="linf", strengths=(0.1, 0.2)).monotone
+        True
     """
 
     name: AttackName
@@ -162,9 +221,11 @@ class AttackRecord(Record):
     monotone: bool = True
     threat: Json = Field(default_factory=dict)
     procedure: Json = Field(default_factory=dict)
+    gradient: GradientRecord | None = None
     unit: str = ""
     source: str = ""
     note: str = ""
+    effort: str = ""
 
     @model_validator(mode="after")
     def _check(self) -> AttackRecord:
@@ -175,7 +236,10 @@ class AttackRecord(Record):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
-            return _digest(self.model_dump(mode="json", exclude={"unit", "source", "note"}))
+            told = self.model_dump(mode="json", exclude={"gradient", "unit", "source", "note", "effort"})
+            if self.gradient is not None:
+                told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
+            return _digest(told)
 
     @property
     def key(self) -> str:
@@ -194,7 +258,7 @@ class AttackRecord(Record):
         if self.finder is not None:
             return f"examples of {self.finder}"
         search, seed = self.procedure.get("search", "given"), self.procedure.get("seed")
-        effort = self.procedure.get("effort")
+        effort = self.effort or self.procedure.get("effort")
         said = [str(search), *([f"{effort} effort"] if effort else []), *([f"seed {seed}"] if seed is not None else [])]
         return ", ".join(said)
 
@@ -202,14 +266,31 @@ class AttackRecord(Record):
         """Whether the examples of both lie in the same sets and are judged alike, so that the smaller one counts."""
         return self.name == other.name and self.monotone == other.monotone and self.threat == other.threat
 
+    def same_search(self, other: AttackRecord) -> bool:
+        """Whether both search the same sets in the same way by the same gradient, at whatever strengths."""
+        if self.gradient is None or other.gradient is None:
+            by_gradient = self.gradient is other.gradient
+        else:
+            by_gradient = self.gradient.same(other.gradient)
+        return self.same_set(other) and self.procedure == other.procedure and by_gradient
+
 
 Span = tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], Annotated[int, Field(ge=1, le=MOST_SAMPLES)]]
 
 
-class Plan(Record):
+class CallRecord(Record):
     """What one call of ``evaluate`` asked of a run: some attacks on some samples.
 
-    ``spans`` are the positions of the samples as (first, end) of runs of consecutive ones, in increasing order.
+    Attributes:
+        attacks: their names.
+        spans: positions of the samples, as (first, end) of runs of consecutive ones, in increasing order.
+        created: when it was asked, in UTC.
+        command: the command line that asked.
+        warnings: what the checks before the work said.
+
+    Example:
+        >>> CallRecord(attacks=("linf",), spans=((0, 3), (5, 6))).index()
+        array([0, 1, 2, 5])
     """
 
     attacks: tuple[str, ...] = Field(min_length=1)
@@ -219,7 +300,7 @@ class Plan(Record):
     warnings: tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def _check(self) -> Plan:
+    def _check(self) -> CallRecord:
         if any(end <= first for first, end in self.spans) or any(a[1] > b[0] for a, b in pairwise(self.spans)):
             raise UserError("spans are expected as (first, end) of samples, increasing and apart")
         return self
@@ -332,6 +413,12 @@ def _digest(value: Any) -> str:
 def sha256_of_array(array: NDArray[Any]) -> str:
     """Hash of an array's type, shape and content.
 
+    Args:
+        array: of any type and shape.
+
+    Returns:
+        64 hexadecimal digits.
+
     Example:
         >>> sha256_of_array(np.zeros(2)) == sha256_of_array(np.zeros((1, 2)))
         False
@@ -342,7 +429,20 @@ def sha256_of_array(array: NDArray[Any]) -> str:
 
 
 def sha256_of_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Hash of named tensors (a ``state_dict``), whatever their order, device and memory layout."""
+    """Hash of named tensors (a ``state_dict``), whatever their order, device and memory layout.
+
+    Args:
+        tensors: name -> tensor.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Example:
+        >>> import torch
+        >>> one, two = torch.zeros(2), torch.ones(2)
+        >>> sha256_of_tensors({"a": one, "b": two}) == sha256_of_tensors({"b": two, "a": one})
+        True
+    """
     import torch  # here, so that reading outcomes needs no torch
 
     digest = hashlib.sha256()

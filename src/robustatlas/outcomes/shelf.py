@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from robustatlas.errors import UserError
 from robustatlas.files import is_temporary, publish_once, write_atomically
@@ -16,7 +18,7 @@ from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, stacked
 from robustatlas.outcomes.tables import (
     Columns,
     CorruptFileError,
-    read_about,
+    read_abouts,
     read_columns,
     read_parquet,
     write_parquet,
@@ -54,8 +56,9 @@ class Shelf(Protocol):
         """What messages call a table."""
         ...
 
-    def about(self, name: str) -> dict[str, str]:
-        """What was said of a table when it was written."""
+    def abouts(self, names: Sequence[str]) -> list[dict[str, str]]:
+        """What was said of each of some tables of one folder when it was written; CorruptFileError where one is
+        damaged."""
         ...
 
 
@@ -88,8 +91,8 @@ class Memory:
     def place(self, name: str) -> str:
         return name
 
-    def about(self, name: str) -> dict[str, str]:
-        return self._about[name]
+    def abouts(self, names: Sequence[str]) -> list[dict[str, str]]:
+        return [self._about[name] for name in names]
 
 
 class Directory:
@@ -106,7 +109,7 @@ class Directory:
 
     def read(self, name: str) -> Arrays:
         path = self._path(name)
-        return _read_npz(path) if path.suffix == ".npz" else read_parquet(path)
+        return _read_npz(path, ("index", "images")) if path.suffix == ".npz" else read_parquet(path)
 
     def gather(self, names: Sequence[str], wanted: Sequence[str], strengths: int) -> Arrays:
         lists = {name: strengths for name, (_, dimensions) in OUTCOME_COLUMNS.items() if dimensions == 2}
@@ -115,7 +118,7 @@ class Directory:
     def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None:
         path = self._path(name)
         if path.suffix == ".npz":
-            _write_npz(path, columns)
+            _write_npz(path, columns, about)
         else:
             write_parquet(path, columns, about)
 
@@ -129,8 +132,12 @@ class Directory:
     def place(self, name: str) -> str:
         return str(self._path(name))
 
-    def about(self, name: str) -> dict[str, str]:
-        return read_about(self._path(name))
+    def abouts(self, names: Sequence[str]) -> list[dict[str, str]]:
+        paths = [self._path(name) for name in names]
+        if any(path.suffix == ".npz" for path in paths):
+            return [_about_of_npz(path) for path in paths]
+        told = read_abouts(paths)
+        return [told[path] for path in paths]
 
     def _path(self, name: str) -> Path:
         return self._root / f"{name}{'.npz' if name.startswith('adversarial/') else '.parquet'}"
@@ -144,19 +151,25 @@ def text_of(path: Path) -> str:
         raise UserError(f"{path} cannot be read: {error}.") from error
 
 
-def _write_npz(path: Path, arrays: Columns) -> None:
+def _write_npz(path: Path, arrays: Columns, about: Mapping[str, str]) -> None:
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
-            np.savez(file, index=arrays["index"], images=arrays["images"])
+            np.savez(file, index=arrays["index"], images=arrays["images"], about=np.array(json.dumps(dict(about))))
 
     write_atomically(path, write)
 
 
-def _read_npz(path: Path) -> Arrays:
+def _about_of_npz(path: Path) -> dict[str, str]:
+    said = _read_npz(path, ("about",)).get("about")
+    return {} if said is None else TypeAdapter(dict[str, str]).validate_json(str(said))
+
+
+def _read_npz(path: Path, names: Sequence[str]) -> Arrays:
+    """Those of the arrays of ``names`` that a file has."""
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in ("index", "images")}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+            return {name: arrays[name] for name in names if name in arrays}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise CorruptFileError(
             f"{path} cannot be read ({error}); delete it and run the same evaluation again."
         ) from error

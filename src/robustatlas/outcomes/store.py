@@ -4,7 +4,7 @@ A run on disk is a directory::
 
     run.json                                      what it is about (Identity)
     attacks/NAME-FINGERPRINT.json                 one attack as it was run (AttackRecord)
-    plans/HASH.json                               what one call asked for (Plan)
+    plans/HASH.json                               what one call asked for (CallRecord)
     cards/HASH.json                               what the owner says of the model (Card)
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
@@ -19,15 +19,14 @@ merging runs is adding files.
 from __future__ import annotations
 
 import uuid
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, warn
 from robustatlas.files import is_temporary, named, one_sentence, publish_once, remove_stale_temporaries
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.columns import (
@@ -43,12 +42,13 @@ from robustatlas.outcomes.columns import (
 )
 from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.outcome import Integers, Outcome, merged_strengths, smallest_of
+from robustatlas.outcomes.parts import ATTACK, OF_RUN, anonymous, misplaced, said_of
 from robustatlas.outcomes.records import (
     FORMAT_VERSION,
     AttackRecord,
+    CallRecord,
     Card,
     Identity,
-    Plan,
     distinct,
     format_of,
     now,
@@ -64,7 +64,17 @@ AdversarialExamples = tuple[Integers, NDArray[np.float32]]
 
 
 class Run:
-    """One run, as :func:`robustatlas.evaluate` fills it. Use :meth:`begin` or :meth:`open`."""
+    """One run, as :func:`robustatlas.evaluate` fills it. Use :meth:`begin` or :meth:`open`.
+
+    Args:
+        identity: what the run is about.
+        path: its folder; None: in memory.
+
+    Example:
+        >>> from robustatlas.outcomes import DataRecord, ModelRecord
+        >>> Run.begin(None, Identity(model=ModelRecord(name="mine"), data=DataRecord(name="digits"))).path is None
+        True
+    """
 
     def __init__(self, identity: Identity, path: Path | None = None) -> None:
         self.identity = identity
@@ -72,6 +82,8 @@ class Run:
         self._shelf: Shelf = Memory() if path is None else Directory(path)
         self._parts: dict[str, Arrays | None] = {}
         self._done: dict[tuple[str, bool], tuple[set[str], Integers]] = {}
+        self._placed: dict[str, bool] = {}
+        self._told_of_anonymous = False
 
     @classmethod
     def begin(cls, path: str | Path | None, identity: Identity) -> Run:
@@ -111,14 +123,26 @@ class Run:
 
     def _check_about(self, identity: Identity) -> None:
         if found := self.identity.differences(identity):
-            raise UserError(
-                f"{self.path} holds results of another evaluation: {'; '.join(found)}. Give another folder for a "
-                "new run, or the model and data that this one is about."
-            )
+            self.refuse(*found)
+
+    def refuse(self, *reasons: str) -> NoReturn:
+        """Say that what is given is not what the run is about, for these ``reasons``.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            f"{self.path or 'The run'} holds results of another evaluation: {'; '.join(reasons)}. Give another folder "
+            "for a new run, or the model and data that this one is about."
+        )
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """The run in ``path``."""
+        """The run in ``path``.
+
+        Raises:
+            UserError: no run there, or one of an older format.
+        """
         root = named(path, "the folder of a run")
         file = root / "run.json"
         if not file.is_file():
@@ -137,11 +161,11 @@ class Run:
         order = [key for plan in self.plans() for key in plan.attacks if key in found]
         return {key: found[key] for key in dict.fromkeys([*order, *found])}
 
-    def plans(self) -> list[Plan]:
+    def plans(self) -> list[CallRecord]:
         """What was asked of the run, oldest first."""
-        return sorted(self._records("plans", Plan), key=lambda plan: plan.created)
+        return sorted(self._records("plans", CallRecord), key=lambda plan: plan.created)
 
-    def add(self, records: Iterable[AttackRecord], plan: Plan) -> None:
+    def add(self, records: Iterable[AttackRecord], plan: CallRecord) -> None:
         """Announce attacks and what is asked of them.
 
         Raises:
@@ -179,9 +203,9 @@ class Run:
 
         Of parts that were not read before only the positions are looked at, of all by one query; see :meth:`intact`.
         """
-        names = set(self._shelf.names(f"outcomes/{record.key}"))
+        names = set(self._parts_of(record))
         if examples:
-            kept = self._shelf.names(f"adversarial/{record.key}")
+            kept = self._parts_of(record, "adversarial")
             names &= {name.replace("adversarial/", "outcomes/", 1) for name in kept}
         known, index = self._done.get((record.key, examples), (set[str](), np.zeros(0, np.int64)))
         if not known <= names:
@@ -197,7 +221,7 @@ class Run:
         unread = [
             (name, len(record.strengths))
             for record in records
-            for name in self._shelf.names(f"outcomes/{record.key}")
+            for name in self._parts_of(record)
             if name not in self._parts
         ]
         read = [self._checked(name, OUTCOME_COLUMNS, strengths) for name, strengths in unread]
@@ -215,6 +239,9 @@ class Run:
 
         ``examples``: positions in the data set ``[M]`` and inputs ``[M, ...]``; ``about``: who computed it, and with
         what.
+
+        Raises:
+            UserError: columns that lack something or do not fit together; files that cannot be written.
         """
         part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
         outcome = f"outcomes/{record.key}/{part}"
@@ -223,12 +250,15 @@ class Run:
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
             self._shelf.write(
-                f"samples/{part}", check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"), {}
+                f"samples/{part}",
+                check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"),
+                said_of(self.identity, None),
             )
+        said = said_of(self.identity, record)
         if examples is not None:
             index, images = examples
-            self._shelf.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, {})
-        self._shelf.write(outcome, checked, about or {})
+            self._shelf.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, said)
+        self._shelf.write(outcome, checked, {**(about or {}), **said})
         self._parts[outcome] = checked
 
     def claims(self) -> Claims:
@@ -238,7 +268,7 @@ class Run:
     def columns(self, record: AttackRecord, index: Integers, wanted: Sequence[str] = tuple(OUTCOME_COLUMNS)) -> Arrays:
         """What one search found, as it was written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at the samples
         ``index``."""
-        names = self._shelf.names(f"outcomes/{record.key}")
+        names = self._parts_of(record)
         return rows_at(self._gathered(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
 
     def table(
@@ -299,7 +329,7 @@ class Run:
         plans, counts = self.plans(), {}
         for name, records in self._by_name().items():
             lacking = [
-                np.setdiff1d(plan.index(), self.done(record))
+                np.setdiff1d(plan.index(), np.concatenate([self.done(alike) for alike in _repeated(record, records)]))
                 for record in records
                 for plan in plans
                 if record.key in plan.attacks and record.finder is None
@@ -308,15 +338,25 @@ class Run:
                 counts[name] = count
         return counts
 
+    def clean(self, index: Integers) -> Arrays:
+        """What is known of the clean samples among ``index``: SAMPLE_COLUMNS, in any order."""
+        known = self._sample_columns()
+        rows = np.isin(known["index"], index)
+        return {name: values[rows] for name, values in known.items()}
+
     def adversarial(self, attack: str, index: Integers) -> AdversarialExamples:
         """The smallest adversarial examples of some samples, where they were kept: positions ``[M]`` and inputs
-        ``[M, ...]``."""
+        ``[M, ...]``.
+
+        Raises:
+            UserError: the run kept no examples.
+        """
         records, smallest = self._by_name().get(attack, []), self._smallest(attack)
         best: dict[int, NDArray[np.float32]] = {}
         wanted = set(index.tolist())
         kept = False
         for record in records:
-            for name in self._shelf.names(f"adversarial/{record.key}"):
+            for name in self._parts_of(record, "adversarial"):
                 kept, stored = True, self._shelf.read(name)
                 part = self._part(name.replace("adversarial/", "outcomes/", 1), record)
                 sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
@@ -343,8 +383,8 @@ class Run:
         """Where and with what the parts were computed, each combination once."""
         found: dict[str, dict[str, str]] = {}
         for record in self.records().values():
-            for name in self._shelf.names(f"outcomes/{record.key}"):
-                about = {key: text for key, text in self._shelf.about(name).items() if key != "created"}
+            for said in self._shelf.abouts(self._parts_of(record)):
+                about = {key: text for key, text in said.items() if key not in ("created", ATTACK, OF_RUN)}
                 found.setdefault(repr(sorted(about.items())), about)
         return list(found.values())
 
@@ -388,6 +428,7 @@ class Run:
                     unit=record.unit,
                     origins=(record.origin,),
                     frontier=record.procedure.get("search") == "frontier",
+                    without_gradient=None if record.gradient is None else record.gradient.without,
                     **columns,
                 )
             )
@@ -420,7 +461,7 @@ class Run:
         return {name: np.concatenate([part[name] for part in filled]) for name in names}
 
     def _sample_columns(self) -> Arrays:
-        names = self._shelf.names("samples")
+        names = self._placed_ones(self._shelf.names("samples"), None)
         parts = [columns for name in names if (columns := self._checked(name, SAMPLE_COLUMNS, 0)) is not None]
         kinds = {**SAMPLE_COLUMNS, **REJECTING_COLUMNS}
         unknown = [
@@ -432,8 +473,43 @@ class Run:
         return {name: np.concatenate([part[name] for part in [empty, *filled]]) for name in kinds}
 
     def _valid_parts(self, record: AttackRecord) -> dict[str, Arrays | None]:
-        names = self._shelf.names(f"outcomes/{record.key}")
+        names = self._parts_of(record)
         return {name: self._checked(name, OUTCOME_COLUMNS, len(record.strengths)) for name in names}
+
+    def _parts_of(self, record: AttackRecord, folder: str = "outcomes") -> list[str]:
+        """Names of the parts of an attack, without those that say to be of something else."""
+        return self._placed_ones(self._shelf.names(f"{folder}/{record.key}"), record)
+
+    def _placed_ones(self, names: Sequence[str], record: AttackRecord | None) -> list[str]:
+        """Those of the parts that do not say to be of another attack, model or data; of each other one a warning."""
+        fresh = [name for name in names if name not in self._placed]
+        anonymous_ones = 0
+        for name, said in zip(fresh, self._said(fresh), strict=True):
+            problem = misplaced(said, self.identity, record, self._shelf.place(name))
+            if problem is not None:
+                warn(f"A part in a wrong place counts as not done: {problem}.")
+            self._placed[name] = problem is None
+            anonymous_ones += anonymous(said)
+        if anonymous_ones and not self._told_of_anonymous:
+            self._told_of_anonymous = True
+            warn(
+                f"{self.path or 'The run'} was written by an earlier version: its parts do not say which attack, model "
+                "and data they are of, and are taken for what their folders say."
+            )
+        return [name for name in names if self._placed[name]]
+
+    def _said(self, names: Sequence[str]) -> list[Mapping[str, str]]:
+        """What parts say of themselves; nothing where they are damaged, which is told when they are read."""
+        try:
+            return list(self._shelf.abouts(names))
+        except CorruptFileError:
+            return [self._said_alone(name) for name in names]
+
+    def _said_alone(self, name: str) -> Mapping[str, str]:
+        try:
+            return self._shelf.abouts([name])[0]
+        except CorruptFileError:
+            return said_of(self.identity, None)
 
     def _part(self, name: str, record: AttackRecord) -> Arrays:
         columns = self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
@@ -451,10 +527,15 @@ class Run:
                 held = columns_of(expected, read)
                 self._parts[name] = check_columns(read, held, strengths, self._shelf.place(name))
             except UserError as error:
-                warnings.warn(f"A damaged part counts as not done: {error}", stacklevel=2)
+                warn(f"A damaged part counts as not done: {error}")
                 self._parts[name] = None
                 self._done.clear()
         return self._parts[name]
+
+
+def _repeated(record: AttackRecord, records: Sequence[AttackRecord]) -> list[AttackRecord]:
+    """Those of an attack's records that say the same as one of them; devices round gradients differently."""
+    return [other for other in records if other.strengths == record.strengths and other.same_search(record)]
 
 
 def _grid(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:

@@ -32,6 +32,9 @@ class OutcomeTable:
         outcomes: attack -> :class:`Outcome` of the same samples.
         clean_rejected: ``[N]``, whether the model refuses to answer for the clean input; None: it never may.
 
+    Raises:
+        UserError: there is no sample, a sample is given twice, or arrays do not fit together.
+
     Example:
         >>> table = OutcomeTable.from_arrays(
         ...     labels=[0, 1, 1], clean_prediction=[0, 1, 0],
@@ -97,7 +100,11 @@ class OutcomeTable:
         return float(percent(self.clean.sum(), self.samples))
 
     def outcome(self, attack: str) -> Outcome:
-        """All that is known about one attack."""
+        """All that is known about one attack.
+
+        Raises:
+            UserError: the model was not evaluated with that attack.
+        """
         if not isinstance(attack, str) or attack not in self.outcomes:
             raise UserError(
                 f"{self.name} was not evaluated with {attack!r}; it has {', '.join(self.outcomes) or 'none'}."
@@ -135,7 +142,14 @@ class OutcomeTable:
             attack: dict(zip(outcome.strengths.tolist(), outcome.accuracies().tolist(), strict=True))
             for attack, outcome in self.outcomes.items()
         }
-        return AccuracyTable(clean=self.clean_accuracy, cells=cells)
+        return AccuracyTable(clean=self.clean_accuracy, cells=cells, void=self.void)
+
+    @property
+    def void(self) -> dict[str, float]:
+        """Attack -> share of the samples at which the model gave it no gradient to follow, where there are such: its
+        robust accuracies are too high there, whatever they are."""
+        shares = {attack: outcome.without_gradient for attack, outcome in self.outcomes.items()}
+        return {attack: share for attack, share in shares.items() if share}
 
     def survivors(self, strengths: Mapping[str, float]) -> Booleans:
         """``[N]``: whether the sample withstands every attack up to the strength named for it, and clean inputs."""
@@ -221,6 +235,9 @@ class OutcomeTable:
             model: name of the model.
             data: name of the data set.
             index: ``[N]``, positions in the data set; 0, 1, ... when not given.
+
+        Raises:
+            UserError: an attack without strengths, or arrays that do not fit together.
         """
         classes = reals(labels, "labels").astype(np.int64)
         predictions = reals(clean_prediction, "clean predictions").astype(np.int64)
@@ -273,6 +290,10 @@ class OutcomeTable:
             minimal_sizes: attack -> ``[N]``.
             strengths: attack -> ``[S]``, increasing.
 
+        Raises:
+            UserError: no attack, arrays that do not fit together, or samples that are misclassified clean under one
+                attack only.
+
         Example:
             >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.2, float("inf")]}, {"linf": [0.1, 0.2]})
             >>> table.accuracies().values("linf")
@@ -299,6 +320,15 @@ class OutcomeTable:
 
 def common_strengths(tables: Sequence[OutcomeTable]) -> dict[str, list[float]]:
     """Attack -> the strengths at which all models were evaluated; attacks without any are left out.
+
+    Args:
+        tables: of the models, at least one.
+
+    Returns:
+        attack -> strengths, increasing.
+
+    Raises:
+        UserError: no table is given.
 
     Example:
         >>> a = OutcomeTable.from_sizes("a", [1], {"linf": [0.2], "l2": [1.0]}, {"linf": [0.1, 0.2], "l2": [1.0]})
@@ -329,6 +359,12 @@ def check_paired(first: OutcomeTable, second: OutcomeTable) -> None:
 
 def shared_samples(tables: Sequence[T]) -> list[T]:
     """The outcomes of several models on the samples that all of them were evaluated on, in the same order.
+
+    Args:
+        tables: of the models, at least one.
+
+    Returns:
+        a table for each model, in the order given.
 
     Raises:
         UserError: where they share no samples, or a shared sample has different labels.

@@ -50,7 +50,7 @@ def identifier(name: str) -> str:
 def write_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None = None) -> None:
     """Write one- and two-dimensional arrays of equal length (two-dimensional ones as lists; NaN as NULL).
 
-    ``about``: names and texts for the file's metadata, see :func:`read_about`.
+    ``about``: names and texts for the file's metadata, see :func:`read_abouts`.
     """
     flat: dict[str, NDArray[Any]] = {}
     expressions = []
@@ -87,11 +87,21 @@ def parquet(path: Path) -> str:
     return f"read_parquet({quoted(path)}, hive_partitioning = false)"
 
 
-def read_about(path: Path) -> dict[str, str]:
-    """What :func:`write_parquet` was told about the file."""
-    with _cursor() as connection:
-        rows = connection.sql(f"SELECT key, value FROM parquet_kv_metadata({quoted(path)})").fetchall()
-    return {bytes(key).decode(): bytes(value).decode() for key, value in rows}
+def read_abouts(paths: Sequence[Path]) -> dict[Path, dict[str, str]]:
+    """What :func:`write_parquet` was told about each of some files, by one query; :class:`CorruptFileError` where one
+    cannot be read."""
+    found: dict[Path, dict[str, str]] = {path: {} for path in paths}
+    if not paths:
+        return found
+    files = f"[{', '.join(map(quoted, paths))}]"
+    try:
+        with _cursor() as connection:
+            rows = connection.sql(f"SELECT file_name, key, value FROM parquet_kv_metadata({files})").fetchall()
+    except duckdb.Error as error:
+        raise CorruptFileError(f"Some of {len(paths)} files cannot be read ({str(error).splitlines()[0]}).") from error
+    for name, key, value in rows:
+        found[Path(name)][bytes(key).decode()] = bytes(value).decode()
+    return found
 
 
 def read_parquet(path: Path) -> dict[str, NDArray[Any]]:

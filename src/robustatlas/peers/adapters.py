@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.definition import Attack, AttackInfo, Search, Stage
 from robustatlas.attacks.lp import STRENGTHS, THREATS, UNITS
+from robustatlas.attacks.plans import plans_of
 from robustatlas.classifier import Knowledge
 from robustatlas.errors import UserError
 from robustatlas.optimizers.external import External, ExternalMinimum
@@ -38,7 +39,7 @@ def external(
         settings: of the class or function, besides the strength, which each search gives.
 
     Returns:
-        An attack for :func:`evaluate`; its ``stages`` can stand beside others in an :class:`Attack` of your own. One
+        An attack for :func:`evaluate`; its ``stages`` can stand beside others in a plan of your own. One
         that has a strength is searched by bisection, one that has none looks for the smallest examples by itself.
 
     Raises:
@@ -59,15 +60,15 @@ def external(
     found = taken(attack, settings, THREATS[norm].p)
     kind = ExternalMinimum if found.minimum else External
     stage = Stage(kind(found.call, json.dumps(dict(found.about), sort_keys=True), needs), "margin", start="neutral")
+    searches: tuple[Search, ...] = ("descent", "bisection", "every")
+    made = plans_of(stage)
+    if not found.minimum:
+        searches = (*searches[1:], searches[0])
     return Attack(
         name=name or found.name.strip("_"),
         threat=THREATS[norm],
         strengths=tuple(strengths) if strengths is not None else STRENGTHS[norm],
-        stages=(stage,),
-        bound=(stage,) if found.minimum else (),
-        descent=() if found.minimum else None,
-        unit=UNITS[norm],
-        source=str(found.about.get("library", "a function given")),
+        plans={search: made[search] for search in searches},
+        about=AttackInfo(UNITS[norm], str(found.about.get("library", "a function given"))),
         unbounded=True,
-        searches=("descent", "bisection", "every") if found.minimum else ("bisection", "every", "descent"),
     )

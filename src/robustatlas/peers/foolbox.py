@@ -16,10 +16,8 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import per_sample
 from robustatlas.classifier import Classifier, undisturbed
 from robustatlas.errors import UserError
-from robustatlas.ledger import open_ledger
 from robustatlas.noise import Noise
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
-from robustatlas.search import search_named
 
 Epsilons = float | None | Sequence[float]
 
@@ -31,6 +29,12 @@ def as_foolbox(attack: str | Attack, *, seed: int = 0, batch_size: int = 256) ->
         attack: a name of the catalogue, or an :class:`Attack`.
         seed: of its random numbers.
         batch_size: samples at work at once.
+
+    Returns:
+        an object of foolbox's kind: called with a model of foolbox, inputs, labels and epsilons.
+
+    Raises:
+        UserError: the attack has no smallest example to return, or there is no attack of that name.
 
     Example:
         >>> import foolbox
@@ -89,12 +93,9 @@ class FoolboxAttack:
         wanted = sorted({epsilon for epsilon in epsilons if epsilon is not None and epsilon > 0})
         strengths = tuple(wanted) if wanted and None not in epsilons else self.attack.strengths
         attack = replace(self.attack, strengths=strengths).bound_to(model)
-        grid = torch.tensor(strengths, dtype=x.dtype, device=x.device)
         noise = Noise.of(self.seed, torch.arange(len(x), device=x.device), attack.name)
-        ledger = open_ledger(model, attack, x, labels, noise, grid, self.batch_size)
+        ledger = engine.run(engine.set_up(model, attack, attack.searches[0], x, labels, noise, self.batch_size))
         right = ledger.clean_prediction == labels
-        schedule = search_named(attack.searched_by(None))(attack, grid, ledger.ranking.shape[1], right)
-        engine.run(model, attack, ledger, schedule, self.batch_size)
         found = attack.threat.apply(x, ledger.best_theta).detach()
         return torch.where(per_sample(right, x), found, x), torch.where(right, ledger.best_size, 0.0)
 

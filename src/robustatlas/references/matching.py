@@ -103,6 +103,7 @@ def match_cells(
     chosen = chosen_attacks(accuracies, reference, attacks)
     table = _table(reference)
     accuracies.require_percent()
+    accuracies.warn_of_void(chosen)
     table.require_percent()
     _check_same_points(accuracies, table, chosen)
 

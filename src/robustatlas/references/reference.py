@@ -45,6 +45,12 @@ class Defense:
         trained_on: attack -> largest strength it was trained against; empty for none.
         notes: what the source says about the training, and every correction made to the source's data.
         train_petaflops: cost of the training in 10^15 floating point operations, None where unknown.
+
+    Example:
+        >>> from robustatlas.references import load_reference
+        >>> defense = load_reference("multirobustbench-cifar10").defenses[0]
+        >>> isinstance(defense, Defense), 0 < defense.accuracies.clean <= 100
+        (True, True)
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -79,6 +85,11 @@ class Reference:
         historical: attacks whose numbers are of the set as published, which differs from our default one: evaluate
             them by the procedure "paper" to compare.
         unlike: attack -> why no set of ours is the source's, so that a run is not compared under it.
+
+    Example:
+        >>> from robustatlas.references import load_reference
+        >>> load_reference("uar-cifar10").ranked[:2]
+        ('linf', 'l2')
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -99,7 +110,11 @@ class Reference:
         return self.accuracies.clean
 
     def defense(self, name: str) -> Defense:
-        """The published defense of that name."""
+        """The published defense of that name.
+
+        Raises:
+            UserError: there is no defense of that name.
+        """
         for defense in self.defenses:
             if defense.name == name:
                 return defense
@@ -112,7 +127,11 @@ class Reference:
         return data
 
     def to_json(self, path: str | Path) -> None:
-        """Write the reference as a JSON file that `load_reference` reads."""
+        """Write the reference as a JSON file that `load_reference` reads.
+
+        Raises:
+            UserError: there is no folder to write to.
+        """
         if not (folder := Path(path).parent).is_dir():
             raise UserError(f"cannot write {path}: there is no folder {folder}")
         write_text(Path(path), json.dumps(self.to_dict(), indent=1) + "\n")
@@ -124,6 +143,9 @@ class Reference:
         Args:
             data: of a JSON file.
             what: whose data it is, for error messages.
+
+        Raises:
+            UserError: entries that are missing, of another kind, or contradict each other.
         """
         if not isinstance(data, Mapping):
             raise UserError(f"a reference is an object with name, source and accuracies; given: {type(data).__name__}")
@@ -154,6 +176,9 @@ class Reference:
             name: of the new reference.
             source: how it was made.
             tables: model -> its accuracies; all with the same attacks and strengths.
+
+        Raises:
+            UserError: no table, or tables of other attacks or strengths.
 
         Example:
             >>> weak = AccuracyTable(95.0, {"linf": {0.01: 70.0, 0.02: 40.0}})

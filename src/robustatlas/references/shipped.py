@@ -15,6 +15,9 @@ from robustatlas.references.reference import Reference
 def available_references() -> tuple[str, ...]:
     """Names of the references that come with robustatlas.
 
+    Returns:
+        the names, sorted.
+
     Example:
         >>> available_references()
         ('multirobustbench-cifar10', 'uar-cifar10', 'uar-imagenet100')
@@ -27,6 +30,12 @@ def load_reference(name_or_path: str | Path) -> Reference:
 
     Args:
         name_or_path: one of `available_references()`, or the path of a file that holds `Reference.to_dict()` as JSON.
+
+    Returns:
+        its accuracies, published defenses and notes.
+
+    Raises:
+        UserError: there is no reference of that name, or the file holds none.
 
     Example:
         >>> reference = load_reference("multirobustbench-cifar10")

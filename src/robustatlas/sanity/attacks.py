@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.definition import Attack, Plan, Stage
 from robustatlas.classifier import Classifier, Knowledge
+from robustatlas.classifier.backward import Backward
 from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
-from robustatlas.optimizers.external import External
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
-from robustatlas.optimizers.scan import Once, Scan
 from robustatlas.optimizers.square import Square
 
-_LABELS_ALONE = (HopSkipJump, Scan, Once)
 _TELLS: dict[Knowledge, int] = {"labels": 0, "scores": 1, "gradients": 2}
 _IMAGES = 4
 """Dimensions of a batch of images, which Square needs."""
@@ -36,6 +34,13 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
     Raises:
         UserError: attacks that need a gradient of a model that has none, or scores of one that gives labels alone;
             names those that would do.
+
+    Example:
+        >>> import torch
+        >>> from robustatlas import Classifier
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> check_attacks(Classifier(torch.nn.Linear(4, 2)), [attack_named("linf")], torch.rand(2, 4))
+        []
     """
     telling = [attack.name for attack in attacks if attack.errors != "accepted"]
     if telling and model.rejection is None:
@@ -59,17 +64,31 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
     ]
 
 
+def ways_back(plan: Plan) -> frozenset[Backward | None]:
+    """The ways back through input transformations by which a plan takes gradients.
+
+    Args:
+        plan: of one search of an attack.
+
+    Returns:
+        :data:`~robustatlas.classifier.backward.Backward`, None for what the model does by itself; nothing where the
+        plan takes no gradient.
+
+    Example:
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> ways_back(attack_named("linf").plans["descent"]), ways_back(attack_named("corruption-fog").plans["every"])
+        (frozenset({None}), frozenset())
+    """
+    return frozenset(leg.stage.backward for leg in plan.legs if _needed(leg.stage) == "gradients")
+
+
 def learns_enough(attack: Attack, model: Classifier) -> bool:
     """Whether all that an attack may run makes do with what ``model`` tells."""
-    return all(_TELLS[model.knowledge] >= _TELLS[_needed(stage)] for stage in attack.all_stages)
+    return all(_TELLS[model.knowledge] >= _TELLS[_needed(stage)] for stage in attack.stages)
 
 
 def _needed(stage: Stage) -> Knowledge:
-    if stage.optimizer.needs_gradient or stage.order == "distance":
-        return "gradients"
-    if isinstance(stage.optimizer, External):
-        return stage.optimizer.needs
-    return "labels" if isinstance(stage.optimizer, _LABELS_ALONE) else "scores"
+    return "gradients" if stage.targets == "distance" else stage.optimizer.needs
 
 
 def _searches(attack: Attack) -> bool:

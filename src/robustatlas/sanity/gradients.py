@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from robustatlas.classifier import Classifier
+from robustatlas.bundle import flat
+from robustatlas.classifier import Classifier, seeded
+from robustatlas.classifier.backward import Backward, going_back
+from robustatlas.objectives import margin_of
 
 REMEDY = (
     "Wrap it in straight_through(function), or surrogate(function, approximation), so that attacks see through it; "
@@ -71,3 +74,35 @@ def where_it_ends(model: Classifier, x: Tensor) -> str | None:
         for hook in hooks:
             hook.remove()
     return ends[0] if ends else None
+
+
+def watched_margin(
+    model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None
+) -> tuple[Tensor, Tensor]:
+    """``images`` [B, ...] as inputs of the model, of which gradients can be taken, and the margin [B] of its logits
+    there, in full precision."""
+    x = images.to(model.device, model.dtype).clone().requires_grad_()
+    truth = labels.to(model.device)
+    with seeded(0, model.device), going_back(back), torch.enable_grad():
+        return x, margin_of(model.logits(x, labels=truth, verifying=True), truth)
+
+
+def margin_gradients(model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None) -> Tensor | None:
+    """The gradient [B, ...] of the margin of the logits with respect to ``images`` [B, ...]; None where the logits are
+    connected to no input."""
+    x, margin = watched_margin(model, images, labels, back)
+    return torch.autograd.grad(margin.sum(), x, allow_unused=True)[0] if margin.requires_grad else None
+
+
+def without_gradient(model: Classifier, images: Tensor, labels: Tensor, ways: Collection[Backward | None]) -> float:
+    """The share of ``images`` [B, ...] that are classified correctly at which the margin has no gradient to follow, by
+    none of the ``ways`` back: it is zero or no number. 0 where none is classified correctly: nothing is attacked."""
+    _, margin = watched_margin(model, images, labels)
+    lost = margin.detach() > 0
+    right = int(lost.sum())
+    for way in ways:
+        slopes = margin_gradients(model, images, labels, way)
+        if slopes is not None:
+            largest = flat(slopes).abs().amax(1)
+            lost &= ~(largest.isfinite() & (largest > 0))
+    return int(lost.sum()) / right if right else 0.0

@@ -9,8 +9,21 @@ from robustatlas.errors import UserError
 
 
 def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
-    """``images`` [N, ...], in [0, 1] also where rounding left it; :class:`UserError` unless they are finite and there,
-    and ``labels`` [N] are class numbers."""
+    """``images`` [N, ...], in [0, 1] also where rounding left it, once they and ``labels`` [N] were looked at.
+
+    Args:
+        images: [N, ...] floats.
+        labels: [N] integers.
+
+    Raises:
+        UserError: no samples, shapes that do not fit together, values that are not finite or outside of [0, 1], or
+            labels that are no class numbers.
+
+    Example:
+        >>> import torch
+        >>> check_inputs(torch.rand(2, 1, 4, 4), torch.tensor([0, 1])).shape
+        torch.Size([2, 1, 4, 4])
+    """
     if images.dim() and len(images) == 0:
         raise UserError("There are no samples; expected at least one image. Check the data set or --samples.")
     if labels.dim() == 2 and len(labels) == len(images) and bool(((labels == 0) | (labels == 1)).all()):

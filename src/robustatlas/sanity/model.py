@@ -9,9 +9,12 @@ from robustatlas.classifier import Classifier, looks_like, seeded
 from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
 from robustatlas.sanity.accuracy import accuracy_warnings
-from robustatlas.sanity.gradients import REMEDY, flat_operations, where_it_ends
+from robustatlas.sanity.gradients import REMEDY, flat_operations, watched_margin, where_it_ends
+from robustatlas.sanity.writing import writing_warnings
 
 _PROBE = 8
+GRADIENTS = 32
+"""Samples whose gradients are looked at."""
 _SAME = 1e-3
 """Largest relative difference between two runs on the same input that rounding explains."""
 
@@ -39,8 +42,26 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
     honest number can come out.
 
     Errors: no samples, output not [B, C >= 2], not finite, labels beyond the classes, no gradient.
-    Warnings: outputs look like probabilities; gradients all zero; the forward pass is random; a sample's output
-    depends on the rest of the batch; clean accuracy no better than chance.
+    Warnings: outputs look like probabilities; operations without a gradient, such as rounding; a network that writes
+    into its input; the forward pass is random; a sample's output depends on the rest of the batch; clean accuracy no
+    better than chance.
+
+    Args:
+        model: to probe.
+        images: [N, ...] in [0, 1], of which a few are taken.
+        labels: [N] class numbers.
+
+    Returns:
+        warnings, one sentence each.
+
+    Raises:
+        UserError: no samples, output not [B, C >= 2], not finite, labels beyond the classes, no gradient.
+
+    Example:
+        >>> from robustatlas import load_dataset, load_model
+        >>> data = load_dataset("digits").take(64)
+        >>> check_model(load_model("builtin:digits-linf"), data.images, data.labels)
+        []
     """
     if len(images) == 0:
         raise UserError("There are no samples; expected at least one image.")
@@ -77,8 +98,8 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
             "wrong."
         )
     if model.knowledge == "gradients":
-        found += _gradient_warnings(model, x, labels[:_PROBE].to(model.device))
-    found += _repetition_warnings(model, x, logits)
+        found += _gradient_warnings(model, images[:_PROBE], labels[:_PROBE])
+    found += writing_warnings(model, x) + _repetition_warnings(model, x, logits)
     return found + accuracy_warnings(model, images, labels, classes)
 
 
@@ -108,33 +129,24 @@ def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[s
     return []
 
 
-def _gradient_warnings(model: Classifier, x: Tensor, labels: Tensor) -> list[str]:
-    x = x.clone().requires_grad_()
-    loss = torch.nn.functional.cross_entropy(model.logits(x, verifying=True), labels)
-    ends = None
-    if not loss.requires_grad or (gradient := torch.autograd.grad(loss, x, allow_unused=True)[0]) is None:
-        gradient, ends = None, where_it_ends(model, x)
+def _gradient_warnings(model: Classifier, images: Tensor, labels: Tensor) -> list[str]:
+    x, margin = watched_margin(model, images, labels)
+    slopes, ends = None, None
+    if margin.requires_grad:
+        slopes = torch.autograd.grad(margin.sum(), x, retain_graph=True, allow_unused=True)[0]
+    if slopes is None:
+        ends = where_it_ends(model, x)
     if ends is not None:
         raise UserError(f"The gradient of the model ends in {ends}, which is not differentiable. {REMEDY}.")
-    if gradient is None:
+    if slopes is None:
         raise UserError(
             "The model's output carries no gradient with respect to its input (no_grad, detach, a Parameter or a "
             "conversion to numpy inside?); expected a differentiable model. Wrap what is not in "
             "straight_through(function), or give from_predictions(function) a model that has no gradient at all."
         )
-    flat = flat_operations(loss)
-    if flat:
+    if rounding := flat_operations(margin):
         return [
-            f"The model computes {' and '.join(flat)} of what depends on the input, whose gradient is zero. {REMEDY}."
-        ]
-    if not bool(gradient.any()):
-        return [
-            "The gradient of the loss with respect to the input is zero everywhere: gradient attacks cannot work, and "
-            "robustness is overestimated. Use attacks that need none: square-linf, square-l2 or square-l1."
-        ]
-    if not bool(gradient.isfinite().all()):
-        return [
-            "The gradient of the loss with respect to the input has NaN or infinite entries; gradient attacks will "
-            "miss examples."
+            f"The model computes {' and '.join(rounding)} of what depends on the input, whose gradient is zero. "
+            f"{REMEDY}."
         ]
     return []

@@ -29,6 +29,14 @@ class ThreatModel(ABC):
     and never optimised is :class:`~robustatlas.bundle.Fixed` in it. ``epsilon`` is ``[B]``, one strength per sample.
     Every method treats samples independently of the rest of the batch. Implementations are immutable (frozen
     dataclasses), hold settings only, and none of these methods but :meth:`apply` needs a gradient.
+
+    Example:
+        >>> import torch
+        >>> from robustatlas.threats.lp import Linf
+        >>> x, theta = torch.full((1, 4), 0.5), torch.tensor([[0.3, -0.1, 0.0, 0.2]])
+        >>> inside = Linf().project(x, theta, epsilon=torch.tensor([0.2]))
+        >>> Linf().apply(x, inside), Linf().size(x, inside)
+        (tensor([[0.7000, 0.4000, 0.5000, 0.7000]]), tensor([0.2000]))
     """
 
     additive: ClassVar[bool] = False

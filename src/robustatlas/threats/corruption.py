@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from robustatlas.bundle import Bundle, Fixed, select
 from robustatlas.errors import UserError
+from robustatlas.host import indices, to_host
 from robustatlas.noise import Noise
 from robustatlas.threats import corruption_maps as maps
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
@@ -190,9 +190,10 @@ class Corruption(ThreatModel):
         definition = _DEFINITIONS[self.name]
         table = definition.small if max(x.shape[2:]) <= LARGEST_SMALL_SIDE else definition.large
         corrupted = x.clone()
-        for level, parameters in enumerate(table, start=1):
-            (rows,) = torch.nonzero(severity == level, as_tuple=True)
-            if len(rows):
+        levels = [severity == level for level, _ in enumerate(table, start=1)]
+        for parameters, mask, count in zip(table, levels, to_host(*(mask.sum() for mask in levels)), strict=True):
+            if count:
+                rows = indices(mask, count)
                 corrupted[rows] = definition.corrupt(x[rows], noise.take(rows), *parameters).clamp(0, 1)
         return CorruptionTheta(Fixed(severity), Fixed(corrupted))
 

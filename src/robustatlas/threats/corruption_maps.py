@@ -374,7 +374,7 @@ def elastic_transform(x: Tensor, noise: Noise, strength: float, sigma: float, sh
     before = middle + side * x.new_tensor([[1, 1], [1, -1], [-1, -1]])
     after = before + shift * noise.child(0).symmetric(3, 2, dtype=x.dtype)
     ones = x.new_ones(len(x), 3, 1)
-    back = torch.linalg.lstsq(torch.cat((after, ones), dim=2), before.expand_as(after)).solution
+    back = torch.linalg.lstsq(torch.cat((after, ones), dim=2), before.expand_as(after), driver="gels").solution
     row, column = _pixels(x)
     places = torch.stack((column, row, torch.ones_like(row)), dim=-1).to(x.dtype)
     source = torch.einsum("hwk,bkd->bhwd", places, back)

@@ -130,6 +130,10 @@ class ActivationFeatures:
                     f"{model.name} has no layer {name!r}; its layers are {', '.join(n for n in known if n)}."
                 )
 
+    def on(self, device: torch.device) -> ActivationFeatures:
+        """The same activations, of a copy of the network on ``device``."""
+        return ActivationFeatures(Classifier(self.model, device=device), self.layers)
+
     def __call__(self, x: Tensor) -> Sequence[Tensor]:
         """The activations at :attr:`layers` for ``x`` [B, C, H, W] in [0, 1]."""
         if self.layers is None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.host import kept
+from robustatlas.host import cached
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.lp import project_l1_ball
@@ -63,7 +63,7 @@ def _synthesis(table: tuple[tuple[int, ...], ...]) -> Tensor:
 
 def _plane(coefficients: Tensor, rows: int, columns: int, table: tuple[tuple[int, ...], ...]) -> Tensor:
     """``[B, rows * 8, columns * 8]``: the pixels of ``coefficients`` [B, rows * columns * 64]."""
-    blocks = coefficients.view(-1, rows, columns, 64) @ kept(_synthesis, table, like=coefficients)
+    blocks = coefficients.view(-1, rows, columns, 64) @ cached(_synthesis, table, like=coefficients)
     return blocks.view(-1, rows, columns, 8, 8).transpose(2, 3).reshape(-1, rows * 8, columns * 8)
 
 

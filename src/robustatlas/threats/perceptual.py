@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +47,14 @@ class PerceptualDistance:
     def __init__(self, features: Features) -> None:
         self.features = features
         self._last: tuple[weakref.ref[Tensor], int, Tensor] | None = None
+
+    def on(self, device: torch.device) -> PerceptualDistance:
+        """The same distance with its network on ``device``; features that are a plain function stay where they are."""
+        if not isinstance(self.features, ActivationFeatures) or self.features.model.device == device:
+            return self
+        moved = copy.copy(self)
+        moved.features, moved._last = self.features.on(device), None
+        return moved
 
     def embed(self, x: Tensor) -> Tensor:
         """phi(x), ``[B, D]``; differentiable."""
@@ -123,9 +132,11 @@ class Perceptual(ThreatModel):
     distance: PerceptualDistance | None = None
 
     def bound_to(self, model: Classifier) -> Perceptual:
-        """The same threat model; where it has no distance yet, with that of ``model``'s own activations."""
+        """The same threat model, its distance where ``model`` is; where it has none yet, with that of ``model``'s own
+        activations."""
         if self.distance is not None:
-            return self
+            there = self.distance.on(model.device)
+            return self if there is self.distance else replace(self, distance=there)
         return replace(self, distance=PerceptualDistance(ActivationFeatures(model)))
 
     @property

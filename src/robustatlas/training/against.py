@@ -71,6 +71,9 @@ def opponents_of(
         optimizer: what searches.
         l2_start: how random starts in l2 balls are drawn.
 
+    Returns:
+        an opponent for each attack, in the order given.
+
     Raises:
         UserError: unknown attacks (the nearest name is suggested), strengths that are no positive numbers or in
             another unit, no steps.
@@ -90,7 +93,7 @@ def opponents_of(
     found = []
     for name, strength in given.items():
         attack = _known(name)
-        epsilon = _checked_strength(name, strength, attack.threat, attack.strengths[-1], attack.unit)
+        epsilon = _checked_strength(name, strength, attack.threat, attack.strengths[-1], attack.about.unit)
         threat = training_set(attack.threat, l2_start)
         found.append(Opponent(name, threat, epsilon, optimizer(threat, steps, rate or default_rate(steps))))
     return tuple(found)

@@ -39,6 +39,10 @@ class Calibration:
             the clean accuracy is not known.
         largest: eps_max, the smallest strength with an ATA below 25; None: none reaches that, so people have to say
             from where on they are confused.
+
+    Example:
+        >>> Calibration("mine", (1.0, 2.0), (90.0, 20.0), cost=3.0, smallest=None, largest=2.0).largest
+        2.0
     """
 
     attack: str
@@ -70,6 +74,9 @@ def calibrate(
         below: ATA in percent that defines the largest strength.
         up_to: leave larger strengths out of the matching; default: none, as published (Elastic on CIFAR-10 takes 8,
             though 4 is below 40 already).
+
+    Returns:
+        the six strengths, with the accuracies there and how far these are from those of ``like``.
 
     Raises:
         UserError: too few strengths, or more than 24.

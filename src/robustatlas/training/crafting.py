@@ -19,11 +19,7 @@ from torch import Tensor, nn
 from robustatlas.bundle import Tree, gradient, per_sample, select, watched
 from robustatlas.noise import Noise
 from robustatlas.objectives import cross_entropy
-from robustatlas.optimizers.apgd import APGD
-from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
-from robustatlas.optimizers.frank_wolfe import FrankWolfe
-from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp, to_box
@@ -43,8 +39,6 @@ NEAR_DEVIATION = 1e-3
 _NEAR_SHARE = 0.01
 """Of the strength, where theta is no perturbation of pixels."""
 
-_WITHOUT_SIZE = (PGD, APGD, APGDL1, FrankWolfe, FastLPA)
-
 
 @dataclass(frozen=True)
 class Opponent:
@@ -55,6 +49,11 @@ class Opponent:
         threat: the sets.
         epsilon: their size, in the unit of the threat model.
         optimizer: run for its ``steps``.
+
+    Example:
+        >>> from robustatlas.training import opponents_of
+        >>> opponents_of({"linf": 0.1})[0].epsilon
+        0.1
     """
 
     name: str
@@ -74,7 +73,20 @@ class Crafted:
 
 @contextmanager
 def in_mode(net: nn.Module, mode: Mode) -> Iterator[None]:
-    """Put ``net`` into a mode for crafting; the mode of each of its modules is restored at the end."""
+    """Put ``net`` into a mode for crafting; the mode of each of its modules is restored at the end.
+
+    Args:
+        net: any module.
+        mode: "eval", "train", or "batch" (normalisation by the batch, everything else as in eval mode).
+
+    Example:
+        >>> net = nn.Dropout()
+        >>> with in_mode(net, "eval"):
+        ...     net.training
+        False
+        >>> net.training
+        True
+    """
     modules = list(net.modules())
     modes = [module.training for module in modules]
     norms = [m for m in modules if isinstance(m, nn.modules.batchnorm._NormBase) and m.track_running_stats]
@@ -174,6 +186,14 @@ def adversarial_examples(
 
     Returns:
         ``[B, ...]`` in [0, 1], not verified; the last iterate, not the best.
+
+    Example:
+        >>> from robustatlas.threats.lp import Linf
+        >>> net, x, labels = nn.Linear(4, 2), torch.full((1, 4), 0.5), torch.tensor([0])
+        >>> epsilon, noise = torch.tensor([0.1]), Noise.of(0, torch.arange(1), "example")
+        >>> found = adversarial_examples(net, Linf(), x, labels, epsilon, noise)
+        >>> bool((found - x).abs().max() <= 0.1 + 1e-6)
+        True
     """
     opponent = Opponent(type(threat).__name__, threat, math.nan, PGD(steps, rate))
     value = partial(cross_entropy, labels=labels, targets=None)
@@ -276,9 +296,9 @@ def _evaluate(
 
 def _size(optimizer: Optimizer[Any], problem: Problem, theta: Tree) -> Tensor:
     """Sizes where the optimizer looks at them; measuring a perceptual one costs a forward pass."""
-    if isinstance(optimizer, _WITHOUT_SIZE) and not getattr(optimizer, "scaled", False):
-        return torch.zeros_like(problem.epsilon)
-    return problem.threat.size(problem.x, theta)
+    if optimizer.needs_size or optimizer.needs_size_gradient:
+        return problem.threat.size(problem.x, theta)
+    return torch.full_like(problem.epsilon, torch.nan)
 
 
 def _better(value: Tensor, theta: Tree, highest: Tensor, best: Tree) -> tuple[Tree, Tensor]:

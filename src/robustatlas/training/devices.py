@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robustatlas.classifier.placement import usable
 from robustatlas.errors import UserError
-from robustatlas.evaluation.share import rank_of_environment
+from robustatlas.workers.share import rank_of_environment
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,11 @@ class Workers:
             self.accelerator.wait_for_everyone()
 
 
+def chosen_device(device: str | torch.device | None = None) -> str:
+    """Where to train; by default a GPU where there is one."""
+    return str(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
 def workers(device: str | torch.device | None = None) -> Workers:
     """The processes of this training: one, unless it was started by ``accelerate launch`` or ``torchrun``."""
     _, count = rank_of_environment()
@@ -60,4 +65,4 @@ def workers(device: str | torch.device | None = None) -> Workers:
             ) from error
         accelerator = Accelerator(cpu=device is not None and str(device) == "cpu")
         return Workers(accelerator.device, accelerator.process_index, accelerator.num_processes, accelerator)
-    return Workers(usable(device or ("cuda" if torch.cuda.is_available() else "cpu")))
+    return Workers(usable(chosen_device(device)))

@@ -16,7 +16,14 @@ _REFRESH = 0.2
 
 class TrainingDisplay:
     """Receives the course of a training; this base shows nothing. Give an object of your own to
-    ``train(progress=...)``."""
+    ``train(progress=...)``.
+
+    Example:
+        >>> class Quiet(TrainingDisplay):
+        ...     pass
+        >>> isinstance(Quiet(), TrainingDisplay)
+        True
+    """
 
     def begin(self, name: str, steps: int, done: int) -> None:
         """``steps`` updates in all, of which ``done`` are made already."""
@@ -28,7 +35,7 @@ class TrainingDisplay:
         """The record of an epoch, as it goes to the log."""
 
     def warn(self, message: str) -> None:
-        """Something looks wrong."""
+        """Something looks wrong; it is a Python warning as well."""
 
 
 def said(record: Mapping[str, Any]) -> str:
@@ -76,10 +83,6 @@ class BarDisplay(TrainingDisplay):
         """A line."""
         self.console.print(f"epoch {record['epoch']}/{record['epochs']}: {said(record)}", highlight=False)
 
-    def warn(self, message: str) -> None:
-        """In yellow."""
-        self.console.print(f"[yellow]Warning:[/yellow] {message}", highlight=False, soft_wrap=True)
-
 
 class LineDisplay(TrainingDisplay):
     """A plain line an epoch, for logs."""
@@ -101,10 +104,6 @@ class LineDisplay(TrainingDisplay):
             file=sys.stderr,
             flush=True,
         )
-
-    def warn(self, message: str) -> None:
-        """One line."""
-        print(f"Warning: {message}", file=sys.stderr, flush=True)
 
 
 @contextmanager

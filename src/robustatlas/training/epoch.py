@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from robustatlas.errors import warn
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.monitor import accuracies
 from robustatlas.training.run import Run
@@ -45,6 +46,7 @@ def close_epoch(run: Run, display: TrainingDisplay) -> dict[str, Any]:
         if not any(said.startswith(kind) for said in position.warnings):
             position.warnings.append(message)
             display.warn(message)
+            warn(message)
     display.epoch(record)
     run.workers.wait()
     return record

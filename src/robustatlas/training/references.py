@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.progress import track
+from rich.markup import escape
+from rich.progress import Progress
 from torch import nn
 
 from robustatlas.attacks.catalogue import attack_named
@@ -17,21 +18,22 @@ from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.evaluation import Cluster, evaluate
-from robustatlas.evaluation.cluster import cluster_of
-from robustatlas.evaluation.share import Share, share_of
 from robustatlas.files import write_text
 from robustatlas.models.networks import network_for
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.references import Reference
 from robustatlas.references.building import ReferenceModel, Rule, reference_of
+from robustatlas.training.devices import chosen_device
 from robustatlas.training.display import TrainingDisplay
-from robustatlas.training.errands import run_errands
 from robustatlas.training.monitor import accuracies
 from robustatlas.training.recipes import recipe_named
 from robustatlas.training.settings import Settings
+from robustatlas.training.shared_out import fill_folders
 from robustatlas.training.trainer import train
 from robustatlas.wording import counted
+from robustatlas.workers import cluster_of
+from robustatlas.workers.share import Share, share_of
 
 PLAN = "plan.json"
 REFERENCE = "reference.json"
@@ -57,6 +59,14 @@ class ReferencePlan:
         settings: of the trainer; its seed is the first of the runs'.
         samples: test images to evaluate on; None: all.
         search: of the evaluation.
+
+    Raises:
+        UserError: an attack, strength, rule, recipe or setting that there is not.
+
+    Example:
+        >>> plan = ReferencePlan("digits-cnn", {"linf": [0.1, 0.2]})
+        >>> list(plan.trainings())
+        [(None, 0.0, 0), ('linf', 0.1, 0), ('linf', 0.2, 0)]
     """
 
     architecture: str
@@ -150,24 +160,32 @@ def make_reference(
 
     Raises:
         UserError: the folder holds another plan; whatever training and evaluation raise.
+
+    Example:
+        >>> import tempfile, robustatlas as ra
+        >>> plan = ReferencePlan("digits-cnn", {"linf": [0.1]}, steps=1, settings=Settings(epochs=1), samples=8)
+        >>> training, test = ra.load_dataset("digits", "train").take(64), ra.load_dataset("digits")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     reference = make_reference(plan, training, test, folder, progress=False)
+        >>> reference.accuracies.attacks
+        ('linf',)
     """
     share = share_of(part)
     folder = Path(out)
     _claim(folder, plan, training, test)
-    errands = {
+    folders = {
         folder / name_of(*each): each
         for number, each in enumerate(plan.trainings())
         if number % share.of == share.number and _accuracies(folder, *each) is None
     }
     cluster = cluster_of(ray, workers if workers > 1 else None)
-    together = workers > 1 or cluster is not None
-    if together and cluster is not None and cluster.gpus and device is None:
+    places = cluster or ([chosen_device(device)] * workers if workers > 1 else [])
+    if cluster is not None and cluster.gpus and device is None:
         device = "cuda"
-    shared = (plan, training, test, device, False if together else progress)
-    through = run_errands(_one, shared, errands, workers, cluster)
-    console, hidden = Console(stderr=True), not together or progress is False
-    for _ in track(through, total=len(errands), description="Trainings", console=console, disable=hidden):
-        pass
+    shared = (plan, training, test, device, False if places else progress)
+    with Progress(console=Console(stderr=True), disable=not places or progress is False) as bar:
+        task = bar.add_task("Trainings", total=len(folders))
+        fill_folders(_one, shared, folders, places, lambda _: bar.advance(task), lambda said: bar.print(escape(said)))
     return collect(plan, folder, training.name)
 
 

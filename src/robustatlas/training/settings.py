@@ -43,6 +43,9 @@ class Settings:
         monitored: how many of them are attacked after each epoch (all for the selection "best").
         seed: of the order, augmentation and everything random in the recipe. Initial weights are the caller's.
 
+    Raises:
+        UserError: a setting that is out of range, or whose name is not known.
+
     Example:
         >>> Settings(epochs=100, optimizer="sgd", learning_rate=0.1, schedule="piecewise").batch_size
         128

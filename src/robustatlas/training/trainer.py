@@ -35,7 +35,20 @@ _CHECKPOINT_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished training: the network in eval mode, its card, and a record of each epoch."""
+    """A finished training: the network in eval mode, its card, and a record of each epoch.
+
+    Attributes:
+        net: in eval mode.
+        card: what was trained, and how accurate it is on images that were held out.
+        history: for each epoch its numbers, such as the loss.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> net, data = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), ra.load_dataset("digits", "train").take(64)
+        >>> trained = train(net, data, epochs=2, progress=False)
+        >>> len(trained.history), trained.net.training
+        (2, False)
+    """
 
     net: nn.Module
     card: Card
@@ -73,6 +86,9 @@ def train(
         architecture: what the card calls the network.
         device: where to train; default: a GPU where there is one.
         progress: show a bar or lines (default: a bar where standard error is a terminal), or a display of your own.
+
+    Returns:
+        the network with its card and history.
 
     Raises:
         UserError: what was given does not fit, the loss is no number any more, or files cannot be written; checkpoints

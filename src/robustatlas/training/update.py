@@ -24,7 +24,7 @@ _LOOK = 10
 @contextmanager
 def generators_kept(device: torch.device) -> Iterator[None]:
     """Dropout draws from torch's generators, which are seeded at each step; the caller's are put back at the end."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
         yield
 
 

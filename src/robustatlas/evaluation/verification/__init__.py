@@ -1,8 +1,8 @@
 """``verify``: other people's adversarial examples, checked one by one, as evidence in a run."""
 
 from robustatlas.evaluation.verification.asked import model_named_by
+from robustatlas.evaluation.verification.confirmed import Confirmed, Verification
 from robustatlas.evaluation.verification.judging import REFUSALS
-from robustatlas.evaluation.verification.told import Confirmed, Verification
 from robustatlas.evaluation.verification.verifying import verify
 
 __all__ = ["REFUSALS", "Confirmed", "Verification", "model_named_by", "verify"]

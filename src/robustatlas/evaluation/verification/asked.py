@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,8 @@ def rows_of(
         raise UserError(f"The examples change image {strange[0]}, which is not among the {len(known)} of the data.")
     positions, rows = np.unique(np.array([known[int(position)] for position in index]), return_inverse=True)
     taken = torch.from_numpy(positions)
-    return Work(whole.rows.chosen(taken), whole.labels[taken], whole.index[positions], whole.record), rows.reshape(-1)
+    work = replace(whole, rows=whole.rows.chosen(taken), labels=whole.labels[taken], index=whole.index[positions])
+    return work, rows.reshape(-1)
 
 
 def _positions(store: Run, count: int, of_data: NDArray[np.int64]) -> NDArray[np.int64]:

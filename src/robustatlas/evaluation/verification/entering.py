@@ -9,7 +9,7 @@ from robustatlas.evaluation.examples import Arrays
 from robustatlas.evaluation.verification.asked import Case
 from robustatlas.evaluation.verification.judging import Judged, samples_at
 from robustatlas.evaluation.work import clean_answers
-from robustatlas.outcomes import Plan
+from robustatlas.outcomes import CallRecord
 from robustatlas.outcomes.records import EXAMPLES, circumstances, command_line, now, spans_of
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
@@ -18,7 +18,8 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
     """Write the smallest example that counts of each sample under each attack."""
     store, model, work, rows = case.store, case.model, case.work, case.rows
     procedure = {"search": EXAMPLES, "by": case.by, "sha256": case.given.sha256, "eight bits": case.eight_bit}
-    records = {name: record.model_copy(update={"procedure": procedure}) for name, (record, _) in case.wanted.items()}
+    handed_over = {"procedure": procedure, "gradient": None}
+    records = {name: record.model_copy(update=handed_over) for name, (record, _) in case.wanted.items()}
     about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
     for name, record in records.items():
         chosen = judged.smallest(name, rows)
@@ -27,7 +28,9 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
             continue
         samples_of = rows[chosen]
         index, size = work.index[samples_of], judged.sizes[name][chosen]
-        store.add([record], Plan(attacks=(record.key,), spans=spans_of(index), created=now(), command=command_line()))
+        store.add(
+            [record], CallRecord(attacks=(record.key,), spans=spans_of(index), created=now(), command=command_line())
+        )
         strengths = np.array(record.strengths)
         within = size[:, None] <= strengths * (1 + STRENGTH_TOLERANCE)
         none = np.zeros(len(chosen), np.int64)

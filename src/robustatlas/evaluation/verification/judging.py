@@ -116,16 +116,8 @@ def _judged(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
     if given.labels is not None:
         said = torch.from_numpy(given.labels[part.numpy()]).to(x.device)
         refused["the label is not that of the data"] = said != labels
-    of_theta = threats.get(given.attack or "") if given.theta else None
-    sizes: dict[str, Tensor] = {}
-    if of_theta is not None:
-        theta = _theta(of_theta, x, [leaf[part.numpy()] for leaf in given.theta], str(given.attack))
-        sizes[str(given.attack)] = of_theta.size(x, theta)
-        refused["not a point of the attack's set"] = ~_inside(of_theta, x, theta, sizes[str(given.attack)])
-        images = of_theta.apply(x, theta)
-    else:
-        assert given.images is not None  # what has no images has theta
-        images = _shaped(given.images[part.numpy()], x)
+    images, sizes, inside = _given(case, part, x)
+    refused["not a point of the attack's set"] = ~inside
     finite = images.isfinite().flatten(1).all(1)
     refused["not a finite number"] = ~finite
     images = torch.where(per_sample(finite, images), images, x)
@@ -153,6 +145,19 @@ def _judged(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
     }
     judged |= {f"size of {name}": size.double() for name, size in sizes.items()}
     return {name: values.cpu().numpy() for name, values in judged.items()}
+
+
+def _given(case: Case, part: Tensor, x: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    """The examples ``part`` of the samples ``x``: their images, sizes where they are given as theta, and whether that
+    is a point of its set."""
+    given, name = case.given, str(case.given.attack)
+    if not given.theta or name not in case.wanted:
+        assert given.images is not None  # what has no images has theta
+        return _shaped(given.images[part.numpy()], x), {}, torch.ones(len(x), dtype=torch.bool, device=x.device)
+    _, threat = case.wanted[name]
+    theta = _theta(threat, x, [leaf[part.numpy()] for leaf in given.theta], name)
+    size = threat.size(x, theta)
+    return threat.apply(x, theta), {name: size}, _inside(threat, x, theta, size)
 
 
 def _shaped(images: NDArray[Any], x: Tensor) -> Tensor:

@@ -15,11 +15,11 @@ from robustatlas.classifier import Classifier, undisturbed
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.evaluation.examples import examples_of, read_examples
-from robustatlas.evaluation.identity import identity_of
+from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.verification.asked import Case, model_of, rows_of, wanted_of
+from robustatlas.evaluation.verification.confirmed import Verification, accuracies_of, verification_of
 from robustatlas.evaluation.verification.entering import enter
 from robustatlas.evaluation.verification.judging import judge
-from robustatlas.evaluation.verification.told import Verification, accuracies_of, told
 from robustatlas.outcomes import Run
 from robustatlas.result import Result
 
@@ -56,6 +56,10 @@ def verify(
             those of the rounded image.
         batch_size: samples at work at once (default 256).
 
+    Returns:
+        how many examples were given and verified, why the others were refused, and for each attack what its robust
+            accuracy was and is.
+
     Raises:
         UserError: no such run or examples, another model or data than the run's, an attack that the run has not, or
             examples that do not say which images they change.
@@ -91,9 +95,10 @@ def verify(
         with classifier.evaluating():
             if differences := store.identity.differences(identity_of(classifier, work.rows.shape[1:], work.record)):
                 raise UserError(f"The examples cannot enter {store.path or 'the run'}: {'; '.join(differences)}.")
+            check_answers(classifier, store, work)
             wanted = wanted_of(store, classifier, given, attacks)
             case = Case(store, classifier, work, rows, given, wanted, finder.strip(), eight_bit)
             judged = judge(case, batch)
     before = accuracies_of(case)
     enter(case, judged, batch)
-    return told(case, judged, before)
+    return verification_of(case, judged, before)

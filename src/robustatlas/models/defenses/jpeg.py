@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robustatlas.classifier.backward import Backward
 from robustatlas.errors import UserError
-from robustatlas.host import constant, kept
+from robustatlas.host import cached, constant
 from robustatlas.models.defenses.transformation import Transformation
 from robustatlas.models.gradients import straight_through
 from robustatlas.threats.jpeg import _CHROMINANCE, _LUMINANCE, _double, _plane, _synthesis, _to_rgb
@@ -112,6 +112,6 @@ def _coded(plane: Tensor, table: Table, to_bytes: Rounding, quantised: Rounding)
     rows, columns = plane.shape[1] // 8, plane.shape[2] // 8
     blocks = plane.view(-1, rows, 8, columns, 8).transpose(2, 3).reshape(-1, rows * columns, 64)
     # In eighths: the precision of libjpeg's integer transform.
-    coefficients = to_bytes(8 * blocks @ kept(_cosine_transform, like=blocks)) / 8
+    coefficients = to_bytes(8 * blocks @ cached(_cosine_transform, like=blocks)) / 8
     steps = constant(list(chain(*table)), blocks)
     return to_bytes(_plane(quantised(coefficients / steps).flatten(1), rows, columns, table))

@@ -46,6 +46,9 @@ def from_gradient(
     Both get tensors that carry no gradient (``x.numpy()``, or DLPack) and return tensors, NumPy arrays, or whatever
     offers DLPack.
 
+    Returns:
+        the model, which attacks ask for outputs and gradients as they ask a network of torch.
+
     Raises:
         UserError: later, when what they return has another shape than expected.
 

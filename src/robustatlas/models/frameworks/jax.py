@@ -39,6 +39,9 @@ def from_jax(
         dtype: float32, or float64, for which JAX must have been started with ``jax_enable_x64``.
         device: where the tensors lie; arrays go over by DLPack, without a copy where both frameworks see the device.
 
+    Returns:
+        the model, which attacks ask for outputs and gradients as they ask a network of torch.
+
     Raises:
         UserError: JAX is not installed, or computes in float32 where float64 is asked for.
 

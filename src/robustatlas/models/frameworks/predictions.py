@@ -41,6 +41,9 @@ def from_predictions(
         budget: at most so many samples are asked about altogether.
         name: what reports call it.
 
+    Returns:
+        the model, without gradients.
+
     Raises:
         UserError: ``answers`` is not known, or labels without ``classes``; later, when the budget is used up or an
             answer has another shape.

@@ -39,6 +39,9 @@ def from_tensorflow(
         dtype: float32, or float64, in which the function's variables must be then.
         device: where the tensors lie; they go over by DLPack.
 
+    Returns:
+        the model, which attacks ask for outputs and gradients as they ask a network of torch.
+
     Raises:
         UserError: TensorFlow is not installed; later, where it computes in less than the float64 that is asked for.
 

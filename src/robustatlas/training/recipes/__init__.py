@@ -63,6 +63,9 @@ def recipe_named(
         rate: length of a step as a share of the strength; default: the recipe's.
         **settings: fields of the recipe, such as ``beta=6.0`` of trades or ``warmup=0.5`` of any.
 
+    Returns:
+        the recipe with these settings.
+
     Raises:
         UserError: unknown recipes, threat models or settings (the nearest name is suggested), a number of threat models
             that the recipe does not take.

@@ -76,6 +76,14 @@ class Recipe(ABC):
         against: what is trained against; some recipes take exactly one opponent, some several, ``standard`` none.
         label_smoothing: share of the target spread over all classes, in the recipe's cross-entropy on labels.
         warmup: share of the training over which all strengths rise linearly from 0 to their own.
+
+    Raises:
+        UserError: settings out of range, or a number of opponents that the recipe does not take.
+
+    Example:
+        >>> from robustatlas.training import recipe_named
+        >>> recipe_named("pgd", {"linf": 0.1}, label_smoothing=0.1).label_smoothing
+        0.1
     """
 
     name: ClassVar[str] = ""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from robustatlas.host import to_host
 from robustatlas.noise import Noise
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
@@ -43,7 +44,8 @@ class EAt(Recipe):
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Draw an attack, craft, count, then one pass."""
-        which = int((batch.shared.uniform(dtype=torch.float64) > self.probabilities(memory).cumsum(0)[:-1].cpu()).sum())
+        drawn = batch.shared.uniform(dtype=torch.float64)
+        (which,) = to_host((drawn > self.probabilities(memory).cumsum(0)[:-1]).sum())
         opponent = self.against[which]
         with in_mode(net, batch.mode):
             found = craft(
@@ -78,6 +80,5 @@ class EAt(Recipe):
         """
         seen = memory["seen"]
         errors = 1 - memory["survived"] / seen.clamp_min(1)
-        if not bool((seen > 0).all()) or not float(errors.sum()) > 0:
-            return torch.full_like(seen, 1 / len(seen))
-        return errors / errors.sum()
+        total = errors.sum()
+        return torch.where((seen > 0).all() & (total > 0), errors / total, 1 / len(seen))

@@ -1,0 +1,123 @@
+"""Plans as they are usually made: legs in the order of their search, with the rules that concern them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.search import Search
+from robustatlas.search.plan import Leg, Plan, Stage, ruled
+from robustatlas.search.rules import (
+    PATIENT,
+    Approach,
+    AscentsByRatio,
+    NearMisses,
+    Role,
+    Rule,
+    SkipAgreeingKinds,
+    StopLaggingRuns,
+    StopRestarts,
+    StopSlowAscents,
+)
+
+Legs = Iterable[Leg]
+
+DESCENT: tuple[Rule, ...] = (
+    StopLaggingRuns(),
+    StopSlowAscents(),
+    SkipAgreeingKinds(),
+    StopRestarts(),
+    AscentsByRatio(),
+    NearMisses(),
+)
+"""The rules of the descent."""
+MINIMUM: tuple[Rule, ...] = (*DESCENT[:2], SkipAgreeingKinds(restarts=None), StopRestarts(), Approach(), NearMisses())
+"""The rules of the search for the smallest size: where two kinds agree, it still makes all restarts."""
+
+
+def patient(rules: Iterable[Rule], patience: int) -> tuple[Rule, ...]:
+    """``rules`` by which restarts end after so many in vain."""
+    return tuple(replace(rule, patience=patience) if isinstance(rule, StopRestarts) else rule for rule in rules)
+
+
+def legs(role: Role, *stages: Stage, runs: int = 1) -> tuple[Leg, ...]:
+    """A leg of that role for each stage."""
+    return tuple(Leg(stage, role, runs) for stage in stages)
+
+
+def plans_of(*stages: Stage, runs: int = 1) -> dict[Search, Plan]:
+    """The plans of an attack that is one stage, or a few one after the other, each run so often (at most).
+
+    Descent and minimum bound by those that look for the smallest size, and ascend by the others.
+
+    Args:
+        stages: how a run goes, in order.
+        runs: how often each runs: towards so many classes where it is targeted, otherwise from so many starts.
+
+    Returns:
+        a plan for each search that can be made of them, descent first.
+
+    Example:
+        >>> from robustatlas.optimizers.pgd import PGD
+        >>> [leg.runs for leg in plans_of(Stage(PGD(20), "margin"), runs=3)["every"].legs]
+        [3]
+    """
+    ascents = legs("ascend", *stages, runs=runs)
+    bounds = [replace(leg, role="bound") for leg in ascents if leg.stage.optimizer.minimum_size]
+    return plans(ascents, bounds, [leg for leg in ascents if not leg.stage.optimizer.minimum_size])
+
+
+def plans(
+    at_strength: Legs,
+    bounds: Legs,
+    below: Legs,
+    *,
+    minimum: Legs | None = None,
+    patience: tuple[int, int] = (4, 4),
+    frontier: Plan | None = None,
+) -> dict[Search, Plan]:
+    """The plans of an attack on nested sets, its descent first.
+
+    Args:
+        at_strength: what bisection and every try at a strength.
+        bounds: legs that bound the size, by the descent.
+        below: what the descent and minimum do below the bound.
+        minimum: the bounds of the search for the smallest size, where they are others.
+        patience: restarts in vain, of descent and minimum, before they end.
+        frontier: the plan of that search; None: the attack does not have it.
+    """
+    below, bounds = tuple(below), tuple(bounds)
+    grid = Plan(tuple(at_strength))
+    made: dict[Search, Plan] = {
+        "descent": ruled((*bounds, *below), patient(DESCENT, patience[0])),
+        "bisection": grid,
+        "every": grid,
+    }
+    if frontier is not None:
+        made["frontier"] = frontier
+    made["minimum"] = ruled((*(bounds if minimum is None else minimum), *below), patient(MINIMUM, patience[1]))
+    return made
+
+
+def as_published(*stages: Stage) -> dict[Search, Plan]:
+    """The plans of a published procedure, which asks at strengths: by bisection, and each by itself."""
+    plan = Plan(legs("ascend", *stages))
+    return {"bisection": plan, "every": plan}
+
+
+SWEEP = PGD(8, rate=1.0, schedule="cosine", momentum=0.5)
+BOUND_OF_SWEEPS = Leg(Stage(FMN(30), "margin", targets="logits"), "bound", 4)
+
+
+def swept(
+    bounds: Legs = (BOUND_OF_SWEEPS,), sweep: Optimizer[Any] = SWEEP, upwards: Optimizer[Any] | None = None
+) -> Plan:
+    """The plan of a frontier search: bounds, an ascent towards five targets that are shared out among the strengths,
+    and one sweep down and one up (by an optimizer of its own, where it has one)."""
+    spread = Leg(Stage(sweep, "log-margin", targets="logits"), "ascend", 5)
+    down, up = (Stage(optimizer, "log-margin", start="best") for optimizer in (sweep, upwards or sweep))
+    return ruled((*bounds, spread, *legs("sweep", down, up)), (PATIENT,))

@@ -1,0 +1,224 @@
+"""The help of every command: what it takes, by subject, and examples that can be copied."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
+
+MODEL = "Model"
+DATA = "Data"
+ATTACKS = "Attacks"
+TRAINING = "Training"
+REFERENCE = "Reference"
+OUTPUT = "Output"
+COMPUTE = "Compute"
+DISTRIBUTED = "Distributed"
+
+ARGUMENTS = "Arguments"
+GENERAL = "Options"
+SUBJECTS = (ARGUMENTS, MODEL, DATA, ATTACKS, TRAINING, REFERENCE, OUTPUT, COMPUTE, DISTRIBUTED, GENERAL)
+"""Panels in the order that help has them; each option names its own as ``rich_help_panel``."""
+
+MEASURE = "Measure"
+LOOK = "Look at results"
+TRAIN = "Train and calibrate"
+
+CALL = "robustatlas "
+"""How an example begins."""
+
+_WIDEST = 100
+_NARROW = 72
+"""In fewer columns than this, what an option does stands below its name instead of beside it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An argument, an option or a command as help shows it."""
+
+    name: str
+    about: str
+    value: str = ""
+    required: bool = False
+    default: str = ""
+
+    @property
+    def written(self) -> str:
+        """As it is typed: ``MODEL``, ``--data NAME``, ``-v, --verbose``."""
+        return f"{self.name} {self.value}".strip()
+
+
+def parameters_of(command: Any, context: Any = None) -> dict[str, list[Entry]]:
+    """What a command takes, by subject.
+
+    Args:
+        command: as ``typer.main.get_command`` makes it.
+        context: of its call; without it, ``--help`` itself is left out.
+    """
+    found: dict[str, list[Entry]] = {}
+    for parameter in command.params if context is None else command.get_params(context):
+        if not getattr(parameter, "hidden", False):
+            subject = ARGUMENTS if _is_argument(parameter) else getattr(parameter, "rich_help_panel", None) or GENERAL
+            found.setdefault(subject, []).append(_entry(parameter))
+    return dict(sorted(found.items(), key=lambda item: SUBJECTS.index(item[0])))
+
+
+def commands_of(group: Any) -> dict[str, list[Entry]]:
+    """The commands of a group by their panels, each with its first paragraph."""
+    found: dict[str, list[Entry]] = {}
+    for name, command in group.commands.items():
+        first = next(text for is_code, text in paragraphs(command.help or "") if not is_code)
+        found.setdefault(getattr(command, "rich_help_panel", None) or "Commands", []).append(Entry(name, first))
+    return found
+
+
+def usage_of(command: Any) -> list[str]:
+    """What follows a command's name: its arguments, the options that it needs, and that there are others.
+
+    Example:
+        >>> from typer.main import get_command
+        >>> from robustatlas.cli import app
+        >>> usage_of(get_command(app).commands["evaluate"])
+        ['MODEL', '--data NAME', '[OPTIONS]']
+    """
+    needed = sorted((p for p in command.params if p.required or _is_argument(p)), key=_is_argument, reverse=True)
+    pieces = [_entry(parameter).written.split(", ")[-1] for parameter in needed]
+    return [*pieces, "[OPTIONS]"] if len(needed) < len(command.params) else pieces
+
+
+def paragraphs(text: str) -> Iterator[tuple[bool, str]]:
+    """The paragraphs of a help text; whether each is code (indented by four, or a call), and its text in one line.
+
+    Example:
+        >>> list(paragraphs("Measure\\nit.\\n\\n    robustatlas show runs/a"))
+        [(False, 'Measure it.'), (True, 'robustatlas show runs/a')]
+    """
+    for paragraph in re.split(r"\n\s*\n", textwrap.dedent(text).strip("\n")):
+        if paragraph.strip():
+            yield paragraph.startswith(("    ", CALL)), " ".join(paragraph.split())
+
+
+def continued(command: str, width: int) -> list[str]:
+    """A command in lines that a shell joins again; an option stays beside its value.
+
+    Example:
+        >>> print(*continued("robustatlas evaluate net.py:make --data cifar10 --samples 100", 40), sep="\\n")
+        robustatlas evaluate net.py:make \\
+            --data cifar10 --samples 100
+    """
+    bound = re.sub(r"( --?[a-z-]+) (?!-)", "\\1\0", command)
+    lines = textwrap.wrap(
+        bound, width - 2, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )  # two columns for the sign that the line goes on
+    return [line.replace("\0", " ") + " \\" * (line is not lines[-1]) for line in lines]
+
+
+class Command(TyperCommand):
+    """A command with help of this kind."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return usage_of(self)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _print_help(self, ctx)
+
+
+class Group(TyperGroup):
+    """A group of commands with help of this kind."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["COMMAND", "..."]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _print_help(self, ctx)
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def _entry(parameter: Any) -> Entry:
+    default = parameter.default
+    hidden = default is None or callable(default) or getattr(parameter, "show_default", True) is False
+    given = "" if hidden else str(default)
+    if _is_argument(parameter):
+        name = parameter.metavar or parameter.name.upper()
+        name = (name if parameter.required else f"[{name}]") + "..." * (parameter.nargs != 1)
+        return Entry(name, parameter.help or "", default=given)
+    names = ", ".join(sorted((*parameter.opts, *parameter.secondary_opts), key=len))
+    if parameter.is_flag:
+        return Entry(names, parameter.help or "")
+    return Entry(names, parameter.help or "", parameter.metavar or "TEXT", parameter.required, given)
+
+
+def _print_help(command: Any, context: Any) -> None:
+    console = Console()
+    console.width = min(console.width, _WIDEST)
+    usage = " ".join((*_called(context), *command.collect_usage_pieces(context)))
+    console.print(Padding(Text.assemble(("Usage: ", "bold"), usage), 1))
+    for is_code, text in paragraphs(command.help or ""):
+        lines = continued(text, console.width - 6) if is_code else []
+        shown = Text("\n".join(lines), style="cyan") if is_code else _prose(text)
+        console.print(Padding(shown, (0, 1, 1, 5 if is_code else 1)))
+    if isinstance(command, TyperGroup):
+        _print_panels(console, commands_of(command))
+        _print_panels(console, parameters_of(command, context))
+    else:
+        _print_panels(console, parameters_of(command))
+
+
+def _called(context: Any) -> list[str]:
+    """The words that call a command, however this process was started."""
+    return ["robustatlas"] if context.parent is None else [*_called(context.parent), context.info_name]
+
+
+def _print_panels(console: Console, panels: dict[str, list[Entry]]) -> None:
+    longest = max((len(entry.written) for entries in panels.values() for entry in entries), default=0)
+    for title, entries in panels.items():
+        rows = _below(entries) if console.width < _NARROW else _beside(entries, longest)
+        console.print(Panel(rows, title=title, title_align="left", border_style="dim"))
+
+
+def _beside(entries: Sequence[Entry], longest: int) -> RenderableType:
+    rows = Table.grid(padding=(0, 2), expand=True)
+    rows.add_column(width=longest, no_wrap=True)
+    rows.add_column(ratio=1)
+    for entry in entries:
+        rows.add_row(_name(entry), _about(entry))
+    return rows
+
+
+def _below(entries: Sequence[Entry]) -> RenderableType:
+    rows = Table.grid()
+    for entry in entries:
+        rows.add_row(_name(entry))
+        rows.add_row(Padding(_about(entry), (0, 0, 0, 4)))
+    return rows
+
+
+def _name(entry: Entry) -> Text:
+    return Text.assemble((entry.name, "bold cyan"), " " * bool(entry.value), (entry.value, "yellow"))
+
+
+def _about(entry: Entry) -> Text:
+    about = _prose(entry.about)
+    if entry.required:
+        about.append(" [required]", "red")
+    if entry.default:
+        about.append(f" [default: {entry.default}]", "dim")
+    return about
+
+
+def _prose(text: str) -> Text:
+    """Text in which backticks mark code."""
+    parts = text.split("`")
+    return Text.assemble(*((part, "cyan" if position % 2 else "") for position, part in enumerate(parts)))

@@ -1,0 +1,43 @@
+"""The options of commands that train, the same in every command that has them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from robustatlas.cli._help import TRAINING
+
+Architecture = Annotated[
+    str,
+    typer.Argument(
+        metavar="ARCH",
+        help="Network to train: digits-cnn, small-cnn, trades-cnn, resnet18, resnet20, resnet32, resnet50, resnet56, "
+        "preact18, wrn-28-10, `timm:NAME`, or `path/file.py:function`.",
+    ),
+]
+RecipeSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of the recipe, such as `beta=6` or `warmup=0.5`. May be given several times.",
+        rich_help_panel=TRAINING,
+    ),
+]
+TrainerSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="NAME=VALUE",
+        help="A setting of the trainer, such as `optimizer=sgd`, `schedule=piecewise`, `weight_decay=5e-4`, "
+        "`augmentation=crop+flip`, `ema=0.995` or `selection=best`. May be given several times.",
+        rich_help_panel=TRAINING,
+    ),
+]
+Epochs = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, help="Number of times that each training sees all images.", rich_help_panel=TRAINING
+    ),
+]

@@ -1,0 +1,94 @@
+"""What counts is entered here: margins of every step, and examples once a separate pass has confirmed them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from robustatlas.bundle import Tree, put, select, take
+from robustatlas.engine.judging import fooled_at
+from robustatlas.engine.lanes import Lanes, those
+from robustatlas.engine.ledger import charged
+from robustatlas.engine.numerics import JUDGED, NUMERICS
+from robustatlas.engine.reduced import Doubtful
+from robustatlas.engine.setting import Setting
+from robustatlas.objectives import margin_of
+from robustatlas.optimizers.base import Evaluation
+from robustatlas.search.plan import Judge
+
+
+def record_margins(setting: Setting, lanes: Lanes, evaluation: Evaluation) -> None:
+    """Enter the margins of an evaluation, at the strength that its size is within; of a search in reduced precision
+    note them, until the next look."""
+    ledger, rough = setting.ledger, setting.rough
+    margin = margin_of(evaluation.logits.softmax(1), lanes.problem.labels).masked_fill(lanes.ended, torch.inf)
+    column = torch.searchsorted(ledger.strengths * (1 + NUMERICS.tolerance), evaluation.size)
+    place = lanes.rows * ledger.margins.shape[1] + column
+    if rough is None:
+        _enter(setting, lanes.state.theta, place, margin)
+    else:
+        rough.note(lanes.rows, lanes.problem, lanes.state.theta, place, margin)
+
+
+def record_in_full(setting: Setting, doubtful: Doubtful, count: int) -> None:
+    """Compute the margins that look lower than any before, ``count`` of them, in full precision and enter them, so that
+    every margin on record is one."""
+    if not count:
+        return
+    ledger, low = setting.ledger, those(doubtful, doubtful.lower, count)
+    with torch.no_grad(), charged(setting.model, ledger, low.rows):
+        x_adv = low.problem.threat.apply(low.problem.x, low.theta)
+        logits = setting.model.logits(x_adv, labels=low.problem.labels, verifying=True)
+    ledger.finite &= logits.isfinite().all()
+    _enter(setting, low.theta, low.place, margin_of(logits.to(ledger.margins.dtype).softmax(1), low.problem.labels))
+
+
+def _enter(setting: Setting, theta: Tree, place: Tensor, margin: Tensor) -> None:
+    """Enter the margins [B] of ``theta`` at ``place`` [B], each another one."""
+    known = setting.ledger.margins.view(-1)
+    if setting.schedule.shared is not None:
+        setting.schedule.shared.add(place, theta, margin < known[place])
+    known.scatter_reduce_(0, place, margin, "amin")
+
+
+def verify(setting: Setting, over: Lanes, fresh: Tensor, judge: Judge) -> Tensor:
+    """Check the candidates of ended runs, those of index ``fresh``, with a separate forward pass and enter them.
+    ``[B]``: the sample is fooled at the run's strength."""
+    ledger, confirmed = setting.ledger, torch.zeros_like(over.bounding)
+    if len(fresh):
+        confirmed[fresh] = _confirmed(setting, over if len(fresh) == len(over.rows) else take(over, fresh))
+    fooled = fooled_at(ledger, over.rows, over.problem.epsilon, confirmed, judge)
+    before = ledger.fooled[over.rows, over.level]
+    answer = torch.maximum(before, fooled.to(torch.int8))
+    ledger.fooled[over.rows, over.level] = torch.where(over.bounding | (over.level < 0), before, answer)
+    return fooled
+
+
+def _confirmed(setting: Setting, new: Lanes) -> Tensor:
+    """``[B]``: the candidates are misclassified, and inside of the box, when looked at again."""
+    ledger, rows, size = setting.ledger, new.rows, new.candidate_size
+    x_adv = setting.attack.threat.apply(new.problem.x, new.candidate)
+    with torch.no_grad(), charged(setting.model, ledger, rows):
+        verdict = setting.model.judged(x_adv, new.problem.labels, new.problem.noise.child(JUDGED))
+    ledger.finite &= verdict.logits.isfinite().all()
+    inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
+    good, best = verdict.wrong & inside, ledger.best_size[rows]
+    doubtful = torch.where(verdict.possible & inside, size, torch.inf)
+    ledger.possible_size[rows] = torch.minimum(ledger.possible_size[rows], doubtful)
+    ledger.rejected[rows] += (~good).long()
+    smaller = good & (size < best)
+    ledger.best_size[rows] = torch.where(smaller, size, best)
+    put(ledger.best_theta, rows, select(smaller, new.candidate, take(ledger.best_theta, rows)))
+    for column, found in (
+        (ledger.found_class, verdict.prediction),
+        (ledger.mistakes, verdict.mistakes),
+        (ledger.drawn, verdict.drawn),
+    ):
+        column[rows] = torch.where(smaller, found, column[rows])
+    return good
+
+
+def note_misses(setting: Setting, over: Lanes, fooled: Tensor) -> None:
+    """Tell a search that goes on from near misses where ended runs came nearest."""
+    if setting.schedule.misses is not None:
+        setting.schedule.misses.add(over.rows, over.trace.lowest, over.nearest, fooled, ~over.bounding)

@@ -1,0 +1,143 @@
+"""Lanes: a batch of runs of one stage, each at its own strength, target and step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robustatlas.bundle import Bundle, Tree, gradient, largest, over, per_sample, select, take, watched
+from robustatlas.classifier import Classifier
+from robustatlas.classifier.backward import going_back
+from robustatlas.engine.judging import judged, to_beat
+from robustatlas.engine.ledger import charged
+from robustatlas.engine.numerics import NUMERICS, SEARCH
+from robustatlas.engine.setting import Setting
+from robustatlas.engine.starts import started
+from robustatlas.host import indices, looking_is_free, maybe_any
+from robustatlas.objectives import OBJECTIVES, margin_of
+from robustatlas.optimizers.base import Evaluation, Problem
+from robustatlas.search import Schedule
+from robustatlas.search.plan import Stage
+from robustatlas.search.rules import Trace
+
+
+@dataclass(frozen=True)
+class Lanes(Bundle):
+    """A batch at setting.
+
+    ``rows`` [B] into the ledger; ``level`` [B] of their strength (-1: none of the grid); ``bounding`` [B]: looks for
+    the smallest size, so success does not end the run; ``state``: the optimizer's, none once the run has ended;
+    ``candidate``: the smallest example of this run, smaller than what was known; its ``candidate_size`` [B];
+    ``known`` [B]: the sample's smallest size when the run began; ``trace``: what the run has come to; ``nearest``:
+    where its margin was lowest, if another run may go on from there; ``ended`` [B]: the run has.
+    """
+
+    rows: Tensor
+    level: Tensor
+    bounding: Tensor
+    problem: Problem
+    state: Any
+    candidate: Tree
+    candidate_size: Tensor
+    known: Tensor
+    trace: Trace
+    nearest: Tree
+    ended: Tensor
+
+
+def those(tree: Tree, mask: Tensor, count: int) -> Tree:
+    """The rows where ``mask`` [B] holds, ``count`` of them; the tree itself, and no copy, where it holds everywhere."""
+    return tree if count == len(mask) else take(tree, indices(mask, count))
+
+
+def enter(setting: Setting, stage: Stage, rows: Tensor) -> Lanes:
+    """Lanes at the beginning of the run that the schedule names for each of ``rows``."""
+    ledger, schedule, threat = setting.ledger, setting.schedule, setting.attack.threat
+    x, level, attempt = ledger.x[rows], schedule.level[rows], schedule.attempt[rows]
+    numbers, bounding = schedule.number_of[attempt], schedule.bounds[attempt]
+    epsilon = schedule.epsilon(rows, ledger.best_size[rows])
+    if setting.attack.unbounded:
+        epsilon = torch.where(bounding, torch.inf, epsilon)
+    noise = ledger.noise.take(rows).child(attempt * schedule.levels + level)
+    targets = setting.targets.of(ledger, stage, rows, numbers)
+    with charged(setting.model, ledger, rows):
+        problem = Problem(threat, x, ledger.labels[rows], targets, epsilon, noise, threat.reference(x))
+        theta = started(ledger, schedule, stage, problem, rows)
+        state = stage.optimizer.init(problem, theta)
+    return Lanes(
+        rows=rows,
+        level=level if schedule.on_grid else torch.full_like(level, -1),
+        bounding=bounding,
+        problem=problem,
+        state=state,
+        candidate=take(ledger.best_theta, rows),
+        candidate_size=to_beat(ledger, rows, stage.judge),
+        known=ledger.best_size[rows],
+        trace=Trace.none(epsilon),
+        nearest=() if schedule.misses is None else theta,
+        ended=torch.zeros_like(bounding),
+    )
+
+
+def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, step: Tensor | None = None) -> Evaluation:
+    """One forward, and where the optimizer wants it one backward pass, at ``theta``; of a randomised model as many as
+    it has draws, which belong to the ``step`` [B] of the run."""
+    noise = problem.noise if model.draws is None else problem.noise.child(SEARCH).child(0 if step is None else step)
+    uphill, outward = stage.optimizer.needs_gradient, stage.optimizer.needs_size_gradient
+    leaf = watched(theta) if uphill else theta
+    measuring = problem.threat.measuring(model, problem.reference)
+    with torch.set_grad_enabled(uphill), going_back(stage.backward), measuring as measured:
+        logits, doubt = model.searched(problem.threat.apply(problem.x, leaf), problem.labels, noise)
+        targets = problem.targets if stage.targets else None
+        value = OBJECTIVES[stage.objective](logits, problem.labels, targets)
+        size = measured(problem.x, leaf if outward else theta)
+    slope = _sound(gradient(value, leaf, retain_graph=outward)) if uphill else over(torch.zeros_like, theta)
+    size_slope = gradient(size, leaf) if outward else None
+    logits = logits.detach().to(problem.x.dtype)
+    fooled = logits.argmax(1) != problem.labels
+    if model.rounding:
+        fooled &= margin_of(logits, problem.labels) < -model.rounding * logits.abs().amax(1)
+    if doubt is not None:
+        fooled &= margin_of(logits, problem.labels) < -doubt
+    return Evaluation(logits, value.detach(), slope, fooled, size.detach(), size_slope)
+
+
+def _sound(slope: Tree) -> Tree:
+    """``slope`` without what rounding left of zeros: its sign would be a direction, and depend on the batch."""
+    floor = NUMERICS.rounding * largest(slope)
+    return over(lambda leaf: torch.where(leaf.abs() <= per_sample(floor, leaf), 0, leaf), slope)
+
+
+def moved(setting: Setting, stage: Stage, lanes: Lanes) -> tuple[Evaluation, Any]:
+    """What the model says of all lanes, and the states that their optimizer makes of it."""
+    with charged(setting.model, setting.ledger, lanes.rows):
+        evaluation = evaluate(setting.model, lanes.problem, stage, lanes.state.theta, lanes.state.step)
+        return evaluation, stage.optimizer.step(lanes.problem, lanes.state, evaluation)
+
+
+def further(lanes: Lanes, stage: Stage, schedule: Schedule, evaluation: Evaluation, state: Any) -> Lanes:
+    """All lanes one step further, at ``state``; runs that have come to their end, or that a rule of the plan stops,
+    end."""
+    finished, step = stage.optimizer.finished(state), lanes.state.step
+    smallest, epsilon = lanes.candidate_size, lanes.problem.epsilon
+    better, ended = judged(evaluation, stage.judge, smallest, epsilon, lanes.bounding, finished)
+    trace, nearest = lanes.trace, lanes.nearest
+    if schedule.stops or schedule.misses is not None:
+        trace = trace.after(evaluation, lanes.problem, step, schedule.slow.part(stage.optimizer.steps))
+    if schedule.misses is not None:
+        nearest = select(trace.lowest < lanes.trace.lowest, lanes.state.theta, nearest)
+    for rule in schedule.stops:
+        ended = ended | rule.ends(trace, step, stage.optimizer, lanes.known)
+    better, ended = better & ~lanes.ended, ended | lanes.ended
+    candidate = lanes.candidate
+    if maybe_any(better):
+        candidate = select(better, lanes.state.theta, candidate)
+        smallest = torch.where(better, evaluation.size, smallest)
+    if not looking_is_free(ended.device):
+        state = select(ended | ~evaluation.logits.isfinite().all(1), lanes.state, state)
+    return replace(
+        lanes, state=state, candidate=candidate, candidate_size=smallest, trace=trace, nearest=nearest, ended=ended
+    )

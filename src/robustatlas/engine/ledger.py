@@ -1,0 +1,128 @@
+"""The ledger: what is known of the samples under one attack, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robustatlas.attacks.definition import Attack
+from robustatlas.bundle import Tree, put, take
+from robustatlas.classifier import Classifier
+from robustatlas.engine.numerics import CLEAN
+from robustatlas.errors import UserError
+from robustatlas.noise import Noise
+from robustatlas.objectives import margin_of
+
+
+@dataclass
+class Ledger:
+    """What is known of N samples under one attack.
+
+    ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter
+    (none: the neutral one), ``possible_size`` [N]: smallest that is not certainly none (of randomised models),
+    ``found_class`` its prediction (-1: none), ``mistakes`` of ``drawn`` [N] the forward passes that judged it, or the
+    clean input where that is misclassified; ``ranking`` [N, C]: wrong classes by their logits, largest first;
+    ``clean_margin`` and ``clean_lead`` [N]: softmax margin and margin of the logits at the clean input; ``margins``
+    [N, S + 1]: lowest softmax margin seen with a size within each strength, and beyond; ``fooled`` int8 [N, S]: how
+    runs at that very strength ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes;
+    ``rejected`` [N]: candidates verification refused; ``finite`` []: whether all logits so far were, in whichever pass
+    (looked at where the loop waits for the device anyway, by :func:`check_finite`).
+    """
+
+    x: Tensor
+    labels: Tensor
+    strengths: Tensor
+    noise: Noise
+    clean_prediction: Tensor
+    clean_margin: Tensor
+    ranking: Tensor
+    best_size: Tensor
+    best_theta: Tree
+    possible_size: Tensor
+    found_class: Tensor
+    mistakes: Tensor
+    drawn: Tensor
+    margins: Tensor
+    clean_lead: Tensor
+    fooled: Tensor
+    forward: Tensor
+    backward: Tensor
+    rejected: Tensor
+    finite: Tensor
+
+
+def open_ledger(
+    model: Classifier, attack: Attack, x: Tensor, labels: Tensor, noise: Noise, strengths: Tensor, lanes: int
+) -> Ledger:
+    """The ledger after one clean pass."""
+    with torch.no_grad():
+        rows = torch.split(torch.arange(len(x), device=x.device), lanes)
+        judged = [model.judged(x[part], labels[part], noise.take(part).child(CLEAN)) for part in rows]
+        logits = torch.cat([verdict.logits for verdict in judged])
+        wrong, possible, mistakes, drawn = (
+            torch.cat([getattr(verdict, name) for verdict in judged])
+            for name in ("wrong", "possible", "mistakes", "drawn")
+        )
+    n, s = len(x), len(strengths)
+    clean_margin = margin_of(logits.softmax(1), labels)
+    ranking = logits.scatter(1, labels[:, None], -torch.inf).argsort(dim=1, descending=True, stable=True)
+    return Ledger(
+        x=x,
+        labels=labels,
+        strengths=strengths,
+        noise=noise,
+        clean_prediction=torch.cat([verdict.prediction for verdict in judged]),
+        clean_margin=clean_margin,
+        ranking=ranking,
+        best_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
+        best_theta=_neutral(attack, x, rows),
+        possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
+        found_class=torch.full((n,), -1, device=x.device),
+        mistakes=mistakes * wrong,
+        drawn=drawn * wrong,
+        margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
+        clean_lead=margin_of(logits, labels),
+        fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
+        forward=drawn.clone(),
+        backward=torch.zeros(n, dtype=torch.int64, device=x.device),
+        rejected=torch.zeros(n, dtype=torch.int64, device=x.device),
+        finite=logits.isfinite().all(),
+    )
+
+
+def _neutral(attack: Attack, x: Tensor, rows: Sequence[Tensor]) -> Tree:
+    """The neutral theta of ``x`` [N, ...] in memory of its own, a batch of ``rows`` at a time: whole it would be there
+    twice for a moment."""
+    theta = take(attack.threat.neutral(x[:1]), x.new_zeros(len(x), dtype=torch.int64))
+    for part in rows:
+        put(theta, part, attack.threat.neutral(x[part]))
+    return theta
+
+
+def check_finite(attack: Attack, finite: bool) -> None:
+    """Raise :class:`UserError` unless all logits were finite: of others no class can be told."""
+    if not finite:
+        raise UserError(
+            f"The model returned NaN or infinite logits during the attack {attack.name!r}, at inputs inside [0, 1]. "
+            "Look for divisions or logarithms in the model that overflow, or run it in float32."
+        )
+
+
+@contextmanager
+def charged(model: Classifier, ledger: Ledger, rows: Tensor) -> Iterator[None]:
+    """Charge the passes made inside to ``rows``, in equal parts.
+
+    Whatever runs the network is counted by the classifier; a batch that some of its rows use less (the projections of
+    perceptual attacks) is shared, the remainder going to the first rows, so that no pass is lost.
+    """
+    with model.counting() as passes:
+        yield
+    for column, count in ((ledger.forward, passes.forward), (ledger.backward, passes.backward)):
+        share, rest = divmod(count, max(len(rows), 1))
+        column[rows] += share
+        if rest:
+            column[rows[:rest]] += 1

@@ -1,0 +1,91 @@
+"""The loop of every attack: evaluate a batch, record what was found, let settled samples go, verify.
+
+Samples are attacked in *lanes*. All lanes of a batch run the same stage, each at its own strength, target and step; a
+lane whose run ends is verified, its sample's schedule says what comes next, and the lane is given to the next run.
+
+The host looks for ended runs every few steps (:mod:`robustatlas.host`). Until then an ended lane repeats its last step,
+of which nothing is entered but the passes; so results do not depend on how often the host looks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from robustatlas.bundle import join
+from robustatlas.engine.evidence import note_misses, record_in_full, record_margins, verify
+from robustatlas.engine.judging import to_beat
+from robustatlas.engine.lanes import Lanes, enter, further, moved, those
+from robustatlas.engine.ledger import Ledger, check_finite
+from robustatlas.engine.queue import Queue
+from robustatlas.engine.setting import Setting, prepare
+from robustatlas.host import indices, stride, to_host
+from robustatlas.search.plan import Stage
+
+
+def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) -> Ledger:
+    """Carry out a schedule. Results do not depend on how many lanes there are.
+
+    ``report`` is called with the number of samples that are through, whenever it changes.
+    """
+    ledger, schedule = setting.ledger, setting.schedule
+    prepare(setting)
+    while True:
+        stage_of = torch.where(schedule.done, -1, schedule.stage_of[schedule.attempt])
+        waiting = torch.stack([stage_of == k for k in range(len(schedule.stages))]).sum(1)
+        finite, *counts = to_host(ledger.finite, *waiting)
+        if not any(counts):
+            check_finite(setting.attack, bool(finite))
+            return ledger
+        busiest = counts.index(max(counts))
+        rows = indices(stage_of == busiest, counts[busiest])
+        _run_stage(setting, schedule.stages[busiest], Queue(schedule, busiest, rows, rows[:0], report))
+
+
+def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
+    """Run the samples of ``queue``, all at an attempt of ``stage``, until each is done or wants another stage."""
+    lanes = enter(setting, stage, queue.next(setting.lanes))
+    steps = _steps_to_a_look(stage, lanes.rows.device)
+    while len(lanes.rows):
+        for _ in range(steps):
+            evaluation, state = moved(setting, stage, lanes)
+            record_margins(setting, lanes, evaluation)
+            setting.ledger.finite &= evaluation.logits.isfinite().all()
+            lanes = further(lanes, stage, setting.schedule, evaluation, state)
+        lanes = _looked_at(setting, stage, lanes, queue)
+        free = setting.lanes - len(lanes.rows)
+        queue.ask(free, setting.lanes)
+        if free and len(queue.rows):
+            lanes = join(lanes, enter(setting, stage, queue.next(free)))
+
+
+def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> Lanes:
+    """The lanes that go on, after a look at which have ended; what these found is verified and entered."""
+    ledger = setting.ledger
+    fresh = lanes.ended & (lanes.candidate_size < to_beat(ledger, lanes.rows, stage.judge))
+    rough = setting.rough.questions() if setting.rough else []
+    finite, ended, candidates, *news = to_host(
+        ledger.finite, lanes.ended.sum(), fresh.sum(), *rough, *queue.questions()
+    )
+    check_finite(setting.attack, bool(finite))
+    queue.answered(*news[len(rough) :])
+    for doubtful, count in zip(setting.rough.handed_over() if setting.rough else [], news, strict=False):
+        record_in_full(setting, doubtful, count)
+    if not ended:
+        return lanes
+    over = those(replace(lanes, state=None), lanes.ended, ended)
+    fooled = verify(setting, over, indices(those(fresh, lanes.ended, ended), candidates), stage.judge)
+    note_misses(setting, over, fooled)
+    setting.schedule.advance(over.rows, fooled, ledger.best_size[over.rows], over.trace.smallest)
+    queue.unknown = over.rows
+    left: Lanes = those(lanes, ~lanes.ended, len(lanes.rows) - ended)
+    return left
+
+
+def _steps_to_a_look(stage: Stage, device: torch.device) -> int:
+    """How many steps the host leaves alone, so that it looks when a run of full length ends."""
+    length = stage.optimizer.steps + 1
+    return math.ceil(length / max(1, round(length / stride(device))))

@@ -1,0 +1,59 @@
+"""An attack set up on some samples: all that the loop needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robustatlas.attacks.definition import Attack
+from robustatlas.classifier import Classifier
+from robustatlas.engine.ledger import Ledger, open_ledger
+from robustatlas.engine.reduced import RoughMargins
+from robustatlas.engine.starts import chosen
+from robustatlas.engine.targets import TargetClasses
+from robustatlas.host import indices, to_host
+from robustatlas.noise import Noise
+from robustatlas.search import Schedule, Search, search_named
+
+
+@dataclass
+class Setting:
+    """``model`` under ``attack``, at most ``lanes`` samples at once; ``rough``: where the search is in reduced
+    precision."""
+
+    model: Classifier
+    attack: Attack
+    ledger: Ledger
+    schedule: Schedule
+    targets: TargetClasses
+    rough: RoughMargins | None
+    lanes: int
+
+
+def set_up(
+    model: Classifier, attack: Attack, search: Search, x: Tensor, labels: Tensor, noise: Noise, lanes: int
+) -> Setting:
+    """``attack`` on ``x`` [N, ...] by one of its searches, after one clean pass."""
+    strengths = torch.tensor(attack.strengths, dtype=x.dtype, device=x.device)
+    ledger = open_ledger(model, attack, x, labels, noise, strengths, lanes)
+    right = ledger.clean_prediction == labels
+    todo = torch.ones_like(right) if attack.repairs else right
+    classes, monotone = ledger.ranking.shape[1], attack.monotone(search)
+    schedule = search_named(search)(attack.plans[search], strengths, classes, todo, monotone=monotone)
+    rough = RoughMargins.none(ledger.margins) if model.rounding else None
+    return Setting(model, attack, ledger, schedule, TargetClasses(ledger.ranking), rough, lanes)
+
+
+def prepare(setting: Setting) -> None:
+    """What is made once, before the first run."""
+    schedule, ledger = setting.schedule, setting.ledger
+    (count,) = to_host((~schedule.done).sum())
+    todo = torch.split(indices(~schedule.done, count), setting.lanes) if count else ()
+    if any(stage.targets == "distance" for stage in schedule.stages):
+        setting.targets.order_by_distance(setting.model, setting.attack, ledger, todo)
+    if setting.attack.threat.chooses:
+        for rows in todo:
+            chosen(setting.model, setting.attack, ledger, rows)
+    schedule.begin(ledger.clean_lead, ledger.best_theta)

@@ -1,0 +1,61 @@
+"""How the gradient of a model is taken, as far as a few samples of the data show it.
+
+Two models with the same answers can have other gradients: rounding passes none on, and a stand-in for it does. What an
+attack finds depends on that, so it is part of what determines its numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from robustatlas.bundle import flat
+from robustatlas.classifier import Classifier
+from robustatlas.classifier.backward import Backward
+from robustatlas.datasets import Beginning
+from robustatlas.noise import Noise
+from robustatlas.outcomes.gradients import GradientRecord, Numbers
+from robustatlas.sanity.gradients import margin_gradients, without_gradient
+
+_PROJECTIONS = 8
+
+_EXACT, _ROUGH = 0.05, 0.5
+"""How far the recorded numbers, which are of the order of 1, may differ where the gradient is the same: of networks in
+float32 or float64, on whatever device, and of networks in half precision."""
+
+
+def gradient_record(
+    model: Classifier, first: Beginning, sample: tuple[Tensor, Tensor], ways: Collection[Backward | None]
+) -> GradientRecord | None:
+    """What a run records of the gradients that an attack takes; None of an attack that takes none.
+
+    Args:
+        model: under attack.
+        first: samples of the data, the same for every evaluation of it.
+        sample: images [B, ...] and labels [B] among those to be evaluated.
+        ways: the ways back through input transformations that the attack uses.
+    """
+    if not ways:
+        return None
+    ordered = sorted(ways, key=str)
+    return GradientRecord(
+        at=first.index,
+        ways={way or "own": _projected(margin_gradients(model, first.images, first.labels, way)) for way in ordered},
+        within=_ROUGH if model.network_dtype in (torch.float16, torch.bfloat16) else _EXACT,
+        without=without_gradient(model, *sample, ordered),
+    )
+
+
+def _projected(gradients: Tensor | None) -> Numbers:
+    """Of each sample the length of its gradient, as a power of two, and projections of its direction; nothing where it
+    is zero or no number."""
+    if gradients is None:
+        return ()
+    slopes = flat(gradients).double().cpu()
+    signs = Noise.of(0, torch.arange(_PROJECTIONS), "gradients").uniform(slopes.shape[1]).sub(0.5).sign().double()
+    lengths = slopes.norm(dim=1, keepdim=True)
+    rows = torch.cat([lengths.log2(), (slopes / lengths) @ signs.T], 1).tolist()
+    return tuple(tuple(round(v, 2) + 0.0 for v in row) if all(map(math.isfinite, row)) else () for row in rows)

@@ -1,0 +1,216 @@
+"""Facts of README and documentation come from one source: the catalogue, stored measurements, the package itself."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.attacks.definition import Attack, Search
+from robustatlas.attacks.kinds import kinds, stages_run
+from robustatlas.attacks.suites import SUITES
+from robustatlas.cli import main
+from robustatlas.search import SEARCHES
+from robustatlas.training import RECIPES
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS / "_tools"))
+
+import facts  # noqa: E402
+from papers import PAPERS, known, named_in  # noqa: E402
+
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("research/*.md"), *DOCS.glob("notebooks/*.md"))
+}
+README = PAGES["README.md"]
+GUIDES = {name: text for name, text in PAGES.items() if not name.startswith("docs/research/")}
+
+
+def attacks_searched() -> list[tuple[Attack, Search]]:
+    return [
+        (attack, search)
+        for procedure in ("default", "paper")
+        for attack in catalogue(procedure).values()  # type: ignore[arg-type]
+        for search in attack.searches
+        if not attack.name.startswith("corruption-") or attack.name == "corruption-fog"
+    ]
+
+
+def test_what_runs_is_what_the_schedule_runs() -> None:
+    """The stages that pages and `robustatlas attacks` name are those of the search's own plan, for every attack."""
+    for attack, search in attacks_searched():
+        schedule = SEARCHES[search](
+            attack.plans[search], torch.tensor(attack.strengths), 10, torch.ones(1, dtype=torch.bool)
+        )
+        planned = [attempt.leg.stage for attempt in schedule.attempts]
+        assert set(planned) == set(stages_run(attack, search)), (attack.name, search)
+        assert {type(stage.optimizer) for stage in planned} == set(kinds(attack, search))
+
+
+def test_the_command_says_what_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("linf", "l1", "lpips", "corruption-fog"):
+        with pytest.raises(SystemExit):
+            main(["attacks", name])
+        shown = " ".join(capsys.readouterr().out.split())
+        default = attack_named(name).searches[0]
+        assert f"{default} (default) {', then '.join(kind.__name__ for kind in kinds(attack_named(name)))}" in shown
+
+
+def test_every_kind_of_optimizer_has_a_name_and_a_paper() -> None:
+    assert {kind.__name__ for each in attacks_searched() for kind in kinds(*each)} <= set(facts.OPTIMIZERS)
+    cited = [paper for _, paper in facts.OPTIMIZERS.values() if paper]
+    assert set(cited) <= set(PAPERS) and facts.HOPPING[1] in PAPERS
+
+
+def test_every_paper_that_is_named_has_an_address() -> None:
+    named = {match[0] for text in PAGES.values() for match in named_in(text) if "et al" in match[0]}
+    sources = {
+        match[0] for attack in catalogue().values() for match in named_in(attack.about.source) if "et al" in match[0]
+    }
+    assert len(named) > 20
+    assert [name for name in named | sources if known(name) is None] == []
+
+
+def test_every_generated_table_can_be_made() -> None:
+    asked = {name for text in PAGES.values() for name in re.findall(r"```\{generated\} (\S+)", text)}
+    assert asked <= set(facts.TABLES)
+    for name, table in facts.TABLES.items():
+        assert len(table().splitlines()) > 2, name
+    used = {name for text in PAGES.values() for name in re.findall(r"\{\{ (\w+) \}\}", text)}
+    assert used <= set(facts.inline())
+
+
+def test_the_readme_says_what_was_measured_and_what_runs() -> None:
+    assert facts.with_facts(README) == README, "run: python docs/_tools/facts.py"
+
+
+def test_the_readme_prints_what_its_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,), (printed,) = (re.findall(rf"```{kind}\n(.*?)```", README, re.DOTALL) for kind in ("python", "text"))
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out == printed
+
+
+def test_no_other_number_stands_in_the_readme() -> None:
+    """Numbers outside of code and generated parts are few, and each is held against its source here."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    torch_at_least = next(need for need in project["dependencies"] if need.startswith("torch>="))
+    sources = {
+        project["requires-python"].removeprefix(">="): "Python",
+        torch_at_least.removeprefix("torch>="): "torch",
+        str(len(ra.load_reference("multirobustbench-cifar10").defenses)): "published defenses",
+        str(len([name for name in catalogue() if name.startswith("corruption-")])): "corruptions",
+        "95": "confidence of all intervals",
+        "32x32": "size that the catalogue's strengths are meant for",
+    }
+    text = re.sub(r"```.*?```|<!-- generated.*?<!-- end -->|`[^`]*`|\]\([^)]*\)", " ", README, flags=re.DOTALL)
+    text = re.sub(r"\[0, 1\]|\bl[012]\b", " ", text)
+    found = set(re.findall(r"(?<![\w.])\d[\dx.,]*(?<![.,])", text))
+    assert found <= set(sources), found - set(sources)
+
+
+def test_effort_is_said_once() -> None:
+    """How many times the passes an effort takes is measured; nobody else gives numbers for it."""
+    numbers = re.compile(
+        r"\b\w+ to \w+\s+times\s+as\s+many|[Aa]bout half of the (forward and backward )?passes|five to seven"
+    )
+    sources = {str(path): path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")}
+    written = {
+        name: re.sub(r"<!-- generated.*?<!-- end -->", "", text, flags=re.DOTALL) for name, text in GUIDES.items()
+    }
+    assert [name for name, text in (written | sources).items() if numbers.search(text)] == []
+    assert "{{ effort_high }}" in PAGES["docs/searches.md"]
+
+
+def test_counts_are_those_of_the_package() -> None:
+    counts = {
+        "published defenses": len(ra.load_reference("multirobustbench-cifar10").defenses),
+        "defenses": len(ra.load_reference("multirobustbench-cifar10").defenses),
+        "common corruptions": len([name for name in catalogue() if name.startswith("corruption-")]),
+        "recipes by name": len(RECIPES),
+    }
+    pages = {name: text for name, text in PAGES.items() if not name.endswith("paper_claims.md")}
+    pages["CHANGELOG.md"] = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    found = [
+        (name, int(count), what)
+        for name, text in pages.items()
+        for count, what in re.findall(rf"(\d+)\s+(?:MultiRobustBench's )?({'|'.join(counts)})", text)
+    ]
+    assert {what for _, _, what in found} == set(counts)
+    assert [(name, count, what) for name, count, what in found if count != counts[what]] == []
+
+
+def test_what_to_cite_is_the_same_everywhere() -> None:
+    cff = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    title, version = (re.search(rf'^{key}: "?(.+?)"?$', cff, re.MULTILINE) for key in ("title", "version"))
+    assert title and version
+    for name in ("README.md", "docs/paper_table.md"):
+        (bibtex,) = re.findall(r"```bibtex\n(.*?)```", PAGES[name], re.DOTALL)
+        entry = dict(re.findall(r"(\w+)\s*= \{+([^{}]+)\}", bibtex))
+        assert (entry["title"], entry["version"], entry["license"]) == (title[1], version[1], "MIT"), name
+        assert entry["author"] in cff.replace("name: The", "The")
+
+
+def test_the_page_on_numerics_names_the_tested_versions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = [c.rsplit(" ", 1)[1] for c in project["classifiers"] if re.search(r"Python :: 3\.\d", c)]
+    pinned = re.search(r"^torch==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert pinned
+    assert f"Python {pythons[0]} to {pythons[-1]}, torch {pinned[1]} " in PAGES["docs/numerics.md"]
+
+
+def test_suites_and_efforts_of_the_pages_exist() -> None:
+    shown = set(re.findall(r"`([a-z0-9-]+)`", README[README.index("Suites:") : README.index("`--procedure paper`")]))
+    assert shown == set(SUITES)
+    for search in get_args(Search):
+        assert f"`{search}`" in PAGES["docs/searches.md"]
+
+
+TERMS = (
+    *("CR", "SC", "UAR", "AH", "ATA", "acc*", "sound", "nested", "suite", "run", "plan", "effort", "descent", "bound"),
+    *(
+        "evidence",
+        "fingerprint",
+        "passes",
+        "basin-hopping restart",
+        "early stopping",
+        "near miss",
+        "frontier",
+        "recipe",
+    ),
+    *("crafting", "merge", "part", "shard", "board", "optimality", "best known", "margin", "draws", "threat model"),
+)
+
+
+def test_the_glossary_has_the_terms() -> None:
+    entries = re.findall(r"^([^\n:#`{][^\n]*)\n: ", PAGES["docs/glossary.md"], re.MULTILINE)
+    words = {word.strip() for entry in entries for word in re.sub(r"[()]", ",", entry).split(",")}
+    missing = [term for term in TERMS if term not in words]
+    assert missing == []
+
+
+COINED = ("hop", "hops", "hopping from", "given up", "gives up", "polish")
+
+
+def test_guides_use_the_words_of_the_field() -> None:
+    """What the code calls hops and polish has the field's names on pages for users."""
+    for name, text in GUIDES.items():
+        prose = re.sub(r"```.*?```|`[^`]*`|basin-hopping|basin hopping|HopSkipJump", " ", text, flags=re.DOTALL)
+        found = [word for word in COINED if re.search(rf"\b{word}\b", prose)]
+        assert found == [], name
+
+
+def test_guides_know_no_earlier_version() -> None:
+    for name, text in GUIDES.items():
+        assert not re.search(r"\bbefore, now\b|\bof before\b|\(before\b|, before\)|\bused to be\b|\bformer `", text), (
+            name
+        )

@@ -1,0 +1,79 @@
+"""The tutorials work from top to bottom with smaller data: from a network to a LaTeX table, and the paired snippets."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import robustatlas as ra
+from robustatlas.cli import main
+
+DOCS = Path(__file__).parents[1] / "docs"
+sys.path.insert(0, str(DOCS / "_tools"))
+
+import pictures  # noqa: E402
+
+STEP = re.compile(
+    r"```(?:python\n# (?P<file>\w+\.py)\n(?P<code>.*?)|\{terminal\}\n(?::\w+:\n)?(?P<command>.*?))```", re.DOTALL
+)
+
+
+def run(command: str) -> None:
+    words = shlex.split(command.replace("\\\n", " "))
+    if words[0] == "python":
+        runpy.run_path(words[1], run_name="__main__")
+        return
+    with pytest.raises(SystemExit) as ended:
+        main(words[1:])
+    assert not ended.value.code, command
+
+
+def test_from_a_network_to_a_latex_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROBUSTATLAS_DATA", "")
+    pictures.stand_in(tmp_path / "data", train=200, test=50)
+    page = (DOCS / "paper_table.md").read_text(encoding="utf-8")
+    shorter = {"range(5)": "range(1)", "--samples 100 ": "--samples 4 ", "--samples 50 ": "--samples 4 "}
+    for short in shorter:
+        assert short in page
+    steps = list(STEP.finditer(page))
+    assert len(steps) == page.count("```python") + page.count("```{terminal}")
+    for step in steps:
+        if step["file"]:
+            code = step["code"].replace("range(5)", "range(1)")
+            (tmp_path / step["file"]).write_text(code, encoding="utf-8")
+            continue
+        command = step["command"]
+        for long, short in shorter.items():
+            command = command.replace(long, short)
+        capsys.readouterr()
+        run(command)
+    printed = capsys.readouterr().out
+    assert re.search(r"My network & [\d.]+ & [\d.]+ \[[\d.]+, [\d.]+\] & [\d.]+ \[[\d.]+, [\d.]+\] \\\\", printed)
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_what_others_write_and_what_is_written_here() -> None:
+    for package in ("foolbox", "pyautoattack"):
+        pytest.importorskip(package)
+    data = ra.load_dataset("digits").take(2)
+    names: dict[str, Any] = {
+        "net": ra.load_model("builtin:digits-linf").net,
+        "images": data.images,
+        "labels": data.labels,
+    }
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "coming_from.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 6
+    for block in blocks:
+        exec(compile(block, "coming_from.md", "exec"), names)
+        if "theirs" in names and "ours" in names:
+            assert 0 <= float(names["theirs"].min()) <= 1
+    assert 0 <= names["union"] <= 100

@@ -1,0 +1,391 @@
+"""A plan is data: what a search runs is what it names, what its key says, and what ``attacks NAME`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustatlas as ra
+from helpers_core import brief, digits_images, digits_network
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Attack, Leg, Plan, Search, Stage
+from robustatlas.attacks.description import plain
+from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.table import rows_of
+from robustatlas.engine.numerics import NUMERICS, Numerics
+from robustatlas.evaluation import prepared
+from robustatlas.evaluation.plan import record_of, samples_of
+from robustatlas.evaluation.work import Job, Manner, done
+from robustatlas.models.defenses import BitDepthReduction
+from robustatlas.noise import Noise
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
+from robustatlas.progress import Progress
+from robustatlas.search import SEARCHES, search_named
+from robustatlas.search.rules import Rule
+from robustatlas.threats.lp import Linf
+from robustatlas.training.crafting import Opponent, craft
+
+# What was wrong, as a user saw it.
+
+
+@pytest.mark.parametrize(("norm", "strengths"), [("linf", [0.2, 0.3]), ("l2", [1.5, 2.0])])
+def test_no_search_of_the_suite_for_transformations_sees_a_flat_gradient(norm: str, strengths: list[float]) -> None:
+    net = ra.load_model("builtin:digits-linf").net
+    model = ra.Classifier(nn.Sequential(BitDepthReduction(3, backward="true"), net).eval())
+    data, found = ra.load_dataset("digits").take(8), {}
+    (attack,) = (each for each in attacks_of("input-transformation") if each.name == norm)
+    for search in ("descent", "frontier"):
+        result = ra.evaluate(model, data, attack, search=search, strengths={norm: strengths}, progress=False)
+        found[search] = result.accuracies().values(norm)
+    assert (np.abs(found["frontier"] - found["descent"]) <= 100 / 8).all(), found
+
+
+def test_every_leg_of_the_suite_for_transformations_has_a_way_back() -> None:
+    for attack in attacks_of("input-transformation"):
+        for search, plan in attack.plans.items():
+            ascending = [leg.stage for leg in plan.legs if leg.stage.optimizer.needs_gradient]
+            assert ascending and all(stage.backward not in (None, "true") for stage in ascending), (attack.name, search)
+
+
+def test_a_changed_leg_changes_nothing_else() -> None:
+    """Four targets instead of three: what closes the descent stays, and what it runs itself stays brief."""
+    usual = attack_named("elastic")
+    more = usual.map(lambda leg: replace(leg, runs=4) if leg.runs == 3 else leg)
+    for search, plan in usual.plans.items():
+        assert [leg.role for leg in more.plans[search].legs] == [leg.role for leg in plan.legs]
+        assert [leg.stage for leg in more.plans[search].legs] == [leg.stage for leg in plan.legs]
+        assert more.plans[search].rules == plan.rules
+    assert more.plans["descent"] != usual.plans["descent"] and more.plans["descent"].having("resume")
+    name = replace(usual, name="other", strengths=(0.5,))
+    assert name.plans == usual.plans and replace(usual, plans=name.plans) == usual
+
+
+@dataclass(frozen=True)
+class Marching(Optimizer[State]):
+    """An optimizer of one's own, whose length has another name; ascends by its gradient's sign."""
+
+    marches: int = 4
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]
+        return self.marches
+
+    def lengthened(self, factor: float) -> Marching:
+        return self._with_steps("marches", factor)
+
+    def init(self, problem: Problem, theta: Tensor) -> State:
+        return State(theta, counter(problem.epsilon))
+
+    def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
+        theta = state.theta + 0.1 * problem.threat.steepest(problem.x, evaluation.gradient)
+        return State(problem.threat.project(problem.x, theta, problem.epsilon), state.step + 1)
+
+
+def test_an_optimizer_says_itself_how_effort_scales_it() -> None:
+    attack = Attack("mine", Linf(), plans_of(Stage(Marching(), "margin")), (0.1,))
+    steps = {effort: [leg.stage.optimizer.steps for leg in at_effort(attack, effort).plans["every"].legs] for effort in
+             ("low", "default", "high")}  # fmt: skip
+    assert steps == {"low": [2], "default": [4], "high": [4, 8]}
+
+
+class Costly(Linf):
+    """Measuring a size is what must not happen."""
+
+    def size(self, x: Tensor, theta: Tensor) -> Tensor:
+        raise AssertionError("nobody looks at the size")
+
+
+def test_training_measures_sizes_only_for_optimizers_that_look_at_them() -> None:
+    net, (x, y) = digits_network(), digits_images(3)
+    value = partial(nn.functional.cross_entropy, target=y, reduction="none")
+    arguments = (x, y, torch.full((3,), 0.1), Noise.of(0, torch.arange(3), "test"), value)
+    found = craft(net, Opponent("mine", Costly(), 0.1, Marching()), *arguments)
+    assert (found.x - x).abs().max() <= 0.1 + 1e-6
+    with pytest.raises(AssertionError, match="nobody"):
+        craft(net, Opponent("mine", Costly(), 0.1, FMN(2)), *arguments)
+
+
+# What there is not.
+
+
+def test_an_attack_without_a_plan_does_not_have_the_search() -> None:
+    alone = {search: plan for search, plan in plans_of(Stage(PGD(3), "margin")).items() if search != "minimum"}
+    attack = Attack("mine", Linf(), alone, (0.1,))
+    with pytest.raises(ra.UserError, match="'minimum' is not valid for 'mine': it has no plan for it; expected"):
+        ra.evaluate(digits_network(), digits_images(2), attack, search="minimum", progress=False)
+    with pytest.raises(ra.UserError, match="'mine' has no plan for any search"):
+        replace(attack, plans={})
+    with pytest.raises(ra.UserError, match="'mine' cannot be searched by 'descent': its sets are not nested"):
+        replace(attack, nested=False)
+
+
+FORMERLY: list[tuple[str, Callable[[], object]]] = [
+    ("no 'stages'", lambda: Attack("mine", Linf(), strengths=(0.1,), stages=(Stage(PGD(), "margin"),))),  # type: ignore[call-arg]
+    ("plans as third", lambda: Attack("mine", Linf(), (0.1,), (Stage(PGD(), "margin"),))),  # type: ignore[arg-type]
+    ("no 'searches'", lambda: replace(attack_named("linf"), searches=("every",))),
+    ("no 'restarts' any more", lambda: Stage(PGD(), "margin", restarts=3)),  # type: ignore[call-arg]
+    ("targets=3; expected one of None, 'logits'", lambda: Stage(PGD(), "margin", targets=3)),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("said", "make"), FORMERLY, ids=[said for said, _ in FORMERLY])
+def test_who_writes_an_attack_as_before_is_told_how_to_write_it_now(said: str, make: Callable[[], object]) -> None:
+    with pytest.raises(ra.UserError, match=said) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"role": "wander"}, "role='wander'; expected one of 'bound', 'restart'"),
+        ({"runs": 0}, "runs=0; expected a whole number from 1"),
+        ({"stage": Stage(PGD(), "margin", targets="random"), "runs": 2}, "1 towards a random class"),
+        ({"role": "bound"}, "PGD cannot bound"),
+        ({"role": "restart", "stage": Stage(FMN(), "margin")}, r"role='restart' with kick=0\.0"),
+        ({"role": "resume"}, "'resume' goes with 'missed'"),
+    ],
+)
+def test_a_leg_checks_itself(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ra.UserError, match=said):
+        Leg(**{"stage": Stage(PGD(), "margin")} | wrong)
+
+
+def test_a_search_refuses_a_plan_that_it_cannot_carry_out() -> None:
+    descent = attack_named("linf").plans["descent"]
+    with pytest.raises(ra.UserError, match="Every takes legs with the roles 'ascend', and got 'bound'"):
+        Attack("mine", Linf(), {"every": descent}, (0.1,))
+    with pytest.raises(ra.UserError, match="Minimum does not go by AscentsByRatio"):
+        Attack("mine", Linf(), {"minimum": descent}, (0.1,))
+    with pytest.raises(ra.UserError, match="got 'refine', 'ascend'"):
+        Attack("mine", Linf(), {"descent": replace(descent, legs=descent.legs[:-3:-1])}, (0.1,))
+
+
+# The key is the hash of what runs.
+
+
+def keys(attack: Attack) -> dict[Search, str]:
+    return {search: record_of(attack, search, 0, "float32").fingerprint for search in attack.searches}
+
+
+def changes(value: Any) -> Iterator[Any]:
+    """``value`` with each number of it changed in turn, wherever it stands."""
+    if is_dataclass(value) and not isinstance(value, type):
+        for each in fields(value):
+            for other in changes(getattr(value, each.name)):
+                try:
+                    yield replace(value, **{each.name: other})  # type: ignore[type-var]
+                except ra.UserError:  # what cannot be
+                    continue
+    elif isinstance(value, tuple):
+        for place, item in enumerate(value):
+            for other in changes(item):
+                yield (*value[:place], other, *value[place + 1 :])
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield value + 1
+    elif isinstance(value, float):
+        yield value * 1.5 + 0.125
+
+
+@pytest.mark.parametrize("name", ["linf", "l1", "l0", "elastic", "hue", "fmn-l2", "patch"])
+def test_every_number_of_a_plan_is_in_the_key_of_its_search_and_in_no_other(name: str) -> None:
+    attack = attack_named(name)
+    known = keys(attack)
+    for search, plan in attack.plans.items():
+        seen = {known[search]}
+        for other in changes(plan):
+            try:
+                changed = keys(replace(attack, plans=dict(attack.plans) | {search: other}))
+            except ra.UserError:  # an optimizer that cannot search the set
+                continue
+            key = changed.pop(search)
+            assert key not in seen, (search, plain(other))
+            assert changed == {each: key for each, key in known.items() if each != search}
+            seen.add(key)
+        assert len(seen) > len(plan.legs) + len(plan.rules)
+
+
+def test_the_threat_the_gradient_and_what_all_searches_read_are_in_all_keys() -> None:
+    attack = attack_named("l2")
+    known = keys(attack)
+    changed = [replace(attack, threat=replace(attack.threat, starts="volume")), replace(attack, repairs=True),
+               replace(attack, strengths=(0.1,)), replace(attack, name="other")]  # fmt: skip
+    for other in changed:
+        assert not set(keys(other).values()) & set(known.values())
+    bounded = keys(replace(attack, unbounded=False))
+    assert {search for search in known if bounded[search] == known[search]} == {"bisection", "every"}
+    about = replace(attack, about=ra.AttackInfo("pixels", "somebody", "a note"))
+    assert keys(about) == known, "what is only told changes no key"
+
+
+def bumped(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kind, "version", getattr(kind, "version", 1) + 1, raising=False)
+
+
+def test_a_new_version_of_a_part_changes_the_keys_of_the_plans_that_it_is_part_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attack = attack_named("linf")
+    known = keys(attack)
+    plan_of = {search: plain(plan) for search, plan in attack.plans.items()}
+    kinds = {type(leg.stage.optimizer) for plan in attack.plans.values() for leg in plan.legs}
+    kinds |= {type(rule) for plan in attack.plans.values() for rule in plan.rules}
+    for kind in [*kinds, *SEARCHES.values(), type(attack.threat), Numerics]:
+        with monkeypatch.context() as patch:
+            bumped(kind, patch)
+            now = keys(attack)
+        for search in attack.searches:
+            part = repr(kind.__name__) in str(plan_of[search]) or search_named(search) is kind
+            part |= kind in (type(attack.threat), Numerics)
+            assert (now[search] != known[search]) == part, (kind.__name__, search)
+    with monkeypatch.context() as patch:
+        patch.setattr("robustatlas.objectives._VERSIONS", {"dlr": 2})
+        now = keys(attack)
+    assert {search for search in known if now[search] == known[search]} == {"frontier"}, "which has no dlr"
+
+
+class Watched(dict[str, set[str]]):
+    """What was read of objects of some classes, by their names."""
+
+    def watch(self, kind: type, patch: pytest.MonkeyPatch) -> None:
+        def read(this: Any, name: str) -> Any:
+            self.setdefault(type(this).__name__, set()).add(name)
+            return object.__getattribute__(this, name)
+
+        patch.setattr(kind, "__getattribute__", read, raising=False)
+
+
+@pytest.mark.parametrize("search", get_args(Search))
+def test_a_search_reads_nothing_that_its_key_does_not_hold(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its settings are watched at work: of stages, legs, rules, optimizers and the engine's constants whatever is read
+    stands in the record, and of the attack nothing but its own plan."""
+    attack, read = brief(attack_named("l1")), Watched()
+    net, (x, y) = digits_network(), digits_images(3)
+    (task,) = prepared_task(net, (x, y), attack, search)
+    with monkeypatch.context() as patch:
+        for kind in (Attack, Plan, Leg, Stage, Rule, Optimizer, Numerics):
+            read.watch(kind, patch)
+        run_task(net, task, x, y)
+    said = str(task.record.procedure)
+    settings = {name: {f.name for f in fields(kind)} for name, kind in described_kinds(task.attack, search).items()}
+    assert settings.keys() & read.keys() > {"Attack", "Plan", "Leg", "Stage", "Numerics"}
+    for name, known in settings.items():
+        for setting in (read.get(name, set()) & known) - {"about"}:
+            told = name == "Attack" or f"'{setting}':" in said
+            assert told, f"{name}.{setting} is read by {search} and is not in its key"
+    constants = [(rule, name) for rule in task.attack.plans[search].rules for name in read.get(type(rule).__name__, ())]
+    for rule, name in constants:
+        value = getattr(type(rule), name, None)
+        assert name in settings[type(rule).__name__] or not isinstance(value, (int, float, tuple)), (
+            f"{name} of {rule} is a constant that no key holds; make it a field"
+        )
+    assert read["Attack"] & {f.name for f in fields(Attack)} <= {
+        "name", "threat", "plans", "strengths", "nested", "repairs", "unbounded", "errors",
+    }  # fmt: skip
+
+
+def described_kinds(attack: Attack, search: Search) -> dict[str, type]:
+    plan = attack.plans[search]
+    parts = [attack, plan, NUMERICS, *plan.legs, *plan.rules, *(leg.stage for leg in plan.legs)]
+    parts += [leg.stage.optimizer for leg in plan.legs]
+    return {type(part).__name__: type(part) for part in parts}
+
+
+def prepared_task(net: nn.Module, data: tuple[Tensor, Tensor], attack: Attack, search: Search) -> list[Any]:
+    model, work = ra.Classifier(net), samples_of(data, None)
+    return list(prepared(model, work, attack, search, "default", None, (), 0, Progress()).tasks)
+
+
+def run_task(net: nn.Module, task: Any, x: Tensor, y: Tensor) -> None:
+    done(ra.Classifier(net), task, Job(0, 0, x, y, np.arange(len(x))), Manner(0, 2), lambda through: None)
+
+
+# Old runs.
+
+
+def test_evidence_under_an_old_key_counts_and_is_computed_anew_where_it_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    attack, data, net = brief(attack_named("linf"), (0.05, 0.2)), digits_images(6), digits_network()
+    first = ra.evaluate(net, data, attack, run=tmp_path, progress=False)
+    (record,) = first.records.values()
+    before = {"stages": [{"kind": "Stage"}], "bound": [], "search": "descent", "seed": 0, "numerics": 3}
+    old = record.model_copy(update={"procedure": before})
+    (tmp_path / "attacks" / f"{record.key}.json").unlink()
+    (tmp_path / "attacks" / f"{old.key}.json").write_text(old.to_json())
+    (tmp_path / "outcomes" / record.key).rename(tmp_path / "outcomes" / old.key)
+    for plan in (tmp_path / "plans").glob("*.json"):
+        plan.write_text(plan.read_text().replace(record.key, old.key))
+    for part in (tmp_path / "outcomes" / old.key).glob("*.parquet"):
+        about = {what: text.replace(record.key, old.key) for what, text in read_abouts([part])[part].items()}
+        write_parquet(part, read_parquet(part), about)
+    read = ra.load_result(tmp_path)
+    np.testing.assert_array_equal(read.minimal_size("linf"), first.minimal_size("linf"))
+    said = Said()
+    again = ra.evaluate(net, data, attack, run=tmp_path, progress=said)
+    assert len(again.records) == 2 > len(first.records), "both count"
+    np.testing.assert_array_equal(again.minimal_size("linf"), first.minimal_size("linf"))
+    assert any("'linf' was found by another plan; it counts, and is computed anew." in note for note in said.notes)
+    quiet = Said()
+    ra.evaluate(net, data, attack, run=tmp_path, progress=quiet)
+    assert not any("another plan" in note for note in quiet.notes), "said once"
+
+
+class Said(Progress):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+# What is printed.
+
+
+@pytest.mark.parametrize("name", ["linf", "l0", "fog", "corruption-fog", "lpips"])
+def test_the_table_of_a_plan_names_each_leg_and_rule_of_each_effort(name: str) -> None:
+    attack = attack_named(name)
+    for search in attack.searches:
+        rows = rows_of(attack, search)
+        for place, effort in enumerate(("low", "default", "high")):
+            plan = at_effort(attack, effort).plans[search]
+            told = [row.cells[place] for row in rows if row.cells[place]]
+            legs = [cell for cells in told for cell in cells.split(", ") if " x " in cell]
+            expected = [f"{leg.runs} x {leg.stage.optimizer.steps}" for leg in plan.legs]
+            assert sorted(legs) == sorted(expected)
+            assert told.count("yes") == len(plan.rules)
+
+
+@pytest.mark.parametrize("search", get_args(Search))
+@pytest.mark.parametrize("effort", ["low", "default", "high"])
+def test_no_sample_on_which_all_comes_to_nothing_takes_more_passes_than_are_told(search: Search, effort: Any) -> None:
+    """A model that never errs: its logits are those of the label, whatever is done."""
+    net = nn.Linear(4, 3).double()
+    with torch.no_grad():
+        net.weight.mul_(1e-3)
+        net.bias.copy_(torch.tensor([9.0, 0.0, 1.0]))
+    data = (torch.rand(2, 4, dtype=torch.float64), torch.zeros(2, dtype=torch.int64))
+    for name in ("linf", "l1", "cw-l2") if search != "frontier" else ("linf", "l1"):
+        attack = brief(attack_named(name))
+        result = ra.evaluate(net, data, attack, search=search, effort=effort, progress=False)
+        (most,) = (row.cells[0] for row in rows_of(attack, search, 3, (effort,)) if not row.role)
+        assert np.isinf(result.minimal_size(name)).all()
+        outcome = result.outcome(name)
+        assert (outcome.forward + outcome.backward).max() <= int(most.replace(",", "")) + 1, "one clean pass"

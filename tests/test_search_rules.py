@@ -1,0 +1,218 @@
+"""What the rules of a plan do: less is run, the same is found, whatever the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustatlas as ra
+from helpers_core import with_plan
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Attack, Leg, Search, Stage
+from robustatlas.attacks.plans import DESCENT, MINIMUM
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.square import Square
+from robustatlas.search.plan import Plan
+from robustatlas.search.rules import (
+    AscentsByRatio,
+    Rule,
+    SkipAgreeingKinds,
+    StopLaggingRuns,
+    StopRestarts,
+    StopSlowAscents,
+    Trace,
+)
+
+BEGUN: list[str] = []
+
+
+@dataclass(frozen=True)
+class Ending(Optimizer[State]):
+    """A minimum-size attack that says when it begins, and ends at the size that it is told to, one for each run."""
+
+    needs_margin: ClassVar[bool] = True
+    minimum_size: ClassVar[bool] = True
+
+    sizes: tuple[float, ...]
+    kind: str = ""
+    steps: int = 1
+
+    def init(self, problem: Problem, theta: Tensor) -> State:
+        number = BEGUN.count(self.kind)
+        BEGUN.append(self.kind)
+        size = self.sizes[min(number, len(self.sizes) - 1)]
+        return State(torch.full_like(problem.x, size), counter(problem.epsilon))
+
+    def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
+        return State(state.theta, state.step + 1)
+
+
+def run_of(*legs: Leg, search: Search = "descent", rules: Sequence[Rule] | None = None) -> tuple[list[str], float]:
+    """The kinds that were run on one sample of a network that errs beyond a linf size of .1, in their order, and the
+    size found."""
+    net = nn.Linear(1, 4).double()
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[0.0], [1.0], [0.5], [0.2]]))
+        net.bias.copy_(torch.tensor([0.0, -0.2, -0.2, -0.2]))
+    BEGUN.clear()
+    usual = {"descent": DESCENT, "minimum": MINIMUM}[search]
+    attack = with_plan(attack_named("linf"), search, *legs, rules=usual if rules is None else rules)
+    data = (torch.tensor([[0.1]], dtype=torch.float64), torch.tensor([0]))
+    result = ra.evaluate(net, data, attack, search=search, strengths={"linf": [0.05]}, progress=False)
+    return list(BEGUN), float(result.minimal_size("linf")[0])
+
+
+def bound(kind: str, *sizes: float) -> Leg:
+    targets = "logits" if len(sizes) > 1 else None
+    return Leg(Stage(Ending(sizes, kind), "margin", targets=targets), "bound", len(sizes))
+
+
+def restarts(runs: int, *sizes: float) -> Leg:
+    return Leg(Stage(Ending(sizes, "hop"), "margin", start="best", kick=1.0), "restart", runs)
+
+
+SEARCHES = pytest.mark.parametrize("search", ["descent", "minimum"])
+
+
+@SEARCHES
+@pytest.mark.parametrize("size", [0.4004, 0.3996])
+def test_bounds_end_where_two_kinds_agree(search: Search, size: float) -> None:
+    begun, found = run_of(bound("a", 0.4, 0.5, 0.4), bound("b", size), bound("c", 0.3), search=search)
+    assert begun == ["a", "a", "a", "b"] and found == pytest.approx(min(size, 0.4))
+
+
+@SEARCHES
+def test_the_classes_of_one_kind_are_all_tried_and_agree_with_nobody(search: Search) -> None:
+    assert run_of(bound("a", 0.4, 0.4, 0.3), search=search) == (["a"] * 3, pytest.approx(0.3))
+
+
+@SEARCHES
+def test_kinds_that_differ_or_find_nothing_do_not_agree(search: Search) -> None:
+    differ = run_of(bound("a", 0.4), bound("b", 0.5), bound("c", 0.3), search=search)
+    assert differ == (["a", "b", "c"], pytest.approx(0.3))
+    nothing = run_of(bound("a", 0.01), bound("b", 0.01), bound("c", 0.3), search=search)
+    assert nothing == (["a", "b", "c"], pytest.approx(0.3)), "nothing found twice is no agreement"
+
+
+def test_after_agreement_the_descent_restarts_once_and_the_search_for_the_smallest_size_as_ever() -> None:
+    legs = (bound("a", 0.4), bound("b", 0.4), bound("c", 0.35), restarts(3, 0.39, 0.38, 0.37))
+    assert run_of(*legs) == (["a", "b", "hop"], pytest.approx(0.39))
+    assert run_of(*legs, search="minimum") == (["a", "b", "hop", "hop", "hop"], pytest.approx(0.37))
+    middle = run_of(bound("a", 0.4), bound("b", 0.4), restarts(2, 0.39), bound("c", 0.35))
+    assert middle[0] == ["a", "b", "hop", "c"], "wherever restarts stand"
+    twice = [rule if not isinstance(rule, SkipAgreeingKinds) else SkipAgreeingKinds(restarts=2) for rule in DESCENT]
+    assert run_of(*legs, rules=twice)[0] == ["a", "b", "hop", "hop"]
+    without = [rule for rule in DESCENT if not isinstance(rule, SkipAgreeingKinds)]
+    assert run_of(*legs, rules=without)[0] == ["a", "b", "c", "hop", "hop", "hop"]
+
+
+@SEARCHES
+def test_restarts_end_after_some_that_find_nothing(search: Search) -> None:
+    rules = [StopRestarts(patience=3) if isinstance(rule, StopRestarts) else rule
+             for rule in {"descent": DESCENT, "minimum": MINIMUM}[search]]  # fmt: skip
+    assert run_of(bound("a", 0.4), restarts(20, 0.5), search=search, rules=rules)[0] == ["a"] + ["hop"] * 3
+    gains = (0.3, 0.5, 0.2995, 0.2)  # the third is no gain: smaller by less than .3 %
+    begun, found = run_of(bound("a", 0.4), restarts(20, *gains, 0.5), search=search, rules=rules)
+    assert begun == ["a"] + ["hop"] * (len(gains) + 3) and found == pytest.approx(0.2)
+
+
+def test_few_ascents_are_made_far_below_a_bound_and_another_kind_closes_just_below() -> None:
+    """Of an attack with four ascents, and one that closes."""
+    made = {}
+    for size in (0.15, 0.16, 0.17, 0.24, 0.3):
+        ascents = Leg(Stage(Counted(1), "margin", start="neutral"), runs=4)
+        closing = Leg(Stage(Counted(1, name="close"), "margin", start="neutral"), "close")
+        BEGUN.clear()
+        attack = with_plan(attack_named("linf"), "descent", bound("a", size), ascents, closing, rules=DESCENT)
+        x = torch.full((1, 2), 0.5, dtype=torch.float64)
+        net = nn.Linear(2, 2).double()
+        with torch.no_grad():
+            net.weight.copy_(torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+            net.bias.copy_(torch.tensor([1.0 + 2 * 0.14, 0.0]))
+        ra.evaluate(net, (x, torch.tensor([0])), attack, strengths={"linf": [0.1395]}, progress=False)
+        made[round(0.1395 / size, 2)] = (BEGUN.count("ascend"), BEGUN.count("close"))
+    assert made == {0.93: (4, 1), 0.87: (4, 0), 0.82: (3, 0), 0.58: (2, 0), 0.47: (1, 0)}
+
+
+@dataclass(frozen=True)
+class Counted(PGD):
+    """PGD that says when it begins."""
+
+    name: str = "ascend"
+
+    def init(self, problem: Problem, theta: Tensor) -> State:
+        BEGUN.append(self.name)
+        return super().init(problem, theta)
+
+
+def test_what_has_no_gradient_always_goes_on() -> None:
+    trace = Trace(*(torch.tensor([value]) for value in (torch.inf, 5.0, 5.0, 0.0)))
+    at, known = torch.tensor([10]), torch.tensor([1.0])
+    lagging, slow = StopLaggingRuns(((0.0, 1.0),)), StopSlowAscents()
+    for optimizer, ends in ((FMN(20), [True, False]), (PGD(20), [False, True]), (Square(20), [False, False])):
+        assert [rule.ends(trace, at, optimizer, known).item() for rule in (lagging, slow)] == ends
+
+
+def test_every_rule_says_why_it_is_there() -> None:
+    kinds = [*Rule.__subclasses__(), *(each for kind in Rule.__subclasses__() for each in kind.__subclasses__())]
+    told = [kind for kind in kinds if not kind.__subclasses__()]
+    assert len(told) >= 7
+    assert all(kind.reason and kind.source and kind.roles for kind in told)
+    assert len({kind.reason for kind in told}) == len(told)
+
+
+def two_planes() -> tuple[nn.Module, Tensor, Tensor]:
+    """A linear network of three classes: one boundary is three times as far as the other."""
+    net = nn.Linear(8, 3).double()
+    with torch.no_grad():
+        net.weight.zero_()
+        net.weight[1, :4], net.weight[2, 4:] = 1.0, 1.0
+        net.bias.copy_(torch.tensor([0.0, -2.4, -3.2]))
+    return net, torch.full((3, 8), 0.5, dtype=torch.float64), torch.zeros(3, dtype=torch.int64)
+
+
+def of_legs(*legs: Leg) -> Attack:
+    return with_plan(attack_named("linf"), "descent", *legs, rules=DESCENT)
+
+
+def test_runs_towards_a_far_class_are_cut_short_and_the_near_one_is_found() -> None:
+    net, x, labels = two_planes()
+    attack = of_legs(Leg(Stage(FMN(30), "margin", targets="logits"), "bound", 2))
+    result = ra.evaluate(net, (x, labels), attack, progress=False)
+    np.testing.assert_allclose(result.minimal_size("linf"), 0.1, rtol=0.01)
+    whole = 2 * 31
+    forward, backward = result.passes("linf")
+    assert backward < 0.8 * whole and backward > 31, "the second run ends early, the first does not"
+    alone = ra.evaluate(net, (x[:1], labels[:1]), attack, progress=False)
+    assert sum(alone.passes("linf")) == forward + backward
+
+
+def test_an_ascent_whose_margin_falls_too_slowly_is_cut_short() -> None:
+    net, x, labels = two_planes()
+    short = Leg(Stage(PGD(20, rate=1e-3), "margin"))
+    result = ra.evaluate(net, (x, labels), of_legs(short), strengths={"linf": [0.15]}, progress=False)
+    assert np.isinf(result.minimal_size("linf")).all()
+    assert result.passes("linf")[1] == 6, "ended after a quarter: three more parts of the same would not arrive"
+    direct = of_legs(Leg(Stage(PGD(20, rate=0.1), "margin")))
+    found = ra.evaluate(net, (x, labels), direct, strengths={"linf": [0.15]}, progress=False)
+    assert (found.minimal_size("linf") <= 0.15 * (1 + 1e-5)).all()
+
+
+def test_early_stopping_saves_passes_and_keeps_the_sizes() -> None:
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(6)
+    attack = attack_named("l2")
+    found = ra.evaluate(model, data, attack, progress=False)
+    plan: Plan = attack.plans["descent"]
+    kept = tuple(rule for rule in plan.rules if isinstance(rule, (StopRestarts, AscentsByRatio)))
+    patient = replace(attack, plans={"descent": replace(plan, rules=kept)})
+    whole = ra.evaluate(model, data, patient, progress=False)
+    assert sum(found.passes("l2")) < 0.85 * sum(whole.passes("l2"))
+    np.testing.assert_allclose(found.minimal_size("l2"), whole.minimal_size("l2"), rtol=0.02)

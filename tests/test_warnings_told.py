@@ -1,0 +1,240 @@
+"""What is to be doubted is said wherever numbers stand: in scripts, results, tables, ratios, pages and JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustatlas as ra
+from robustatlas.cli import main
+from robustatlas.errors import RobustnessWarning
+from robustatlas.facts import facts_of
+from robustatlas.facts.rows import run_row
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.progress import Progress
+from robustatlas.references.reference import Reference
+from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.report.page import build_report
+
+STRENGTHS = {"linf": [0.05, 0.1, 0.2]}
+
+
+class Cut(torch.autograd.Function):
+    """The identity, whose gradient is zero: at all samples, or at those that are bright."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cut: Tensor) -> Tensor:
+        ctx.save_for_backward(cut)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (cut,) = ctx.saved_tensors
+        return torch.where(cut[:, None, None, None], 0.0, gradient), None
+
+
+def everywhere(x: Tensor) -> Tensor:
+    return torch.ones(len(x), dtype=torch.bool)
+
+
+def at_some(x: Tensor) -> Tensor:
+    return x.flatten(1).mean(1) > 0.3
+
+
+@pytest.fixture(scope="module")
+def data() -> Any:
+    return ra.load_dataset("digits").take(12)
+
+
+@pytest.fixture(scope="module")
+def net() -> Any:
+    return ra.load_model("builtin:digits-linf").net
+
+
+def masked(net: Any, cut: Callable[[Tensor], Tensor]) -> ra.Classifier:
+    return ra.Classifier(net, prepare=lambda x: Cut.apply(x, cut(x)), name="masked")
+
+
+@pytest.fixture(scope="module")
+def void(net: Any, data: Any, tmp_path_factory: pytest.TempPathFactory) -> ra.Result:
+    folder = tmp_path_factory.mktemp("void") / "run"
+    attacks, strengths = ["linf", "brightness"], {**STRENGTHS, "brightness": [0.1, 0.2]}
+    with pytest.warns(RobustnessWarning, match="† linf: the margin has no gradient at any sample"):
+        return ra.evaluate(masked(net, everywhere), data, attacks, strengths=strengths, run=folder, effort="low")
+
+
+def test_warnings_are_python_warnings_and_name_the_line_of_the_user(net: Any, data: Any) -> None:
+    with pytest.warns(RobustnessWarning, match="no gradient at any sample") as told:
+        ra.evaluate(masked(net, everywhere), data, "linf", strengths=STRENGTHS, samples=2, effort="low")
+    assert {warning.filename for warning in told} == {__file__}
+
+
+def test_a_script_without_a_terminal_is_warned_each_time(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import robustatlas as ra\n"
+        "net = ra.load_model('builtin:digits-linf').net\n"
+        "model = ra.Classifier(net, prepare=lambda x: (x * 4).round() / 4)\n"
+        "for _ in range(2):\n"
+        "    print(ra.evaluate(model, ra.load_dataset('digits'), 'linf', strengths={'linf': [0.1]}, samples=2))\n"
+    )
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert run.stderr.count("RobustnessWarning: The model computes round") == 2
+    first, second = run.stdout.split("builtin:digits-linf on 2 samples")[1:] if "builtin" in run.stdout else (
+        run.stdout.split(" on 2 samples of digits")[1:]
+    )  # fmt: skip
+    for said in (first, second):
+        assert said.splitlines()[1].startswith("Warning: † linf: the margin has no gradient at any sample")
+        assert "Warning: The model computes round" in said.splitlines()[2] and "linf †: median size" in said
+
+
+def test_an_object_of_the_users_is_told_as_well(net: Any, data: Any) -> None:
+    class Listening(Progress):
+        said: list[str] = []  # noqa: RUF012
+
+        def warn(self, message: str) -> None:
+            self.said.append(message)
+
+    with pytest.warns(RobustnessWarning):
+        ra.evaluate(masked(net, everywhere), data, "linf", strengths=STRENGTHS, samples=2, progress=Listening())
+    assert any("no gradient at any sample" in message for message in Listening.said)
+
+
+def test_sound_models_are_not_warned_of(net: Any, data: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = ra.evaluate(net, data, "linf", strengths=STRENGTHS, samples=10, effort="low")
+        ra.metrics.average_accuracy(result.accuracies())
+    assert "†" not in f"{result}{result.accuracies()}" and not result.void and not result.warnings
+
+
+def test_saturated_probabilities_are_no_fault(net: Any, data: Any) -> None:
+    """Logits times a thousand: the cross-entropy has no gradient, its margin does, and the search finds the same."""
+    few = {"strengths": STRENGTHS, "samples": 6, "effort": "low"}
+    plain = ra.evaluate(net, data, "linf", **few)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scaled = ra.evaluate(lambda x: 1000 * net(x), data, "linf", **few)  # type: ignore[arg-type]
+    assert not scaled.void
+    assert np.abs(scaled.minimal_size("linf") - plain.minimal_size("linf")).max() < 0.02
+
+
+def test_every_number_that_rests_on_it_is_marked(void: ra.Result) -> None:
+    assert void.void == {"linf": 1.0}
+    assert void.warnings[0].startswith("† linf") and f"{void}".splitlines()[1].startswith("Warning: † linf")
+    assert "linf †" in f"{void.accuracies()}" and "brightness †" not in f"{void.accuracies()}"
+    facts = facts_of(void)
+    assert facts.name == "masked †" and facts.to_dict()["void"] == {"linf": 1.0}
+    assert facts.to_dict()["model"] == "masked"
+
+
+def test_ratios_and_averages_warn(void: ra.Result) -> None:
+    accuracies = void.accuracies()
+    reference = AccuracyTable(100.0, {attack: dict.fromkeys(row, 90.0) for attack, row in accuracies.cells.items()})
+    for number in (
+        lambda: ra.metrics.competitiveness_ratio(accuracies, reference),
+        lambda: ra.metrics.unforeseen_attack_robustness(accuracies, reference, "linf"),
+        lambda: ra.metrics.mean_uar(accuracies, reference),
+        lambda: ra.metrics.stability_constant(accuracies, reference, {"linf": 0.1}),
+        lambda: ra.metrics.average_accuracy(accuracies),
+    ):
+        with pytest.warns(RobustnessWarning, match="every ratio and average that counts them"):
+            number()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ra.metrics.average_accuracy(accuracies, ["brightness"])
+        ra.metrics.unforeseen_attack_robustness(accuracies, reference, "brightness")
+
+
+def test_tables_pages_and_boards_are_marked(void: ra.Result, tmp_path: Path, capsys: Any) -> None:
+    cells = {attack: dict.fromkeys(row, 90.0) for attack, row in void.accuracies().cells.items()}
+    reference = Reference("mine", "made up", AccuracyTable(100.0, cells), ("linf", "brightness"))
+    reference.to_json(tmp_path / "mine.json")
+    main_quietly(["show", str(void.path), "--reference", str(tmp_path / "mine.json")])
+    shown = capsys.readouterr().out
+    for name in ("masked †", "linf †", "average accuracy †", "CR ind-avg †"):
+        assert name in shown, name
+    assert "Warning: † linf" in shown
+    main_quietly(["show", str(void.path), "--json"])
+    assert json.loads(capsys.readouterr().out)["void"] == {"linf": 1.0}
+    page = build_report([void], tmp_path / "report.html", reference).read_text()
+    assert "masked †" in page and "no gradient at any sample" in page
+    row = run_row(void, reference)
+    assert row.name == "masked †" and "no gradient at any sample" in row.notes
+    build_leaderboard([void], tmp_path / "site", reference)
+    assert "masked †" in (tmp_path / "site" / "index.html").read_text() or any(
+        "masked \\u2020" in file.read_text() or "masked †" in file.read_text()
+        for file in (tmp_path / "site").rglob("*.*")
+        if file.suffix in (".html", ".js", ".json")
+    )
+
+
+def main_quietly(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert not ended.value.code
+
+
+def test_some_samples_without_a_gradient(net: Any, data: Any) -> None:
+    share = float(at_some(data.images).float().mean())
+    assert 0 < share < 1
+    with pytest.warns(RobustnessWarning, match="has no gradient at .* % of the samples, so its .* are too high"):
+        result = ra.evaluate(masked(net, at_some), data, "linf", strengths=STRENGTHS, effort="low")
+    assert result.void["linf"] == pytest.approx(share)
+
+
+def test_a_repair_takes_the_mark_away(net: Any, data: Any, tmp_path: Path) -> None:
+    few: Any = {"attacks": "linf", "strengths": STRENGTHS, "samples": 4, "effort": "low", "run": tmp_path / "r"}
+    with pytest.warns(RobustnessWarning):
+        assert ra.evaluate(masked(net, everywhere), data, **few).void
+    repaired = ra.evaluate(net, data, **few)
+    assert not repaired.void and not repaired.warnings and "†" not in f"{ra.load_result(tmp_path / 'r')}"
+
+
+@pytest.mark.parametrize("given", ["data set", "tensors", "arrays", "prepare"])
+def test_a_model_that_writes_into_its_input_harms_nothing(net: Any, given: str) -> None:
+    data = ra.load_dataset("digits").take(6)
+    images = data.images.clone()
+
+    def dims(x: Tensor) -> Tensor:
+        return x.detach().mul_(0.9)
+
+    def writing(x: Tensor) -> Tensor:
+        dims(x)
+        return net(x)
+
+    tensors, arrays = (data.images.clone(), data.labels), (data.images.numpy().copy(), data.labels.numpy())
+    samples: Any = {"tensors": tensors, "arrays": arrays}.get(given, data)
+    model = ra.Classifier(net, prepare=lambda x: (dims(x), x)[1]) if given == "prepare" else writing
+    few: Any = {"strengths": STRENGTHS, "effort": "low"}
+    with pytest.warns(RobustnessWarning, match="The model writes into its input"):
+        result = ra.evaluate(model, samples, "linf", **few)
+    assert torch.equal(data.images, images)
+    assert torch.equal(tensors[0], images) and (arrays[0] == images.numpy()).all()
+    same = ra.Classifier(net, prepare=ra.straight_through(lambda x: 0.9 * x))  # the same values, the same gradient
+    truth = ra.evaluate(same, ra.load_dataset("digits").take(6), "linf", **few)
+    assert np.allclose(result.minimal_size("linf"), truth.minimal_size("linf"), rtol=1e-5)
+    again = ra.evaluate(net, samples, "linf", **few)
+    clean = ra.evaluate(net, ra.load_dataset("digits").take(6), "linf", **few)
+    assert (again.minimal_size("linf") == clean.minimal_size("linf")).all()
+
+
+def test_a_first_layer_in_place_simply_works(net: Any, data: Any) -> None:
+    images = data.images.clone()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        few: Any = {"strengths": STRENGTHS, "samples": 6, "effort": "low"}
+        inplace = ra.evaluate(nn.Sequential(nn.ReLU(inplace=True), net), data, "linf", **few)
+        apart = ra.evaluate(nn.Sequential(nn.ReLU(), net), data, "linf", **few)
+    assert torch.equal(data.images, images)
+    assert (inplace.minimal_size("linf") == apart.minimal_size("linf")).all()
