@@ -20,6 +20,7 @@ from torch import nn
 import bad_inputs
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.classifier import seeded
 from robustatlas.cli import main
 from robustatlas.evaluation import forecast
 from robustatlas.training import Settings
@@ -422,8 +423,10 @@ def test_names_of_strangers_never_reach_the_terminal(
     assert is_plain(said.out) and is_plain(said.err)
 
 
-NET = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
-IMAGES, LABELS = torch.rand(5, 1, 2, 2), torch.tensor([0, 1, 2, 0, 1])
+with seeded(3, torch.device("cpu")):
+    NET = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    IMAGES, LABELS = torch.rand(5, 1, 2, 2), torch.tensor([0, 1, 2, 0, 1])
+    IMAGES[0, 0, 0] = torch.tensor([0.0, 1.0])
 
 
 def evaluate(**changes: Any) -> Any:

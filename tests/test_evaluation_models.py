@@ -106,7 +106,10 @@ def test_bfloat16_searches_and_float32_judges() -> None:
 WARNED: dict[str, tuple[Callable[[nn.Module], Callable[[Tensor], Tensor]], str]] = {
     "probabilities": (lambda net: lambda x: net(x).softmax(1), "look like probabilities"),
     "rounding": (lambda net: lambda x: net(x).round() + 0 * x.flatten(1).sum(1, True), "whose gradient is zero"),
-    "zero gradient": (lambda net: lambda x: net(x).detach() + 0 * x.flatten(1).sum(1, True), "zero everywhere"),
+    "zero gradient": (
+        lambda net: lambda x: net(x).detach() + 0 * x.flatten(1).sum(1, True),
+        "no gradient at any sample",
+    ),
     "random": (lambda net: lambda x: net(x) + torch.randn(10), "randomised"),
     "batch": (lambda net: lambda x: net(x - x.mean(0)), "other samples of its batch"),
 }
@@ -217,7 +220,7 @@ def test_out_of_memory_names_a_smaller_batch() -> None:
 IMAGES, LABELS = digits_images(6)
 BAD_DATA: dict[str, tuple[Any, str]] = {
     "empty": ((IMAGES[:0], LABELS[:0]), "no samples"),
-    "0..255": ((IMAGES * 255, LABELS), "divide them by 255"),
+    "0..255": ((IMAGES * 255, LABELS), "divide by 255"),
     "normalised": ((IMAGES - 0.5, LABELS), "mean and std"),
     "bytes": (((IMAGES * 255).byte(), LABELS), "Divide 8-bit images"),
     "NaN": ((IMAGES * torch.nan, LABELS), "NaN"),

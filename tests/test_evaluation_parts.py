@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack, Search, Stage
 from robustatlas.attacks.plans import plans_of
-from robustatlas.datasets import Fingerprint, Rows
+from robustatlas.datasets import Beginning, Fingerprint, Rows
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.desk import SECONDS, SMALLEST, Desk
 from robustatlas.evaluation.plan import Task, Work
@@ -62,7 +62,10 @@ def desk_of(
     hands: int = 1,
 ) -> Desk:
     """A desk for one attack on so many samples, each of which is expected to take ``expected`` seconds."""
-    work = Work(Drawn(count, *shape), torch.zeros(count, dtype=torch.int64), np.arange(count), DataRecord(name="drawn"))
+    rows, labels = Drawn(count, *shape), torch.zeros(count, dtype=torch.int64)
+    work = Work(
+        rows, labels, np.arange(count), DataRecord(name="drawn"), Beginning.of(rows, labels, torch.arange(count))
+    )
     task = Task(ATTACK, search, AttackRecord(name="linf", strengths=STRENGTHS))
     run = Run(Identity(model=ModelRecord(name="net"), data=work.record))
     costs = Costs([1.0], pair=1.0)

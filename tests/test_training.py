@@ -411,7 +411,7 @@ GREY = load_dataset("digits", "train").take(60)
         (nn.Linear(3, 2), GREY, "standard", None, "fails on images of shape"),
         (nn.Flatten(), GREY, "standard", None, "nothing to train"),
         (linear(), replace(GREY, labels=torch.zeros_like(GREY.labels)), "standard", None, "2 classes to tell apart"),
-        (linear(), replace(GREY, rows=Held(GREY.images * 255)), "standard", None, "divide them by 255"),
+        (linear(), replace(GREY, rows=Held(GREY.images * 255)), "standard", None, "divide by 255"),
         (nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), GREY, "manifold", {"linf": 0.1}, "calls none"),
     ],
 )

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from robustatlas.cli._help import OUTPUT
+from robustatlas.cli._help import GENERAL, OUTPUT
 from robustatlas.cli._terminal import for_spreadsheet, printable, safe
 from robustatlas.outcomes import query as run_query
 from robustatlas.outcomes.query import written
@@ -31,7 +31,12 @@ def query(
         typer.Option("--csv", help="Print comma-separated values instead of a table.", rich_help_panel=OUTPUT),
     ] = False,
     unrestricted: Annotated[
-        bool, typer.Option("--unrestricted", help="Let the SQL read and write files; only for SQL that you trust.")
+        bool,
+        typer.Option(
+            "--unrestricted",
+            help="Let the SQL read and write files; only for SQL that you trust.",
+            rich_help_panel=GENERAL,
+        ),
     ] = False,
 ) -> None:
     """Run SQL over the outcomes of one or many runs.

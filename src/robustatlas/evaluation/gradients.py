@@ -43,17 +43,15 @@ def gradient_record(
     ordered = sorted(ways, key=str)
     return GradientRecord(
         at=first.index,
-        ways={way or "own": _projected(margin_gradients(model, first.images, first.labels, way)) for way in ordered},
+        ways={way or "own": _projected(margin_gradients(model, first.images, first.labels, way)[1]) for way in ordered},
         within=_ROUGH if model.network_dtype in (torch.float16, torch.bfloat16) else _EXACT,
         without=without_gradient(model, *sample, ordered),
     )
 
 
-def _projected(gradients: Tensor | None) -> Numbers:
+def _projected(gradients: Tensor) -> Numbers:
     """Of each sample the length of its gradient, as a power of two, and projections of its direction; nothing where it
     is zero or no number."""
-    if gradients is None:
-        return ()
     slopes = flat(gradients).double().cpu()
     signs = Noise.of(0, torch.arange(_PROJECTIONS), "gradients").uniform(slopes.shape[1]).sub(0.5).sign().double()
     lengths = slopes.norm(dim=1, keepdim=True)

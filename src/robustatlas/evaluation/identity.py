@@ -19,6 +19,7 @@ from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.records import LOGIT_TOLERANCE, now
+from robustatlas.sanity.gradients import AT_ONCE
 
 
 def identity_of(model: Classifier, shape: Sequence[int], data: DataRecord) -> Identity:
@@ -118,7 +119,7 @@ def _margin_and_bounds(model: Classifier, x: Tensor, labels: Tensor, number: int
     others, in other company."""
     company = torch.arange(len(x), device=x.device).roll(number)
     noise = Noise.of(number, company, "answers")
-    parts = torch.split(company, -(-len(x) // (number + 1)))
+    parts = torch.split(company, -(-AT_ONCE // (number + 1)))
     with torch.no_grad(), seeded(number, model.device):
         logits = torch.cat(
             [model.logits(x[part], labels=labels[part], noise=noise.take(part), verifying=True) for part in parts]

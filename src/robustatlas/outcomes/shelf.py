@@ -160,16 +160,16 @@ def _write_npz(path: Path, arrays: Columns, about: Mapping[str, str]) -> None:
 
 
 def _about_of_npz(path: Path) -> dict[str, str]:
-    said = _read_npz(path, ("about",)).get("about")
+    said = _read_npz(path, ("about",), complete=False).get("about")
     return {} if said is None else TypeAdapter(dict[str, str]).validate_json(str(said))
 
 
-def _read_npz(path: Path, names: Sequence[str]) -> Arrays:
-    """Those of the arrays of ``names`` that a file has."""
+def _read_npz(path: Path, names: Sequence[str], complete: bool = True) -> Arrays:
+    """The arrays of ``names`` in a file; those that it has, unless it has to be ``complete``."""
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names if name in arrays}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            return {name: arrays[name] for name in names if complete or name in arrays}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise CorruptFileError(
             f"{path} cannot be read ({error}); delete it and run the same evaluation again."
         ) from error

@@ -20,6 +20,9 @@ REMEDY = (
 _FLAT = ("RoundBackward", "FloorBackward", "CeilBackward", "TruncBackward")
 """Operations whose gradient is zero everywhere they have one."""
 
+AT_ONCE = 8
+"""Samples of one pass of the checks: what fits into memory is not known yet."""
+
 
 def flat_operations(output: Tensor) -> list[str]:
     """Operations on the way to ``output`` whose gradient is zero: round, floor, ceil, trunc.
@@ -87,22 +90,27 @@ def watched_margin(
         return x, margin_of(model.logits(x, labels=truth, verifying=True), truth)
 
 
-def margin_gradients(model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None) -> Tensor | None:
-    """The gradient [B, ...] of the margin of the logits with respect to ``images`` [B, ...]; None where the logits are
-    connected to no input."""
-    x, margin = watched_margin(model, images, labels, back)
-    return torch.autograd.grad(margin.sum(), x, allow_unused=True)[0] if margin.requires_grad else None
+def margin_gradients(
+    model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None
+) -> tuple[Tensor, Tensor]:
+    """The margins [B] of the logits at ``images`` [B, ...] and their gradients [B, ...] there: zeros where the logits
+    are connected to no input."""
+    margins, slopes = [], []
+    for some, truth in zip(torch.split(images, AT_ONCE), torch.split(labels, AT_ONCE), strict=True):
+        x, margin = watched_margin(model, some, truth, back)
+        connected = torch.autograd.grad(margin.sum(), x, allow_unused=True)[0] if margin.requires_grad else None
+        margins.append(margin.detach())
+        slopes.append(torch.zeros_like(x) if connected is None else connected)
+    return torch.cat(margins), torch.cat(slopes)
 
 
 def without_gradient(model: Classifier, images: Tensor, labels: Tensor, ways: Collection[Backward | None]) -> float:
     """The share of ``images`` [B, ...] that are classified correctly at which the margin has no gradient to follow, by
     none of the ``ways`` back: it is zero or no number. 0 where none is classified correctly: nothing is attacked."""
-    _, margin = watched_margin(model, images, labels)
-    lost = margin.detach() > 0
-    right = int(lost.sum())
+    lost, right = torch.ones(len(images), dtype=torch.bool, device=model.device), 0
     for way in ways:
-        slopes = margin_gradients(model, images, labels, way)
-        if slopes is not None:
-            largest = flat(slopes).abs().amax(1)
-            lost &= ~(largest.isfinite() & (largest > 0))
+        margin, slopes = margin_gradients(model, images, labels, way)
+        largest = flat(slopes).abs().amax(1)
+        lost &= (margin > 0) & ~(largest.isfinite() & (largest > 0))
+        right = max(right, int((margin > 0).sum()))
     return int(lost.sum()) / right if right else 0.0
