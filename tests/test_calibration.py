@@ -264,7 +264,7 @@ def test_tasks_of_a_slurm_array_take_their_part(monkeypatch: pytest.MonkeyPatch)
     assert share_here(None) == Share(3, 4)
     assert share_here("0/2") == Share(0, 2)
     monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "many")
-    with pytest.raises(UserError, match="SLURM_ARRAY_TASK_COUNT='many' is no number"):
+    with pytest.raises(UserError, match="SLURM_ARRAY_TASK_COUNT='many' is no whole number"):
         share_here(None)
 
 

@@ -49,7 +49,7 @@ def test_float32_strengths_are_the_same_strengths():
         (-1, {"linf": {0.01: 80}}, "clean accuracy is -1"),
         (90, {"linf": {}}, "no strengths"),
         (90, {"linf": {0.0: 80}}, "positive"),
-        (90, {"linf": {math.inf: 80}}, "positive finite"),
+        (90, {"linf": {math.inf: 80}}, "positive numbers of at most"),
         (90, {"linf": 80}, "the row of linf of an accuracy table must be a mapping"),
         (90, [80], "the cells of an accuracy table must be a mapping"),
         (90, {"linf": {"weak": 80}}, "'weak' in linf"),

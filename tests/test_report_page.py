@@ -23,7 +23,7 @@ from robustatlas.metrics.competitiveness import competitiveness_ratio
 from robustatlas.metrics.intervals import accuracy_interval
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
-from robustatlas.outcomes import AccuracyTable, CallRecord
+from robustatlas.outcomes import AccuracyTable, AttackRecord, CallRecord
 from robustatlas.outcomes.records import circumstances
 from robustatlas.references import Reference, load_reference
 from robustatlas.report import words
@@ -56,7 +56,9 @@ def result(attacks: tuple[str, ...] = ("linf", "l2"), samples: int = 60, seed: i
 
 
 def with_warnings(run: Result, *warnings: str) -> Result:
-    return dataclasses.replace(run, plans=[CallRecord(attacks=("a",), spans=((0, 1),), warnings=warnings)])
+    asked = AttackRecord(name="linf", strengths=tuple(run.outcome("linf").strengths))
+    call = CallRecord(attacks=(asked.key,), spans=((0, run.samples),), warnings=warnings)
+    return dataclasses.replace(run, records={asked.key: asked}, plans=[call])
 
 
 def keeping(run: Result, images: np.ndarray) -> Result:

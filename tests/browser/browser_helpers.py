@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from robustatlas.outcomes import CallRecord, DataRecord, Identity, ModelRecord
+from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord
 from robustatlas.outcomes.records import circumstances
 from robustatlas.references import Reference
 from robustatlas.result import Result
@@ -55,14 +55,19 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
     kept = SimpleNamespace(
         adversarial=lambda attack, index: (plain.index, images), circumstances=lambda: [circumstances()]
     )
+    asked = [AttackRecord(name=name, strengths=tuple(o.strengths)) for name, o in plain.outcomes.items()]
     return replace(
         plain,
         identity=Identity(model=ModelRecord(name=name), data=DataRecord(name="cifar10"), created="2026-01-02"),
         plans=[
             CallRecord(
-                attacks=attacks, spans=((0, len(plain.index)),), warnings=warnings, command="robustatlas evaluate"
+                attacks=tuple(record.key for record in asked),
+                spans=((0, len(plain.index)),),
+                warnings=warnings,
+                command="robustatlas evaluate",
             )
         ],
+        records={record.key: record for record in asked},
         clean_margin=clean,
         outcomes=outcomes,
         _run=kept,

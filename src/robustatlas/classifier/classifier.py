@@ -388,7 +388,11 @@ class Classifier:
 
     def answer(self, x: Tensor, net: Net | None = None) -> Any:
         """Whatever ``net`` (None: its own) returns for one batch; not counted. It never gets the memory of ``x``: a
-        network may write into its input."""
+        network may write into its input.
+
+        Raises:
+            UserError: ``prepare`` returned something else than a tensor.
+        """
         prepared = x if self.prepare is None else self._run(self.prepare, x.clone())
         if not isinstance(prepared, Tensor):
             raise UserError(f"prepare returned {type(prepared).__name__}; expected inputs as a tensor [B, ...].")

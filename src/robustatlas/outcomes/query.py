@@ -88,6 +88,7 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     Args:
         sql: one SELECT over the views below.
         runs: run directories, or one of them.
+        unrestricted: let the SQL read and write files.
 
     Returns:
         the names of the columns, and the rows.

@@ -152,7 +152,11 @@ class OutcomeTable:
         return {attack: share for attack, share in shares.items() if share}
 
     def survivors(self, strengths: Mapping[str, float]) -> Booleans:
-        """``[N]``: whether the sample withstands every attack up to the strength named for it, and clean inputs."""
+        """``[N]``: whether the sample withstands every attack up to the strength named for it, and clean inputs.
+
+        Raises:
+            UserError: no mapping of strengths, a negative strength, or an attack that was not evaluated.
+        """
         standing = self.clean
         if not isinstance(strengths, Mapping):
             raise UserError(

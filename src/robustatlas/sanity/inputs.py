@@ -15,6 +15,9 @@ def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
         images: [N, ...] floats.
         labels: [N] integers.
 
+    Returns:
+        the images; where rounding left them outside of [0, 1], clamped.
+
     Raises:
         UserError: no samples, shapes that do not fit together, values that are not finite or outside of [0, 1], or
             labels that are no class numbers.
