@@ -19,6 +19,7 @@ class Compiled:
     network does not call.
 
     Example:
+        >>> import warnings
         >>> net = Compiled(nn.Linear(4, 3))
         >>> net.compiled = lambda x: 1 / 0
         >>> with warnings.catch_warnings(record=True) as said:

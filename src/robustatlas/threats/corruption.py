@@ -154,6 +154,7 @@ class Corruption(ThreatModel):
         name: one of :data:`CORRUPTIONS`.
 
     Example:
+        >>> import torch
         >>> threat = Corruption("gaussian_noise")
         >>> x = torch.rand(2, 3, 32, 32)
         >>> noise = Noise.of(seed=0, indices=torch.arange(2), purpose="example")
