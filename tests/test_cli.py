@@ -227,3 +227,17 @@ def test_an_interrupted_run_goes_on(here: Here, workplace: Path, finished: Path,
     for attack in whole.attacks:
         np.testing.assert_array_equal(whole.minimal_size(attack), resumed.minimal_size(attack))
         np.testing.assert_array_equal(whole.outcome(attack).forward, resumed.outcome(attack).forward)
+
+
+@pytest.mark.parametrize("terminal", [{"COLUMNS": "0"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C"}], ids=str)
+def test_terminals_without_width_or_letters_show_every_word(tmp_path: Path, terminal: dict[str, str]) -> None:
+    """Paths may have letters that the terminal lacks."""
+    command = "evaluate builtin:digits-linf --data digits --samples 2 --attacks linf --strengths linf=0.1 --run"
+    written = subprocess.run(
+        [sys.executable, "-m", "robustatlas", *command.split(), "rün/é"],
+        capture_output=True, cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"} | terminal, timeout=240, check=False
+    )  # fmt: skip
+    assert written.returncode == 0, written.stderr
+    assert (tmp_path / "rün" / "é" / "run.json").is_file()
+    assert b"% clean accuracy" in b" ".join(written.stdout.split())
+    assert "PYTHONIOENCODING" not in terminal or written.stdout.isascii()
