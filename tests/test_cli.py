@@ -235,8 +235,12 @@ def test_terminals_without_width_or_letters_show_every_word(tmp_path: Path, term
     command = "evaluate builtin:digits-linf --data digits --samples 2 --attacks linf --strengths linf=0.1 --run"
     written = subprocess.run(
         [sys.executable, "-m", "robustatlas", *command.split(), "rün/é"],
-        capture_output=True, cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"} | terminal, timeout=240, check=False
-    )  # fmt: skip
+        capture_output=True,
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | terminal,
+        timeout=240,
+        check=False,
+    )
     assert written.returncode == 0, written.stderr
     assert (tmp_path / "rün" / "é" / "run.json").is_file()
     assert b"% clean accuracy" in b" ".join(written.stdout.split())
