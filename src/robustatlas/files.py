@@ -63,6 +63,8 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
     Whoever is killed in between leaves the old ``path`` (or none) and a temporary file that nobody reads.
     """
+    if not path.name:
+        raise UserError(f"{path} is a folder; give the name of a file.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with one_sentence(path):
         path.parent.mkdir(parents=True, exist_ok=True)

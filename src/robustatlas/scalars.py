@@ -46,6 +46,20 @@ def real(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+def fraction(text: str) -> float:
+    """A number as people write it, or a fraction such as ``8/255``; NaN where it is neither.
+
+    Example:
+        >>> fraction("8/256"), fraction("0.5"), fraction("8/0")
+        (0.03125, 0.5, nan)
+    """
+    above, slash, below = text.partition("/")
+    try:
+        return float(above) / (float(below) if slash else 1.0)
+    except (ValueError, ZeroDivisionError):
+        return math.nan
+
+
 def _is_truth(value: Any) -> bool:
     return str(getattr(value, "dtype", "")).removeprefix("torch.") == "bool"
 

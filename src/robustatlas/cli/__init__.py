@@ -14,9 +14,11 @@ from robustatlas.cli._help import LOOK, MEASURE, TRAIN, Command, Group
 from robustatlas.cli._terminal import fit_terminal, safe
 from robustatlas.cli.attacks import attacks
 from robustatlas.cli.calibrate import calibrate
+from robustatlas.cli.check import check
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
 from robustatlas.cli.evaluate import evaluate
+from robustatlas.cli.export import export
 from robustatlas.cli.gallery import gallery
 from robustatlas.cli.leaderboard import app as leaderboard
 from robustatlas.cli.merge import best_known, merge
@@ -62,7 +64,7 @@ app = typer.Typer(
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     MEASURE: (evaluate, attacks, verify, merge, best_known, distances),
-    LOOK: (show, compare, report, gallery, query),
+    LOOK: (show, compare, check, report, gallery, query, export),
     TRAIN: (train, reference, calibrate),
 }
 for panel, commands in _PANELS.items():

@@ -6,25 +6,12 @@ import math
 from collections.abc import Sequence
 
 from robustatlas.errors import UserError
+from robustatlas.scalars import fraction
 
 MOST_STRENGTHS = 10_000
 """More strengths of one attack than this are a slip of the fingers."""
 
 _FORMS = "expected NAME=0.01,0.02,0.05 or NAME=LAST:COUNT, such as linf=8/255:20"
-
-
-def number(text: str) -> float:
-    """A number, or a fraction such as ``8/255``; NaN where it is neither.
-
-    Example:
-        >>> number("8/256"), number("0.5"), number("8/0")
-        (0.03125, 0.5, nan)
-    """
-    above, slash, below = text.partition("/")
-    try:
-        return float(above) / (float(below) if slash else 1.0)
-    except (ValueError, ZeroDivisionError):
-        return math.nan
 
 
 def names_in(given: str | None) -> list[str]:
@@ -42,7 +29,7 @@ def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
     found: dict[str, tuple[float, ...]] = {}
     for item in given:
         name, _, values = (part.strip() for part in item.partition("="))
-        strengths = _steps(item, values) if ":" in values else tuple(number(value) for value in values.split(","))
+        strengths = _steps(item, values) if ":" in values else tuple(fraction(value) for value in values.split(","))
         if not name or not strengths or not all(0 < strength < math.inf for strength in strengths):
             raise UserError(f"--strengths {item!r} is not understood; {_FORMS}.")
         if name in found:
@@ -59,7 +46,7 @@ def _steps(item: str, values: str) -> tuple[float, ...]:
         return ()
     if not 1 <= int(count) <= MOST_STRENGTHS:
         raise UserError(f"--strengths {item!r} asks for {count} strengths; expected 1 to {MOST_STRENGTHS:,}.")
-    return grid(number(last), int(count)) if math.isfinite(number(last)) else ()
+    return grid(fraction(last), int(count)) if math.isfinite(fraction(last)) else ()
 
 
 def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None:
@@ -76,7 +63,7 @@ def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None
         return found
     for item in given.split(","):
         name, _, value = (part.strip() for part in item.partition("="))
-        strength = number(value)
+        strength = fraction(value)
         if not name or name in found or not 0 < strength < math.inf:
             raise UserError(
                 f"{option} {given!r} is not understood at {item.strip()!r}; expected each attack once with a strength, "
@@ -95,7 +82,7 @@ def parse_statistic(given: str | None, option: str) -> float | tuple[float, ...]
     """
     if given is None:
         return None
-    values = tuple(number(value) for value in given.split(","))
+    values = tuple(fraction(value) for value in given.split(","))
     if not all(map(math.isfinite, values)):
         raise UserError(f"{option} {given!r} is not understood; expected a number, or one per channel: 0.49,0.48,0.45.")
     return values if len(values) > 1 else values[0]

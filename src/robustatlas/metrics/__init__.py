@@ -1,5 +1,6 @@
 """Every number that robustatlas reports, as pure functions of outcomes and accuracies."""
 
+from robustatlas.metrics.audit import Audited, audited
 from robustatlas.metrics.averages import average_accuracy, union_accuracy
 from robustatlas.metrics.bootstrap import (
     AccuracyStatistics,
@@ -42,6 +43,7 @@ from robustatlas.metrics.intervals import (
     proportion_bounds,
     proportion_interval,
 )
+from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples
@@ -50,7 +52,9 @@ __all__ = [
     "AccuracyStatistics",
     "AccuracyTable",
     "AdversarialHypervolume",
+    "Audited",
     "Band",
+    "ConfidenceSequence",
     "Crossing",
     "InOut",
     "InterclassDistances",
@@ -64,6 +68,7 @@ __all__ = [
     "accuracy_interval",
     "adversarial_hypervolume",
     "attack_correlation",
+    "audited",
     "average_accuracy",
     "bootstrap_intervals",
     "bootstrap_replicates",
@@ -78,6 +83,7 @@ __all__ = [
     "local_optimality",
     "mcnemar",
     "mcnemar_at_strengths",
+    "mean_sequence",
     "mean_statistic",
     "mean_uar",
     "normalised_cross_entropy",
@@ -87,6 +93,7 @@ __all__ = [
     "proportion_bounds",
     "proportion_interval",
     "rank_sum_test",
+    "share_sequence",
     "share_statistic",
     "shared_samples",
     "signed_rank_test",

@@ -1,0 +1,121 @@
+"""``robustatlas check``: a gate for pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from robustatlas.cli import _runs
+from robustatlas.cli._help import GENERAL, OUTPUT
+from robustatlas.cli._terminal import safe
+from robustatlas.cli.show import chosen_facts
+from robustatlas.errors import UserError
+from robustatlas.files import one_sentence, write_text
+from robustatlas.gate import FORMATS, Check, Judged, Requirement, check_against, check_requirements
+from robustatlas.result import load_result
+from robustatlas.wording import counted
+
+FAILED = 3
+"""Exit code where a check fails; a mistake in the command itself ends with 1 or 2."""
+
+
+def check(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT>=NUMBER",
+            help="A bound, in percent: on a robust accuracy (`linf@8/255>=45`), or on clean, average, union, cr, "
+            "cr-ind-worst, cr-exp, cr-max, uar; on a hypervolume (`ah-linf>=0.3`) or a median size "
+            "(`median-linf>=0.02`). <= bounds from above. Give it several times for several bounds.",
+            rich_help_panel=GENERAL,
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN0",
+            help="A run of an earlier version of the model: no accuracy may fall behind it, on the same images, by "
+            "more than --max-drop.",
+            rich_help_panel=GENERAL,
+        ),
+    ] = None,
+    max_drop: Annotated[
+        float,
+        typer.Option(
+            metavar="POINTS",
+            help="Percentage points that an accuracy may fall behind --against.",
+            rich_help_panel=GENERAL,
+        ),
+    ] = 0.0,
+    value: Annotated[
+        bool,
+        typer.Option(
+            "--value",
+            help="Judge by the measured values alone. Without it, the whole 95 % interval of a number has to keep its "
+            "bound, and a drop has to be significant to count.",
+            rich_help_panel=GENERAL,
+        ),
+    ] = False,
+    reference: _runs.Reference = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the verdict as JUnit XML.", rich_help_panel=OUTPUT)
+    ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the verdict as SARIF.", rich_help_panel=OUTPUT)
+    ] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append the verdict as Markdown, such as to `$GITHUB_STEP_SUMMARY`.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+) -> None:
+    """Check what is required of a run; the exit code is 3 where it is not kept.
+
+    At least 45 % withstand linf 8/255, even at the low end of the interval:
+
+        robustatlas check runs/mynet --require "linf@8/255>=45"
+
+    A quantised network against the network it was made from:
+
+        robustatlas check runs/mynet-int8 --against runs/mynet --max-drop 1.0 --junit robustness.xml
+    """
+    if not require and against is None:
+        raise UserError("Nothing is required; give --require (such as --require 'clean>=90') or --against RUN0.")
+    if not 0 <= max_drop <= 100:
+        raise UserError(f"--max-drop is {max_drop:g}; expected percentage points from 0 to 100.")
+    bounds = [Requirement.parse(text) for text in require or ()]
+    judged: Judged = "value" if value else "interval"
+    result = load_result(run)
+    if result.missing:
+        raise UserError(f"{run} is not finished; run the same evaluation again, and only what is missing is computed.")
+    checks = check_requirements(bounds, result, chosen_facts(result, reference), judged) if bounds else []
+    if against is not None:
+        checks += check_against(result, load_result(against), max_drop, judged)
+    for form, path in (("junit", junit), ("sarif", sarif)):
+        if path is not None:
+            write_text(path, FORMATS[form](checks, str(run)))
+    if markdown is not None:
+        with one_sentence(markdown), markdown.open("a", encoding="utf-8") as file:
+            file.write(FORMATS["markdown"](checks, str(run)))
+    _print(checks, result.warnings)
+    if not all(found.passed for found in checks):
+        raise typer.Exit(FAILED)
+
+
+def _print(checks: Sequence[Check], warnings: Sequence[str]) -> None:
+    console = Console()
+    failed = sum(not check.passed for check in checks)
+    for warning in warnings:
+        console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", highlight=False)
+    for check in checks:
+        verdict = "[green]passed[/green]" if check.passed else "[bold red]failed[/bold red]"
+        console.print(f"{verdict}  {safe(check.name)}: {safe(check.sentence)}", highlight=False)
+    console.print(f"{counted(failed, 'check')} of {len(checks)} failed." if failed else "All checks passed.")

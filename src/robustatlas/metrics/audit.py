@@ -1,0 +1,111 @@
+"""What a dear search of some samples says of a cheap search of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy  # which imports its parts where they are used: stats takes long
+from numpy.typing import ArrayLike, NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.intervals import check_confidence
+from robustatlas.outcomes.outcome import percent
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """Robust accuracies, in percent, that the dear search would leave on all samples.
+
+    Attributes:
+        strengths: [S] of the attack.
+        found: [S] what the cheap search leaves.
+        estimate: [S] what the dear search would leave.
+        low: [S] lower bounds of that.
+        high: [S] upper bounds.
+        mean: (estimate, low, high) of the mean over the strengths.
+        audited: number of samples that were searched again.
+        fallen: [S] how many of these the dear search broke and the cheap one did not.
+        confidence: of each interval.
+
+    Example:
+        >>> audit = audited([[True], [True], [True], [False]], [0, 2], [[True], [False]], [0.1])
+        >>> audit.found, audit.estimate
+        (array([75.]), array([37.5]))
+    """
+
+    strengths: Floats
+    found: Floats
+    estimate: Floats
+    low: Floats
+    high: Floats
+    mean: tuple[float, float, float]
+    audited: int
+    fallen: NDArray[np.int64]
+    confidence: float
+
+
+def audited(
+    robust: ArrayLike, positions: ArrayLike, still: ArrayLike, strengths: ArrayLike, confidence: float = 0.95
+) -> Audited:
+    """Estimate what a dear search, done on a random part of the samples, would leave on all of them.
+
+    The intervals are exact for the finitely many samples at hand; they are about these samples and this dear search,
+    not about the distribution that the samples come from, nor about examples that the dear search misses as well.
+
+    Args:
+        robust: [N, S] whether the cheap search left each sample robust at each strength.
+        positions: [n] the samples that were searched again, a random choice that does not depend on any outcome.
+        still: [n, S] whether these are robust by both searches together.
+        strengths: [S].
+        confidence: of each interval; that of the mean over the strengths was simulated, not proven.
+
+    Returns:
+        the estimates with their intervals; where no robust sample was searched again, the interval reaches to 0.
+
+    Raises:
+        UserError: arrays that do not fit together, or samples that are robust again after they were broken.
+
+    Source: two-phase sampling; the tails of the hypergeometric distribution inverted by the beta-binomial posterior
+    (as Clopper-Pearson does for infinitely many samples).
+
+    Example:
+        >>> robust = np.ones((100, 1), bool)
+        >>> audit = audited(robust, range(20), np.arange(20)[:, None] >= 2, [0.1])
+        >>> audit.estimate, audit.low.round(1), audit.high.round(1)
+        (array([90.]), array([71.]), array([98.]))
+    """
+    check_confidence(confidence)
+    before, at, after = np.asarray(robust), np.asarray(positions, np.int64), np.asarray(still)
+    grid = np.asarray(strengths, np.float64)
+    fits = before.ndim == 2 and after.shape == (len(at), before.shape[1]) and grid.shape == before.shape[1:]
+    if not fits or before.dtype != np.bool_ or after.dtype != np.bool_ or not len(before):
+        raise UserError(
+            f"An audit needs booleans [N, S] and [n, S], n positions and S strengths; given {before.shape}, "
+            f"{after.shape}, {at.shape} and {grid.shape}."
+        )
+    if (after & ~before[at]).any():
+        raise UserError("An audited sample is robust that was broken before; give what both searches together leave.")
+    left, tried = before.sum(0), before[at].sum(0)
+    fallen = tried - after.sum(0)
+    least, most = _fallen_bounds(left, tried, fallen, (1 - confidence) / 2)
+    share = np.divide(fallen, tried, out=np.zeros(len(grid)), where=tried > 0)
+    found, estimate, low, high = (
+        percent(x, len(before)) for x in (left, left * (1 - share), left - most, left - least)
+    )
+    mean = float(estimate.mean()), float(low.mean()), float(high.mean())
+    return Audited(grid, found, estimate, low, high, mean, len(at), fallen, confidence)
+
+
+def _fallen_bounds(
+    left: NDArray[np.int64], tried: NDArray[np.int64], fallen: NDArray[np.int64], tail: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Least and most of the ``left`` samples that the dear search would break; it broke ``fallen`` of ``tried``."""
+    rest, kept = left - tried, tried - fallen
+    inverse = scipy.stats.betabinom.ppf
+    most = np.where(kept > 0, fallen + inverse(1 - tail, rest, fallen + 1, np.maximum(kept, 1)), left)
+    least = np.where(fallen > 0, left - (kept + inverse(1 - tail, rest, kept + 1, np.maximum(fallen, 1))), 0)
+    whole = rest == 0
+    return np.where(whole, fallen, least).astype(np.int64), np.where(whole, fallen, most).astype(np.int64)

@@ -1,0 +1,174 @@
+"""Intervals that hold at every look: of a share, or of a mean, of finitely many samples drawn in random order.
+
+One may look after every sample, and stop when the interval is as narrow as one wants: it contains the truth at all
+looks together with the probability stated. At the last sample its width is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy  # which imports its parts where they are used: special takes long
+from numpy.typing import ArrayLike, NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.intervals import check_confidence
+from robustatlas.scalars import reals
+
+Floats = NDArray[np.float64]
+
+_TRUNCATED = 0.5
+"""Waudby-Smith and Ramdas 2020, section 4: the share c of its capital that the betting sequence stakes at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConfidenceSequence:
+    """Intervals after 1, 2, ... T of the samples.
+
+    Attributes:
+        value: [T] the estimate after each sample.
+        low: [T] lower bounds.
+        high: [T] upper bounds.
+        population: number N of samples that there are.
+        confidence: that all T intervals contain the value of all N samples.
+
+    Example:
+        >>> known = share_sequence([True] * 50, population=50)
+        >>> float(known.low[-1]), float(known.high[-1])
+        (100.0, 100.0)
+    """
+
+    value: Floats
+    low: Floats
+    high: Floats
+    population: int
+    confidence: float
+
+    @property
+    def half_width(self) -> Floats:
+        """[T] half of the width of each interval."""
+        return (self.high - self.low) / 2
+
+
+def share_sequence(hits: ArrayLike, population: int, confidence: float = 0.95) -> ConfidenceSequence:
+    """The share of hits among all samples, after each of those drawn without replacement in random order.
+
+    Args:
+        hits: [T] booleans, in the order drawn.
+        population: number N >= T of samples that there are.
+        confidence: that the share of all N lies within every interval.
+
+    Returns:
+        shares and their bounds, in percent.
+
+    Raises:
+        UserError: no samples, more of them than there are, or a confidence outside of (0, 1).
+
+    Source: Waudby-Smith and Ramdas 2020 (arXiv 2006.04347), prior-posterior ratio with the uniform prior: after t draws
+    with s hits, all n with hypergeom.pmf(s; N, n, t) > alpha / (t + 1), intersected over the looks.
+
+    Example:
+        >>> known = share_sequence([True, False] * 100, population=1000)
+        >>> round(float(known.half_width[-1]), 1)
+        10.2
+    """
+    drawn = np.asarray(hits)
+    check_confidence(confidence)
+    if drawn.dtype != np.bool_ or drawn.ndim != 1 or not 1 <= drawn.size <= population:
+        raise UserError(
+            f"The hits have shape {drawn.shape} of {drawn.dtype}; expected between 1 and {population} booleans."
+        )
+    t = np.arange(1, drawn.size + 1)
+    s = np.cumsum(drawn)
+    level = math.log(1 - confidence) - np.log(t + 1)
+    mode = np.clip(np.round(population * s / t), s, population - t + s).astype(np.int64)
+    low = _edge(mode, s - 1, lambda n: _log_pmf(s, population, n, t) > level)
+    high = _edge(mode, population - t + s + 1, lambda n: _log_pmf(s, population, n, t) > level)
+    return _sequence(s / t, low / population, high / population, population, confidence)
+
+
+def mean_sequence(values: ArrayLike, population: int, steps: int = 1, confidence: float = 0.95) -> ConfidenceSequence:
+    """The mean of values in [0, 1] of all samples, after each of those drawn without replacement in random order.
+
+    Args:
+        values: [T] multiples of 1 / ``steps`` in [0, 1], in the order drawn.
+        population: number N >= T of samples that there are.
+        steps: of one value; the mean of all N is a multiple of 1 / (N * steps), and only these are considered.
+        confidence: that the mean of all N lies within every interval.
+
+    Returns:
+        means and their bounds, in percent.
+
+    Raises:
+        UserError: no samples, more of them than there are, values outside of [0, 1], or a confidence outside of (0, 1).
+
+    Source: Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting" (arXiv 2010.09686),
+    hedged capital with predictable plug-in bets, without replacement (2006.04347).
+
+    Example:
+        >>> known = mean_sequence([0.5, 1.0] * 100, population=200, steps=2)
+        >>> float(known.low[-1]), float(known.high[-1])
+        (75.0, 75.0)
+    """
+    drawn = reals(values, "values")
+    check_confidence(confidence)
+    if drawn.ndim != 1 or not 1 <= drawn.size <= population or not ((drawn >= 0) & (drawn <= 1)).all():
+        raise UserError(f"Between 1 and {population} values in [0, 1] are expected; given shape {drawn.shape}.")
+    counts = np.round(drawn * steps).astype(np.int64)
+    candidates = np.arange(population * steps + 1)  # sums of all values, in steps
+    possible = np.ones(len(candidates), np.bool_)
+    rise, fall = np.zeros(len(candidates)), np.zeros(len(candidates))
+    low, high = np.empty(len(drawn)), np.empty(len(drawn))
+    alpha, total, spread = 1 - confidence, 0, 0.25
+    for t, count in enumerate(counts.tolist(), start=1):
+        stake = math.sqrt(2 * math.log(2 / alpha) / (spread * math.log(1 + t)))
+        rest = (candidates - total) / (steps * (population - t + 1))
+        total += count
+        possible &= (rest >= 0) & (rest <= 1) & (candidates >= total) & (candidates <= total + steps * (population - t))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rise += np.log1p(np.minimum(stake, _TRUNCATED / rest) * (count / steps - rest))
+            fall += np.log1p(-np.minimum(stake, _TRUNCATED / (1 - rest)) * (count / steps - rest))
+        spread += (count / steps - (0.5 + total / steps) / (t + 1)) ** 2
+        kept = candidates[possible & (np.fmax(rise, fall) < math.log(2 / alpha))]
+        kept = kept if len(kept) else candidates[possible]
+        low[t - 1], high[t - 1] = kept[0], kept[-1]
+    means = np.cumsum(counts) / (steps * np.arange(1, drawn.size + 1))
+    whole = population * steps
+    return _sequence(means, low / whole, high / whole, population, confidence)
+
+
+def _log_pmf(s: NDArray[np.int64], population: int, n: NDArray[np.int64], t: NDArray[np.int64]) -> Floats:
+    """Log of the probability of ``s`` hits in ``t`` draws where ``n`` of the ``population`` are hits."""
+
+    def chosen(of: NDArray[np.int64] | int, count: NDArray[np.int64]) -> Floats:
+        log = scipy.special.gammaln
+        return np.asarray(log(of + 1.0) - log(count + 1.0) - log(of - count + 1.0), np.float64)
+
+    return chosen(n, s) + chosen(population - n, t - s) - chosen(population, t)
+
+
+def _edge(
+    inside: NDArray[np.int64],
+    outside: NDArray[np.int64],
+    holds: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
+) -> NDArray[np.int64]:
+    """The last number before ``outside`` up to which a condition ``holds`` that does from ``inside`` on; by halving."""
+    while (apart := np.abs(outside - inside) > 1).any():
+        middle = np.where(apart, (inside + outside) // 2, inside)
+        found = holds(middle)
+        inside = np.where(apart & found, middle, inside)
+        outside = np.where(apart & ~found, middle, outside)
+    return inside
+
+
+def _sequence(value: Floats, low: Floats, high: Floats, population: int, confidence: float) -> ConfidenceSequence:
+    """With each interval cut down to what all earlier ones leave; where they leave nothing, as it stands."""
+    lowest, highest = np.maximum.accumulate(low), np.minimum.accumulate(high)
+    empty = lowest > highest
+    lowest, highest = np.where(empty, low, lowest), np.where(empty, high, highest)
+    if len(value) == population:
+        lowest[-1] = highest[-1] = value[-1]
+    return ConfidenceSequence(100 * value, 100 * lowest, 100 * highest, population, confidence)

@@ -1,0 +1,73 @@
+"""``robustatlas export``: what is written is what the run holds, in the form that the schema states."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import jsonschema
+import numpy as np
+import pytest
+
+import robustatlas as ra
+from robustatlas.cli import main
+from robustatlas.exports import EXPORTERS
+from robustatlas.exports.evidence import SCHEMA, evidence_of
+from robustatlas.outcomes.tables import read_abouts
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "digits"
+    strengths = {"linf": [0.05, 0.1], "l2": [0.2, 0.4]}
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    ra.evaluate(model, data, ["linf", "l2"], strengths=strengths, samples=12, run=path, progress=False)
+    return path
+
+
+def test_evidence_keeps_its_schema_and_says_what_the_run_holds(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(run), "-o", str(tmp_path / "e.json")])
+    assert not end.value.code
+    told, result = json.loads((tmp_path / "e.json").read_text()), ra.load_result(run)
+    jsonschema.validate(told, json.loads(SCHEMA.read_text()))
+    assert told == json.loads(json.dumps(evidence_of(result)))
+    assert told["model"]["weights_sha256"] == result.identity.model.weights_sha256  # type: ignore[union-attr]
+    for attack in ("linf", "l2"):
+        rows = [row for row in told["outcomes"] if row["attack"] == attack]
+        sizes = [np.inf if row["minimal_size"] is None else row["minimal_size"] for row in rows]
+        np.testing.assert_array_equal(sizes, result.minimal_size(attack))
+        assert [row["verified"] for row in rows] == np.isfinite(sizes).tolist()
+        assert [row["index"] for row in rows] == result.index.tolist()
+        assert sum(row["forward"] for row in rows) == result.outcome(attack).forward.sum()
+    assert {record["key"] for record in told["attacks"]} == set(result.records)
+
+
+def test_the_schema_refuses_what_it_does_not_state(run: Path) -> None:
+    jsonschema.Draft202012Validator.check_schema(json.loads(SCHEMA.read_text()))
+    told = evidence_of(ra.load_result(run))
+    for wrong in ({"version": 2}, {"outcomes": [{"attack": "linf"}]}, {"clean_accuracy": 120}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(told | wrong, json.loads(SCHEMA.read_text()))
+
+
+def test_the_table_holds_the_same_rows(run: Path, tmp_path: Path) -> None:
+    result, path = ra.load_result(run), tmp_path / "e.parquet"
+    EXPORTERS["parquet"].write(result, path)
+    rows = duckdb.sql(f"SELECT minimal_size FROM '{path}' WHERE attack = 'l2' ORDER BY index").fetchnumpy()
+    np.testing.assert_array_equal(rows["minimal_size"], result.minimal_size("l2"))
+    about = json.loads(read_abouts([path])[path]["robustatlas"])
+    assert about == {name: value for name, value in evidence_of(result).items() if name != "outcomes"}
+
+
+def test_numbers_of_no_run_get_a_sentence() -> None:
+    arrays = ra.Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.1]})
+    with pytest.raises(ra.UserError, match="came as arrays"):
+        evidence_of(arrays)
+
+
+def test_an_unknown_form_gets_a_sentence(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["export", str(run), "--to", "evidense"])
+    assert "did you mean 'evidence'?" in capsys.readouterr().err

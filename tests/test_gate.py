@@ -1,0 +1,152 @@
+"""``robustatlas check``: bounds, comparisons with an earlier version, and the forms that pipelines read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+import outcomes_examples as examples
+import robustatlas as ra
+from robustatlas.cli import main
+from robustatlas.facts import facts_of
+from robustatlas.gate import FORMATS, Check, Requirement, check_against, check_requirements
+from robustatlas.metrics import proportion_interval
+
+STRENGTHS = {"linf": [0.1, 0.2, 0.3]}
+
+
+def result(sizes: Any, name: str = "net", clean: Any = None) -> ra.Result:
+    """A model whose samples break at these sizes; 0 is misclassified clean."""
+    sizes = np.asarray(sizes, float)
+    return ra.Result.from_arrays(
+        np.zeros(len(sizes), int), (sizes == 0).astype(int), {"linf": sizes}, STRENGTHS, model=name
+    )
+
+
+SIZES = [0.0] * 10 + [0.15] * 30 + [np.inf] * 60
+
+
+def verdict(text: str, of: ra.Result, **options: Any) -> Check:
+    return check_requirements([Requirement.parse(text)], of, facts_of(of), **options)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "by_interval", "by_value"),
+    [
+        ("clean>=90", False, True),
+        ("clean>=82", True, True),
+        ("linf@0.1>=82", True, True),
+        ("linf@0.12>=82", True, True),
+        ("linf@0.2>=60", False, True),
+        ("linf@1/5>=49", True, True),
+        ("linf@0.2>=60.5", False, False),
+        ("linf@0.3<=70", True, True),
+        ("linf@0.3<=60", False, True),
+        ("average>=60", True, True),
+        ("median-linf>=0.1", True, True),
+    ],
+)
+def test_the_whole_interval_has_to_keep_a_bound_unless_values_are_judged(
+    text: str, by_interval: bool, by_value: bool
+) -> None:
+    net = result(SIZES)
+    assert verdict(text, net).passed == by_interval
+    assert verdict(text, net, judged="value").passed == by_value
+
+
+def test_the_interval_is_the_exact_one() -> None:
+    low = proportion_interval(60, 100, 0.95).low
+    assert verdict(f"linf@0.2>={low - 1e-6}", result(SIZES)).passed
+    assert not verdict(f"linf@0.2>={low + 1e-6}", result(SIZES)).passed
+
+
+def test_a_model_without_gradients_keeps_no_bound(tmp_path: Path) -> None:
+    net = ra.load_model("builtin:digits-linf").net
+    masked = ra.Classifier(net, prepare=lambda x: (x * 4).round() / 4)
+    with pytest.warns(ra.errors.RobustnessWarning):
+        found = ra.evaluate(masked, ra.load_dataset("digits"), "linf", strengths={"linf": [0.2]}, samples=20)
+    assert found.accuracies().values("linf")[0] > 90
+    check = verdict("linf@0.2>=10", found)
+    assert not check.passed and "no gradient" in check.sentence
+    assert verdict("clean>=10", found).passed
+
+
+def test_a_drop_counts_where_the_exact_paired_test_tells_it_from_chance() -> None:
+    old = result(SIZES, "old")
+    sizes = np.array(SIZES)
+    sizes[95:] = 0.25
+    few = {check.name: check for check in check_against(result(sizes, "new"), old, 1.0)}
+    assert few["clean against old"].passed and few["linf against old"].passed  # 5 to 0: p = .06, and four tests
+    assert not check_against(result(sizes, "new"), old, 1.0, "value")[1].passed
+    sizes[88:] = 0.25
+    many = check_against(result(sizes, "new"), old, 1.0)
+    assert [check.passed for check in many] == [True, False]
+    p = 4 * binomtest(0, 12).pvalue  # Holm, of clean and three strengths
+    assert f"p = {p:.2g}" in many[1].sentence and "12.00 points at 0.3" in many[1].sentence
+    assert all(check.passed for check in check_against(result(sizes, "new"), old, 12.0))
+    assert all(check.passed for check in check_against(old, result(sizes, "new"), 0.0))
+
+
+def test_forms_say_the_same() -> None:
+    checks = [Check("clean>=90", True, "clean is 95."), Check("a|b>=<c>", False, "a & b\nis 3 | 4.")]
+    suite = ElementTree.fromstring(FORMATS["junit"](checks, "runs/x"))
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    assert [case.get("name") for case in suite if case.find("failure") is not None] == ["a|b>=<c>"]
+    log = json.loads(FORMATS["sarif"](checks, "runs/x"))
+    assert [found["level"] for found in log["runs"][0]["results"]] == ["none", "error"]
+    assert {rule["id"] for rule in log["runs"][0]["tool"]["driver"]["rules"]} == {check.name for check in checks}
+    rows = FORMATS["markdown"](checks, "runs/x").splitlines()
+    assert rows[0] == "## robustatlas check runs/x: 1 check failed"
+    assert rows[-1].count("|") - rows[-1].count("\\|") == 4
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    examples.fill(examples.begin(tmp_path / "run"))
+    return tmp_path / "run"
+
+
+def ended(line: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["check", *line.split()])
+    return int(end.value.code or 0)
+
+
+def test_the_exit_code_is_the_verdict(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("run --require clean>=1 --junit j.xml --sarif s.sarif --markdown m.md") == 0
+    assert "All checks passed." in capsys.readouterr().out
+    assert ended("run --require clean>=100.1 --markdown m.md") == 3
+    assert "1 check of 1 failed" in " ".join(capsys.readouterr().out.split())
+    assert Path("m.md").read_text().count("## robustatlas check run") == 2
+    assert ElementTree.parse("j.xml").getroot().get("failures") == "0"
+    assert json.loads(Path("s.sarif").read_text())["version"] == "2.1.0"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run", "Nothing is required"),
+        ("run --require clean", "not understood"),
+        ("run --require clean>=many", "not understood"),
+        ("run --require cleen>=1", "did you mean 'clean'"),
+        ("run --require linf@9>=1", "was evaluated up to"),
+        ("run --require linf@x>=1", "no strength"),
+        ("run --require l7@1>=1", "not evaluated with 'l7'"),
+        ("run --require cr>=1", "--reference"),
+        ("run --against nowhere", "nowhere"),
+        ("run --against run --max-drop 101", "0 to 100"),
+        ("nowhere --require clean>=1", "nowhere"),
+        ("run --require clean>=1 --junit .", "."),
+    ],
+)
+def test_a_mistake_gets_a_sentence(run: Path, capsys: pytest.CaptureFixture[str], line: str, said: str) -> None:
+    assert ended(line) == 1
+    err = capsys.readouterr().err
+    assert said in " ".join(err.split()) and "Traceback" not in err
