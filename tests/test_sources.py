@@ -24,7 +24,7 @@ from robustatlas.classifier import Origin
 from robustatlas.cli import _models, app
 from robustatlas.errors import UserError
 from robustatlas.models.resizing import Resizing
-from robustatlas.models.sources import SCHEMES
+from robustatlas.models.schemes import SCHEMES
 from robustatlas.models.sources.packages import optional
 
 

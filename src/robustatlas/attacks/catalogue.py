@@ -1,22 +1,39 @@
-"""The catalogue: every named attack."""
+"""The catalogue: every named attack, of this package and of others."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import get_args
 
 from robustatlas.attacks import composed
-from robustatlas.attacks.definition import Attack, Procedure
-from robustatlas.attacks.image import image_attacks
-from robustatlas.attacks.lp import lp_attacks
+from robustatlas.attacks.definition import Attack, AttackInfo, Procedure, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.classifier import Errors
-from robustatlas.errors import UserError, brief
+from robustatlas.errors import UserError, brief, first_line, warn
+from robustatlas.optimizers import OPTIMIZERS
+from robustatlas.registry import Registry
+
+Attacks = Attack | Callable[..., Attack | Iterable[Attack]]
+"""An attack, or a function of nothing or of the procedure that makes one or several."""
+
+ATTACKS: Registry[Attacks] = Registry(
+    "attack",
+    "robustatlas.attacks",
+    {
+        "norms": "attacks.lp:lp_attacks",
+        "images": "attacks.image:image_attacks",
+        "carben": "attacks.composed:carben_attack",
+    },
+    "a robustatlas.Attack, or a function that makes one or several",
+    lambda thing: isinstance(thing, Attack) or callable(thing),
+)
+"""Where the attacks of the catalogue come from; each has its name in itself."""
 
 
-@cache
 def catalogue(procedure: Procedure = "default") -> dict[str, Attack]:
     """All named attacks, by the default procedure or as their papers ran them.
 
@@ -24,8 +41,28 @@ def catalogue(procedure: Procedure = "default") -> dict[str, Attack]:
         >>> catalogue()["linf"].strengths[:3]
         (0.005, 0.01, 0.015)
     """
-    attacks = [*lp_attacks(procedure), *image_attacks(procedure), composed.carben_attack()]
-    return {attack.name: _as_published(attack) if procedure == "paper" else attack for attack in attacks}
+    found: dict[str, Attack] = {}
+    for name, made in ATTACKS.usable().items():
+        try:
+            attacks = _made(made, procedure)
+        except Exception as error:
+            if name in ATTACKS.own:
+                raise
+            warn(f"The attack {name!r} of another package cannot be made: {first_line(error)}. It is left out.")
+            continue
+        for attack in attacks:
+            if found.setdefault(attack.name, attack) is not attack:
+                warn(f"There are two attacks {attack.name!r}; the one that {name!r} brings is left out.")
+    return found
+
+
+@cache
+def _made(made: Attacks, procedure: Procedure) -> tuple[Attack, ...]:
+    """The attacks that a line of :data:`ATTACKS` stands for."""
+    given = (procedure,) if callable(made) and inspect.signature(made).parameters else ()
+    named = made(*given) if callable(made) else made
+    attacks = (named,) if isinstance(named, Attack) else tuple(named)
+    return tuple(map(_as_published, attacks)) if procedure == "paper" else attacks
 
 
 def _as_published(attack: Attack) -> Attack:
@@ -35,7 +72,8 @@ def _as_published(attack: Attack) -> Attack:
 
 
 def attack_named(name: str, procedure: Procedure = "default", also: Iterable[str] = ()) -> Attack:
-    """The attack of that name; ``"recolor+stadv+linf"`` is a composition (see :func:`compose`).
+    """The attack of that name; ``"recolor+stadv+linf"`` is a composition (see :func:`compose`), ``"adam-stadv"`` the
+    sets and strengths of ``stadv``, searched by one of :data:`~robustatlas.optimizers.OPTIMIZERS` alone.
 
     ``"linf.wrong"`` and ``"linf.refused"``: of models that reject, where an error is what is wrong, rejected or not, or
     what is wrong or rejected; by themselves errors are what is accepted and wrong.
@@ -52,12 +90,24 @@ def attack_named(name: str, procedure: Procedure = "default", also: Iterable[str
         return compose(*name.split(composed.JOINT))
     attacks = catalogue(procedure)
     if name not in attacks:
+        if (alone := _alone(name, attacks)) is not None:
+            return alone
         near = nearest(name, [*attacks, *also])
         raise UserError(
             f"Attack {name!r} is not known{f'; do you mean {near}?' if near else '.'} 'robustatlas attacks' lists all "
             "attacks (such as linf, stadv or recolor+stadv+linf) and suites (such as lp or multirobustbench)."
         )
     return attacks[name]
+
+
+def _alone(name: str, attacks: Mapping[str, Attack]) -> Attack | None:
+    """``"OPTIMIZER-ATTACK"``: the sets and strengths of an attack, searched by one optimizer alone."""
+    for optimizer in OPTIMIZERS:
+        attack = attacks.get(name.removeprefix(f"{optimizer}-"))
+        if attack is not None and attack.name != name:
+            alone = plans_of(Stage(OPTIMIZERS[optimizer](), "margin"))
+            return replace(attack, name=name, plans=alone, about=AttackInfo(attack.about.unit))
+    return None
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

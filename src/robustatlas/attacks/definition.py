@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from robustatlas.errors import UserError, brief
 from robustatlas.outcomes.records import ATTACK_NAME
 from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.scalars import real
-from robustatlas.search import Search, search_named
+from robustatlas.search import SEARCHES, Search, search_named
 from robustatlas.search.plan import Leg, Plan, Stage
 from robustatlas.search.rules import Effort
 from robustatlas.threats.base import ThreatModel
@@ -172,7 +172,7 @@ class Attack:
         for known in self.searches:
             if known == search:
                 return known
-        why = f": {self._why()}" if search in get_args(Search) else ""
+        why = f": {self._why()}" if search in SEARCHES else ""
         raise UserError(
             f"search={search!r} is not valid for {self.name!r}{why}; expected {' or '.join(self.searches)}. "
             "Leave search out, and each attack takes its own."
@@ -182,10 +182,10 @@ class Attack:
         """Whether, under a search, a sample broken at one strength counts as broken at all larger ones."""
         return not (search == "every" and (self.judges_last or not self.nested))
 
-    def _allowed(self) -> tuple[Search, ...]:
+    def _allowed(self) -> tuple[str, ...]:
         if self.judges_last:
             return ("bisection", "every")
-        return get_args(Search) if self.nested and self.contains_clean else ("every",)
+        return tuple(SEARCHES) if self.nested and self.contains_clean else ("every",)
 
     def _why(self) -> str:
         if self.judges_last:

@@ -12,6 +12,8 @@ from robustatlas.cli._help import COMPUTE, DATA, MODEL
 from robustatlas.cli._options import parse_statistic
 from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
+from robustatlas.models.schemes import SCHEMES
+from robustatlas.wording import listed
 
 if TYPE_CHECKING:
     from robustatlas.classifier import Classifier, Precision
@@ -22,7 +24,7 @@ Model = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="Source of the model: `path/file.py:function`, `package.module:function`, or a name after one of "
-        "`builtin:`, `timm:`, `torchvision:`, `hf:`, `robustbench:`, `onnx:`, `export:` and `trained:`.",
+        f"{listed([f'`{scheme}:`' for scheme in SCHEMES])}.",
     ),
 ]
 Data = Annotated[

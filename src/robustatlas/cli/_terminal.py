@@ -141,7 +141,7 @@ def print_definitions(console: Console, names: Iterable[str]) -> None:
     meanings = Table(box=None, show_header=False, pad_edge=False)
     meanings.add_column(style="bold", no_wrap=True)
     meanings.add_column()
-    for name, metric in METRICS.items():
+    for name, metric in METRICS.usable().items():
         if name in chosen:
             meanings.add_row(name, escape(metric.explanation))
     console.print(meanings)

@@ -34,7 +34,7 @@ from robustatlas.metrics import (
     rank_sum_test,
     signed_rank_test,
 )
-from robustatlas.metrics.registry import AGAINST
+from robustatlas.metrics.registry import against_reference
 from robustatlas.references import Reference
 from robustatlas.result import load_result
 from robustatlas.wording import LONGEST_NAME, UPPER_BOUND, counted, listed, shortened_apart, some
@@ -127,7 +127,8 @@ def compare(
         console.print(f"Reference: {safe(save_reference)}", highlight=False, soft_wrap=True)
     if explain:
         explained = ["clean accuracy", "average accuracy", "interval", "difference", "McNemar", "crossing"]
-        explained += [name for name in ("union accuracy", *(m.name for m in AGAINST)) if name in statistics[0]]
+        others = ("union accuracy", *(metric.name for metric in against_reference()))
+        explained += [name for name in others if name in statistics[0]]
         explained += ["AH", "Wilcoxon"] if volumes[0] else []
         print_definitions(console, [*explained, *(["agreement"] if agreement else [])])
 

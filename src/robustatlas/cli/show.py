@@ -21,7 +21,7 @@ from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, 
 from robustatlas.errors import UserError
 from robustatlas.facts import RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.facts.run import ReferenceFacts
-from robustatlas.metrics.registry import OF_ATTACK
+from robustatlas.metrics.registry import of_attack
 from robustatlas.references import Reference
 from robustatlas.result import Result, load_result
 from robustatlas.wording import UPPER_BOUND, marked, size, some
@@ -190,7 +190,7 @@ def _overall(facts: RunFacts) -> Table:
 
 
 def _by_attack(facts: RunFacts, width: int) -> list[Table]:
-    present = [metric.name for metric in OF_ATTACK if any(metric.name in attack.against for attack in facts.attacks)]
+    present = [metric.name for metric in of_attack() if any(metric.name in attack.against for attack in facts.attacks)]
     headings = ["attack", "average\naccuracy", "median\nsize", "curve\narea", *present]
     rows = [
         [

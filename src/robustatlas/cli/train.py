@@ -176,7 +176,7 @@ def _list_recipes() -> None:
     from robustatlas.training import RECIPES
 
     table = Table("recipe", "threat models", "what it minimises", "settings", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, kind in RECIPES.items():
+    for name, kind in RECIPES.usable().items():
         about = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
         own = [field.name for field in fields(kind) if field.name != "against"]
         table.add_row(name, kind.opponents, about, ", ".join(own))

@@ -18,7 +18,7 @@ from robustatlas.metrics.bootstrap import (
 )
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_hypervolume
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.registry import AGAINST
+from robustatlas.metrics.registry import against_reference
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.references.matching import CLEAN
@@ -79,7 +79,7 @@ def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
     ours, reference = AccuracyStatistics(table.restrict(held.ranked)), held.table(held.ranked)
     return {
         metric.name: metric.against(ours, reference)
-        for metric in AGAINST
+        for metric in against_reference()
         if metric.against and not (metric.needs_clean and math.isnan(reference.clean))
     }
 

@@ -24,7 +24,7 @@ from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, p
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
 from robustatlas.metrics.intervals import Interval, proportion_interval
-from robustatlas.metrics.registry import OF_ATTACK
+from robustatlas.metrics.registry import of_attack
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.table import OutcomeTable
@@ -327,7 +327,7 @@ def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]
     return intervals(
         {
             metric.name: metric.of_attack(ours, reference, attack)
-            for metric in OF_ATTACK
+            for metric in of_attack()
             if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
         }
     )

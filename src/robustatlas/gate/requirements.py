@@ -12,10 +12,10 @@ from robustatlas.errors import UserError, brief
 from robustatlas.facts import RunFacts
 from robustatlas.facts.numbers import CONFIDENCE
 from robustatlas.metrics.intervals import Interval, proportion_interval
-from robustatlas.metrics.registry import AGAINST
+from robustatlas.metrics.registry import against_reference
 from robustatlas.result import Result
 from robustatlas.scalars import fraction
-from robustatlas.wording import instead, some
+from robustatlas.wording import instead
 
 Sign = Literal[">=", "<="]
 Judged = Literal["interval", "value"]
@@ -27,12 +27,7 @@ _OVERALL: dict[str, Callable[[RunFacts], Interval | None]] = {
     "average": lambda facts: facts.average,
     "union": lambda facts: facts.union,
 }
-_AGAINST = {metric.name.lower().replace(" ", "-"): metric.name for metric in AGAINST} | {
-    "cr": "CR ind-avg",
-    "uar": "mUAR",
-}
-NAMES = (*_OVERALL, *_AGAINST, "ATTACK@STRENGTH", "ah-ATTACK", "median-ATTACK")
-"""What can be asked about."""
+_OTHERS = ("ATTACK@STRENGTH", "ah-ATTACK", "median-ATTACK")
 
 
 @dataclass(frozen=True)
@@ -86,9 +81,10 @@ def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
         return _accuracy_at(requirement, result)
     if what in _OVERALL:
         return _there(_OVERALL[what](facts), requirement, "evaluate more than one attack, at every strength")
-    if what in _AGAINST:
+    against = _against()
+    if what in against:
         held = facts.reference.numbers if facts.reference else {}
-        return _there(held.get(_AGAINST[what]), requirement, "give a --reference with these attacks and strengths")
+        return _there(held.get(against[what]), requirement, "give a --reference with these attacks and strengths")
     kind, _, attack = what.partition("-")
     if kind in ("ah", "median") and attack in result.attacks:
         of = next(known for known in facts.attacks if known.attack == attack)
@@ -97,10 +93,17 @@ def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
                 of.frontier.volume if of.frontier else None, requirement, "evaluate it at equal steps of strength"
             )
         return _median(result, attack)
+    names = (*_OVERALL, *against, *_OTHERS)
     raise UserError(
         f"--require {requirement.text!r}: {what!r} is no number of a run"
-        + instead(what, NAMES, f"there are {some(NAMES, len(NAMES))}")
+        + instead(what, names, f"there are {', '.join(names)}")
     )
+
+
+def _against() -> dict[str, str]:
+    """How numbers against a reference are asked for -> their names in the registry."""
+    written = {metric.name.lower().replace(" ", "-"): metric.name for metric in against_reference()}
+    return written | {"cr": "CR ind-avg", "uar": "mUAR"}
 
 
 def rests_on(requirement: Requirement, result: Result) -> tuple[str, ...]:

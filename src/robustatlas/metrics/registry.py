@@ -1,16 +1,17 @@
 """Every number that is reported, with its definition; those that a reference gives are computed from here too.
 
-A new metric is a file of its own and one entry below. One with `against` then stands in `show`, `compare` and the
-report by itself.
+A new metric is a file of its own and one line: below, or an entry point of another package. One with `against` or
+`of_attack` then stands in `show`, `compare`, `check` and the report by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -172,11 +173,31 @@ _ALL = (
     ),
 )
 
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    "robustatlas.metrics",
+    {metric.name: metric for metric in _ALL},
+    "a robustatlas.metrics.registry.Metric",
+    lambda thing: isinstance(thing, Metric),
+)
 """Name -> metric, in the order in which they are explained."""
 
-AGAINST = tuple(metric for metric in _ALL if metric.against)
-"""Those that hold a model against a reference, over all attacks."""
 
-OF_ATTACK = tuple(metric for metric in _ALL if metric.of_attack)
-"""Those that hold a model against a reference under one attack."""
+def against_reference() -> list[Metric]:
+    """Those that hold a model against a reference, over all attacks.
+
+    Example:
+        >>> [metric.name for metric in against_reference()][:2]
+        ['CR ind-avg', 'CR ind-worst']
+    """
+    return [metric for metric in METRICS.usable().values() if metric.against]
+
+
+def of_attack() -> list[Metric]:
+    """Those that hold a model against a reference under one attack.
+
+    Example:
+        >>> [metric.name for metric in of_attack()][:2]
+        ['CR', 'UAR']
+    """
+    return [metric for metric in METRICS.usable().values() if metric.of_attack]

@@ -1,8 +1,31 @@
-"""Where models come from: a function in a file or a package, or the networks that ship with robustatlas."""
+"""Where models come from: a function in a file or a package, or the networks that ship with robustatlas.
 
-from robustatlas.models.builtin import BUILTIN_MODELS, builtin_names
-from robustatlas.models.loading import load_model
-from robustatlas.models.settings import parse_settings
-from robustatlas.models.weights import load_weights
+What is named here is imported when it is first used: the names of all sources can be had without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from robustatlas.models.builtin import BUILTIN_MODELS, builtin_names
+    from robustatlas.models.loading import load_model
+    from robustatlas.models.settings import parse_settings
+    from robustatlas.models.weights import load_weights
 
 __all__ = ["BUILTIN_MODELS", "builtin_names", "load_model", "load_weights", "parse_settings"]
+
+_HOME = {
+    "BUILTIN_MODELS": "builtin",
+    "builtin_names": "builtin",
+    "load_model": "loading",
+    "load_weights": "weights",
+    "parse_settings": "settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

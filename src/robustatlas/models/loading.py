@@ -35,7 +35,7 @@ def load_model(
 
     Args:
         source: ``path/file.py:function``, ``package.module:function``, or a name behind one of
-            :data:`~robustatlas.models.sources.SCHEMES`, such as ``timm:resnet18``. A function returns an
+            :data:`~robustatlas.models.schemes.SCHEMES`, such as ``timm:resnet18``. A function returns an
             ``nn.Module``, ``(nn.Module, mean, std)`` with one mean and deviation per channel, or a
             :class:`Classifier`.
         weights: a ``.safetensors`` file, or a state dict saved by ``torch.save``, to load into it.

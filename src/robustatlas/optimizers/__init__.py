@@ -1,1 +1,37 @@
-"""Optimizers: one file each."""
+"""Optimizers: one file each, by name in :data:`OPTIMIZERS`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from robustatlas.optimizers.base import Optimizer
+from robustatlas.registry import Registry, subclass_of
+
+__all__ = ["OPTIMIZERS", "Optimizer"]
+
+OPTIMIZERS: Registry[type[Optimizer[Any]]] = Registry(
+    "optimizer",
+    "robustatlas.optimizers",
+    {
+        "pgd": "optimizers.pgd:PGD",
+        "apgd": "optimizers.apgd:APGD",
+        "apgd-l1": "optimizers.apgd_l1:APGDL1",
+        "frank-wolfe": "optimizers.frank_wolfe:FrankWolfe",
+        "adam": "optimizers.adam:Adam",
+        "fmn": "optimizers.fmn:FMN",
+        "fab": "optimizers.fab:FAB",
+        "carlini-wagner": "optimizers.carlini_wagner:CarliniWagner",
+        "ead": "optimizers.ead:EAD",
+        "sigma-zero": "optimizers.sigma_zero:SigmaZero",
+        "square": "optimizers.square:Square",
+        "hop-skip-jump": "optimizers.hop_skip_jump:HopSkipJump",
+        "scan": "optimizers.scan:Scan",
+        "once": "optimizers.scan:Once",
+        "ppgd": "optimizers.ppgd:PPGD",
+        "lpa": "optimizers.lpa:LPA",
+        "fast-lpa": "optimizers.lpa:FastLPA",
+        "perceptual-descent": "optimizers.perceptual_descent:PerceptualDescent",
+    },
+    "a class derived from robustatlas.optimizers.Optimizer",
+    subclass_of(Optimizer),
+)

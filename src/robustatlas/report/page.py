@@ -20,7 +20,7 @@ from robustatlas.facts.run import AttackFacts, RunFacts, facts_of
 from robustatlas.files import write_text
 from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.registry import AGAINST
+from robustatlas.metrics.registry import against_reference
 from robustatlas.references import Reference
 from robustatlas.report import multiples, pages, words
 from robustatlas.report.gallery import Example, examples
@@ -103,7 +103,7 @@ def build_report(
         attacks=_attacks(facts),
         axes={attack.attack: wording.axis(attack.unit) for run in facts for attack in run.attacks},
         measured={attack.attack for run in facts for attack in run.attacks if attack.frontier},
-        against=AGAINST,
+        against=against_reference(),
         notes=_notes(facts),
         warnings=_alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         crossings=_crossings(facts),

@@ -6,45 +6,35 @@ from dataclasses import fields
 from typing import Any
 
 from robustatlas.errors import UserError
+from robustatlas.registry import Registry, subclass_of
 from robustatlas.training.against import Against, opponents_of
-from robustatlas.training.recipes.ascending import Ascending
-from robustatlas.training.recipes.avg import Avg
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update
-from robustatlas.training.recipes.e_at import EAt
-from robustatlas.training.recipes.manifold import Manifold
-from robustatlas.training.recipes.mng_ac import MngAc
-from robustatlas.training.recipes.msd import Msd
-from robustatlas.training.recipes.pat import Pat
-from robustatlas.training.recipes.pgd import Pgd
-from robustatlas.training.recipes.sat import Sat
-from robustatlas.training.recipes.standard import Standard
-from robustatlas.training.recipes.trades import Trades
-from robustatlas.training.recipes.uniform import Uniform
-from robustatlas.training.recipes.variation import Variation
-from robustatlas.training.recipes.worst import Max
 from robustatlas.wording import instead
 
 __all__ = ["RECIPES", "Batch", "Memory", "Recipe", "Update", "recipe_named"]
 
-RECIPES: dict[str, type[Recipe]] = {
-    recipe.name: recipe
-    for recipe in (
-        Standard,
-        Pgd,
-        Uniform,
-        Trades,
-        Ascending,
-        Avg,
-        Max,
-        Msd,
-        Sat,
-        MngAc,
-        EAt,
-        Pat,
-        Variation,
-        Manifold,
-    )
-}
+RECIPES: Registry[type[Recipe]] = Registry(
+    "recipe",
+    "robustatlas.recipes",
+    {
+        "standard": "training.recipes.standard:Standard",
+        "pgd": "training.recipes.pgd:Pgd",
+        "uniform": "training.recipes.uniform:Uniform",
+        "trades": "training.recipes.trades:Trades",
+        "ascending": "training.recipes.ascending:Ascending",
+        "avg": "training.recipes.avg:Avg",
+        "max": "training.recipes.worst:Max",
+        "msd": "training.recipes.msd:Msd",
+        "sat": "training.recipes.sat:Sat",
+        "mng-ac": "training.recipes.mng_ac:MngAc",
+        "e-at": "training.recipes.e_at:EAt",
+        "pat": "training.recipes.pat:Pat",
+        "variation": "training.recipes.variation:Variation",
+        "manifold": "training.recipes.manifold:Manifold",
+    },
+    "a class derived from robustatlas.training.Recipe",
+    subclass_of(Recipe),
+)
 
 
 def recipe_named(
@@ -75,18 +65,13 @@ def recipe_named(
         >>> recipe.name, [o.name for o in recipe.against], recipe.against[0].optimizer.steps
         ('max', ['linf', 'l2'], 5)
     """
-    if not isinstance(name, str) or name not in RECIPES:
-        raise UserError(f"There is no recipe {name!r}{_nearest(str(name), list(RECIPES))}")
     kind = RECIPES[name]
     known = [field.name for field in fields(kind) if field.name != "against"]
     for key in settings:
         if key not in known:
-            raise UserError(f"The recipe {name!r} has no setting {key!r}{_nearest(key, known)}")
+            there = f"known are {', '.join(known)}"
+            raise UserError(f"The recipe {name!r} has no setting {key!r}{instead(key, known, there)}")
     count = kind.steps if steps is None else steps
     given_rate = kind.rate_of(max(count, 1)) if rate is None else rate
     opponents = opponents_of(against, count, given_rate, optimizer=kind.optimizer, l2_start=kind.l2_start)
     return kind(against=opponents, **settings)
-
-
-def _nearest(given: str, known: list[str]) -> str:
-    return instead(given, known, f"known are {', '.join(known)}")

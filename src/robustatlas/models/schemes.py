@@ -1,0 +1,29 @@
+"""What may stand before the colon of a model's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from robustatlas.registry import Registry
+
+SCHEMES: Registry[Callable[..., Any]] = Registry(
+    "source of models",
+    "robustatlas.sources",
+    {
+        "builtin": "models.builtin:load_builtin",
+        "timm": "models.sources.timm:timm_model",
+        "torchvision": "models.sources.torchvision:torchvision_model",
+        "hf": "models.sources.huggingface:huggingface_model",
+        "robustbench": "models.sources.robustbench:robustbench_model",
+        "onnx": "models.sources.onnx:onnx_model",
+        "export": "models.sources.exported:exported_model",
+        "trained": "models.sources.trained:trained_model",
+    },
+    "a function of what stands behind the colon, which returns a network or a Classifier",
+    callable,
+)
+"""What stands before the colon, and the function that makes a model of what stands behind it.
+
+Behind the colon stands a file where the function calls its first argument ``file``: its bytes then identify the model.
+"""
