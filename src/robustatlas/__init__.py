@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions, from_tensorflow
     from robustatlas.models.gradients import straight_through, surrogate
     from robustatlas.outcomes import Outcome
-    from robustatlas.peers import as_foolbox, external
+    from robustatlas.peers import as_foolbox, as_torchattacks, external
     from robustatlas.references import load_reference
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
@@ -50,6 +50,7 @@ __all__ = [
     "UserError",
     "__version__",
     "as_foolbox",
+    "as_torchattacks",
     "compose",
     "evaluate",
     "external",
@@ -84,6 +85,7 @@ _HOME = {
     "ThreatModel": "threats.base",
     "UserError": "errors",
     "as_foolbox": "peers",
+    "as_torchattacks": "peers",
     "compose": "attacks.catalogue",
     "evaluate": "evaluation",
     "external": "peers",
