@@ -32,8 +32,8 @@ def smallest(
     seed: int,
     batch_size: int,
 ) -> tuple[Tensor, Tensor]:
-    """``[N, ...]`` smallest examples of ``x`` in [0, 1], up to the largest of ``epsilons`` (None: whatever the size), and
-    ``[N]`` their sizes: 0 misclassified as it is, inf none."""
+    """``[N, ...]`` smallest examples of ``x`` in [0, 1], up to the largest of ``epsilons`` (None: whatever the size),
+    and ``[N]`` their sizes: 0 misclassified as it is, inf none."""
     wanted = sorted({epsilon for epsilon in epsilons if epsilon is not None and epsilon > 0})
     strengths = tuple(wanted) if wanted and None not in epsilons else attack.strengths
     bound = replace(attack, strengths=strengths).bound_to(model)
