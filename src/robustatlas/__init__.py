@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from robustatlas.datasets import Dataset, load_dataset
     from robustatlas.errors import UserError
     from robustatlas.evaluation import evaluate
+    from robustatlas.evaluation.until import evaluate_until
     from robustatlas.evaluation.verification import verify
     from robustatlas.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.models import load_model
@@ -53,6 +54,7 @@ __all__ = [
     "as_torchattacks",
     "compose",
     "evaluate",
+    "evaluate_until",
     "external",
     "from_gradient",
     "from_jax",
@@ -88,6 +90,7 @@ _HOME = {
     "as_torchattacks": "peers",
     "compose": "attacks.catalogue",
     "evaluate": "evaluation",
+    "evaluate_until": "evaluation.until",
     "external": "peers",
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",
