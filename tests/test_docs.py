@@ -85,7 +85,7 @@ def test_the_guide_on_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.chdir(tmp_path)
     lines = [line for page, line in COMMANDS if page == "runs.md"]
     begin = len([line for line in lines if " evaluate " in line])
-    assert begin == 3 < len(lines)
+    assert begin == 5 < len(lines)
     for line in lines[:begin]:
         _run(line)
     other = ra.evaluate(ra.load_model("builtin:digits-linf"), ra.load_dataset("digits"), "l2", samples=4,

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from robustatlas.datasets import Dataset, load_dataset
     from robustatlas.errors import UserError
     from robustatlas.evaluation import evaluate
+    from robustatlas.evaluation.until import evaluate_until
     from robustatlas.evaluation.verification import verify
     from robustatlas.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.models import load_model
     from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions, from_tensorflow
     from robustatlas.models.gradients import straight_through, surrogate
     from robustatlas.outcomes import Outcome
-    from robustatlas.peers import as_foolbox, external
+    from robustatlas.peers import as_foolbox, as_torchattacks, external
     from robustatlas.references import load_reference
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
@@ -50,8 +51,10 @@ __all__ = [
     "UserError",
     "__version__",
     "as_foolbox",
+    "as_torchattacks",
     "compose",
     "evaluate",
+    "evaluate_until",
     "external",
     "from_gradient",
     "from_jax",
@@ -84,8 +87,10 @@ _HOME = {
     "ThreatModel": "threats.base",
     "UserError": "errors",
     "as_foolbox": "peers",
+    "as_torchattacks": "peers",
     "compose": "attacks.catalogue",
     "evaluate": "evaluation",
+    "evaluate_until": "evaluation.until",
     "external": "peers",
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from robustatlas.cli import _attacks, _models, _workers
+from robustatlas.cli import _attacks, _models, _until, _workers
 from robustatlas.cli._forecast import forecast_table
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, DISTRIBUTED, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
@@ -126,6 +126,8 @@ def evaluate(
             rich_help_panel=DATA,
         ),
     ] = False,
+    until: _until.Until = None,
+    against: _until.Against = None,
     run: Annotated[
         Path | None,
         typer.Option(
@@ -255,6 +257,10 @@ def evaluate(
 
         robustatlas evaluate mynet.py:make --data cifar10 --attacks multirobustbench --procedure paper
 
+    As many of 10,000 images as it takes to know every accuracy to two points:
+
+        robustatlas evaluate mynet.py:make --data cifar10 --attacks linf --until 2.0
+
     Ctrl-C stops the evaluation, and the same command continues it. The same command with more samples, attacks or
     strengths adds them to the run.
     """
@@ -292,14 +298,15 @@ def evaluate(
         return
     hand_back_at_once()
     try:
-        result = ra.evaluate(
-            classifier,
-            dataset,
-            shard_size=shard_size,
-            progress=True,
-            ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
-            **asked,
-        )
+        asked |= {
+            "shard_size": shard_size,
+            "progress": True,
+            "ray": _workers.cluster_from(ray, ray_address, ray_gpus, workers),
+        }
+        if until is not None:
+            result = _until.evaluated_until(until, against, classifier, dataset, asked)
+        else:
+            result = ra.evaluate(classifier, dataset, **asked)
     except KeyboardInterrupt:
         Console(stderr=True, soft_wrap=True).print(f"\n{safe(what_is_kept(folder))}", highlight=False)
         raise typer.Exit(130) from None

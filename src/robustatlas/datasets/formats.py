@@ -1,4 +1,4 @@
-"""Readers of the files that data sets come in. Nothing is ever unpickled."""
+"""Readers of the files of arrays that data sets come in. Nothing here is unpickled."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -17,6 +17,7 @@ from robustatlas.datasets.download import cache_folder, download, download_membe
 from robustatlas.datasets.formats import read_cifar_binary, read_idx, read_npz
 from robustatlas.datasets.loaders import AS_THEY_ARE, Sizing
 from robustatlas.datasets.on_disk import load_on_disk
+from robustatlas.datasets.pickles import read_cifar_pickle
 from robustatlas.errors import UserError
 from robustatlas.files import named
 from robustatlas.scalars import whole
@@ -66,8 +67,9 @@ class _Idx:
 
 @dataclass(frozen=True)
 class _Cifar:
-    """The binary version of CIFAR-10 or CIFAR-100; the Python version is pickled. ``labels``: bytes of labels before
-    the pixels of an image, of which the last one counts."""
+    """CIFAR-10 or CIFAR-100 in its binary version, or in the Python version. ``labels``: bytes of labels before the
+    pixels of an image, of which the last one counts; ``pickled``: the folder of the Python version; ``pickles``: split
+    to its files there with their md5."""
 
     name: str
     classes: tuple[str, ...]
@@ -76,6 +78,8 @@ class _Cifar:
     train: tuple[str, ...]
     address: str
     md5: str
+    pickled: str
+    pickles: Mapping[Split, Mapping[str, str]]
     labels: int = 1
 
     def _files(self, split: Split) -> tuple[str, ...]:
@@ -83,9 +87,14 @@ class _Cifar:
 
     def find(self, root: Path, split: Split) -> Dataset | None:
         paths = [root / self.folder / name for name in self._files(split)]
-        if not all(path.is_file() for path in paths):
-            return None
-        return Dataset.of(*read_cifar_binary(paths, self.labels), self.name, self.classes)
+        if all(path.is_file() for path in paths):
+            return Dataset.of(*read_cifar_binary(paths, self.labels), self.name, self.classes)
+        pickles = {root / self.pickled / name: md5 for name, md5 in self.pickles[split].items()}
+        if all(path.is_file() for path in pickles):
+            parts = [read_cifar_pickle(path, md5) for path, md5 in pickles.items()]
+            images, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+            return Dataset.of(images, labels, self.name, self.classes)
+        return None
 
     def fetch(self, folder: Path, split: Split) -> None:
         members = [f"{self.folder}/{name}" for name in [*self._files("train"), *self._files("test")]]
@@ -125,6 +134,17 @@ _SOURCES: dict[str, _Source] = {
         tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
         "c32a1d4ab5d03f1284b67883e8d87530",
+        "cifar-10-batches-py",
+        {
+            "test": {"test_batch": "40351d587109b95175f43aff81a1287e"},
+            "train": {
+                "data_batch_1": "c99cafc152244af753f735de768cd75f",
+                "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+                "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+                "data_batch_4": "634d18415352ddfa80567beed471001a",
+                "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+            },
+        },
     ),
     "cifar100": _Cifar(
         "cifar100",
@@ -134,6 +154,11 @@ _SOURCES: dict[str, _Source] = {
         ("train.bin",),
         "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
         "03b5dce01913d631647c71ecec9e9cb8",
+        "cifar-100-python",
+        {
+            "test": {"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
+            "train": {"train": "16019d7e3df5f24257cddd939b257f8d"},
+        },
         labels=2,
     ),
 }
@@ -162,7 +187,7 @@ def load_dataset(
     ``FILE.npz``                 arrays ``images`` and ``labels`` (and perhaps ``classes``)
     ``FILE.npy``                 images; labels in ``FILE_labels.npy``, or in ``labels.npy`` beside it
     ``imagefolder:FOLDER``       a folder of pictures for each class
-    ``hf:FOLDER``                a data set of Hugging Face on disk (``save_to_disk``)
+    ``hf:FOLDER``                a data set of Hugging Face on disk (``save_to_disk``, or the hub's Parquet files)
     ``cifar10-c/KIND/SEVERITY``  CIFAR-10-C, such as ``cifar10-c/fog/3``; likewise ``cifar100-c`` and ``imagenet-c``
     ``imagenet``                 the validation images in class folders; ``imagenet100``: every tenth class of it
     ===========================  =======================================================================================
@@ -172,11 +197,11 @@ def load_dataset(
     ``digits`` is bundled: 1,797 handwritten digits of 8x8 pixels (E. Alpaydin and C. Kaynak, UCI machine learning
     repository, 1998; the edition of scikit-learn), here 1,197 for training and 600 for testing.
 
-    ``mnist``, ``fashion-mnist`` and ``cifar10`` are looked for in the folder named by the environment variable
-    ROBUSTATLAS_DATA, in the folder of earlier downloads (~/.cache/robustatlas) and in /usr/share/datasets: as
+    ``mnist``, ``fashion-mnist``, ``cifar10`` and ``cifar100`` are looked for in the folder named by the environment
+    variable ROBUSTATLAS_DATA, in the folder of earlier downloads (~/.cache/robustatlas) and in /usr/share/datasets: as
     NAME_SPLIT.npz, in the layouts of torchvision, or as IDX files, gzipped or not. If they are nowhere, they are
-    downloaded from their publisher and checked. CIFAR-10 is read in its binary version, as the Python version is
-    pickled and nothing is unpickled here.
+    downloaded from their publisher and checked. The Python version of CIFAR-10 and CIFAR-100 (``cifar-10-batches-py``,
+    ``cifar-100-python``) is pickled: it is read as numbers and texts, and nothing that a pickle names is run.
 
     Args:
         name: One of those above. Files and folders of pictures are taken whole, whatever the split.
@@ -244,7 +269,6 @@ def _find_or_fetch(name: str, source: _Source, split: Split) -> Dataset:
                 f"Data set {name!r} ({split}) is neither in {', '.join(map(str, roots))} "
                 f"nor to be downloaded ({str(error).rstrip('.')}). "
                 f"Put {name}_{split}.npz or the original files into a folder and set ROBUSTATLAS_DATA to it."
-                + _pickled_hint(roots, name)
             ) from error
         found = _find(name, source, [cache_folder()], split)
     if found is None:
@@ -262,10 +286,3 @@ def _find(name: str, source: _Source, roots: Sequence[Path], split: Split) -> Da
         if found is not None:
             return found
     return None
-
-
-def _pickled_hint(roots: Sequence[Path], name: str) -> str:
-    pickled = next((root / "cifar-10-batches-py" for root in roots if (root / "cifar-10-batches-py").is_dir()), None)
-    if name != "cifar10" or pickled is None:
-        return ""
-    return f" {pickled} holds pickles, which are not read here: use the binary version (cifar-10-batches-bin)."

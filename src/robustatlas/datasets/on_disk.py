@@ -23,6 +23,7 @@ from robustatlas.datasets.loaders import (
     huggingface_parts,
     mapped,
 )
+from robustatlas.datasets.parquet import parquet_parts
 from robustatlas.datasets.remembered import remembered_fingerprint
 from robustatlas.datasets.rows import Rows, check_scale
 from robustatlas.errors import UserError
@@ -145,6 +146,9 @@ def _imagenet(name: str, split: str, roots: Sequence[Path], sizing: Sizing) -> D
 
 
 def _huggingface(path: Path, split: str, sizing: Sizing) -> Dataset:
+    if next(path.rglob("*.parquet"), None) is not None:
+        pictures, truth, names, used = parquet_parts(path, split, sizing, path.name)
+        return _remembered(pictures, truth.tolist(), path.name, names, used, f"{split} {sizing}")
     data, column, labels, classes = huggingface_parts(path, split, f"hf:{path}")
     rows = FromHuggingFace(data, column, sizing, path.name)
     files = sorted(file for file in path.rglob("*") if file.is_file())

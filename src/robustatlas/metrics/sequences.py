@@ -23,6 +23,9 @@ Floats = NDArray[np.float64]
 _TRUNCATED = 0.5
 """Waudby-Smith and Ramdas 2020, section 4: the share c of its capital that the betting sequence stakes at most."""
 
+_CANDIDATES = 10_000
+"""Means that are tried, at most; where more are possible, bounds are rounded outwards to the next one that is."""
+
 
 @dataclass(frozen=True, eq=False)
 class ConfidenceSequence:
@@ -96,7 +99,7 @@ def mean_sequence(values: ArrayLike, population: int, steps: int = 1, confidence
     Args:
         values: [T] multiples of 1 / ``steps`` in [0, 1], in the order drawn.
         population: number N >= T of samples that there are.
-        steps: of one value; the mean of all N is a multiple of 1 / (N * steps), and only these are considered.
+        steps: of one value; the mean of all N is a multiple of 1 / (N * steps).
         confidence: that the mean of all N lies within every interval.
 
     Returns:
@@ -118,7 +121,9 @@ def mean_sequence(values: ArrayLike, population: int, steps: int = 1, confidence
     if drawn.ndim != 1 or not 1 <= drawn.size <= population or not ((drawn >= 0) & (drawn <= 1)).all():
         raise UserError(f"Between 1 and {population} values in [0, 1] are expected; given shape {drawn.shape}.")
     counts = np.round(drawn * steps).astype(np.int64)
-    candidates = np.arange(population * steps + 1)  # sums of all values, in steps
+    whole = population * steps
+    stride = -(-whole // _CANDIDATES)
+    candidates = np.arange(0, whole + stride, stride)  # sums of all values, in steps
     possible = np.ones(len(candidates), np.bool_)
     rise, fall = np.zeros(len(candidates)), np.zeros(len(candidates))
     low, high = np.empty(len(drawn)), np.empty(len(drawn))
@@ -134,9 +139,12 @@ def mean_sequence(values: ArrayLike, population: int, steps: int = 1, confidence
         spread += (count / steps - (0.5 + total / steps) / (t + 1)) ** 2
         kept = candidates[possible & (np.fmax(rise, fall) < math.log(2 / alpha))]
         kept = kept if len(kept) else candidates[possible]
-        low[t - 1], high[t - 1] = kept[0], kept[-1]
+        kept = kept if len(kept) else candidates[[np.searchsorted(candidates, total)]]
+        low[t - 1], high[t - 1] = (
+            max(kept[0] - stride + 1, total),
+            min(kept[-1] + stride - 1, total + whole - steps * t),
+        )
     means = np.cumsum(counts) / (steps * np.arange(1, drawn.size + 1))
-    whole = population * steps
     return _sequence(means, low / whole, high / whole, population, confidence)
 
 

@@ -2,5 +2,6 @@
 
 from robustatlas.peers.adapters import external
 from robustatlas.peers.foolbox import as_foolbox
+from robustatlas.peers.torchattacks import as_torchattacks
 
-__all__ = ["as_foolbox", "external"]
+__all__ = ["as_foolbox", "as_torchattacks", "external"]

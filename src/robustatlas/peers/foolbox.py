@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import per_sample
 from robustatlas.classifier import Classifier, undisturbed
 from robustatlas.errors import UserError
-from robustatlas.noise import Noise
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+from robustatlas.peers.smallest import has_smallest, smallest
 
 Epsilons = float | None | Sequence[float]
 
@@ -45,9 +43,7 @@ def as_foolbox(attack: str | Attack, *, seed: int = 0, batch_size: int = 256) ->
         >>> len(clipped), clipped[0].shape, is_adv.shape
         (2, torch.Size([3, 1, 2, 2]), torch.Size([2, 3]))
     """
-    found = attack_named(attack) if isinstance(attack, str) else attack
-    if found.judges_last or not found.nested:
-        raise UserError(f"{found.name!r} has no smallest example to return; use an attack on nested sets.")
+    found = has_smallest(attack_named(attack) if isinstance(attack, str) else attack)
     return FoolboxAttack(found, seed, batch_size)
 
 
@@ -77,7 +73,10 @@ class FoolboxAttack:
         several = isinstance(epsilons, (list, tuple, np.ndarray))
         asked: list[float | None] = list(epsilons) if several else [epsilons]  # type: ignore[arg-type,list-item]
         with undisturbed():
-            found, sizes = self._smallest(classifier, (x.detach() - low) / (high - low), labels.to(x.device), asked)
+            scaled = (x.detach() - low) / (high - low)
+            found, sizes = smallest(
+                self.attack, classifier, scaled, labels.to(x.device), asked, self.seed, self.batch_size
+            )
         raw = found * (high - low) + low
         limits = [torch.inf if epsilon is None else epsilon * (1 + STRENGTH_TOLERANCE) for epsilon in asked]
         within = [(sizes <= limit) & sizes.isfinite() for limit in limits]
@@ -85,19 +84,6 @@ class FoolboxAttack:
         if several:
             return [raw] * len(asked), clipped, torch.stack(within)
         return raw, clipped[0], within[0]
-
-    def _smallest(
-        self, model: Classifier, x: Tensor, labels: Tensor, epsilons: Sequence[float | None]
-    ) -> tuple[Tensor, Tensor]:
-        """``[N, ...]`` smallest examples, ``[N]`` their sizes: 0 misclassified as it is, inf none."""
-        wanted = sorted({epsilon for epsilon in epsilons if epsilon is not None and epsilon > 0})
-        strengths = tuple(wanted) if wanted and None not in epsilons else self.attack.strengths
-        attack = replace(self.attack, strengths=strengths).bound_to(model)
-        noise = Noise.of(self.seed, torch.arange(len(x), device=x.device), attack.name)
-        ledger = engine.run(engine.set_up(model, attack, attack.searches[0], x, labels, noise, self.batch_size))
-        right = ledger.clean_prediction == labels
-        found = attack.threat.apply(x, ledger.best_theta).detach()
-        return torch.where(per_sample(right, x), found, x), torch.where(right, ledger.best_size, 0.0)
 
 
 def _labels_of(criterion: Any) -> Tensor:

@@ -1,0 +1,79 @@
+"""Evaluations from the command line that end when their numbers are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from robustatlas.cli._help import ATTACKS
+from robustatlas.cli._terminal import safe, shown, table
+from robustatlas.errors import UserError
+from robustatlas.scalars import fraction
+from robustatlas.wording import counted
+
+if TYPE_CHECKING:
+    from robustatlas.evaluation.until import Known
+    from robustatlas.result import Result
+
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="POINTS",
+        help="Take the samples in random order, and end when every accuracy asked for is known to this many percentage "
+        "points either way, at 95 % for all of them together. `separated`: end when it is known which of this model "
+        "and the one of --against has the higher average accuracy.",
+        rich_help_panel=ATTACKS,
+    ),
+]
+Against = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RUN",
+        help="Run of the other model, for `--until separated`; the samples that it has are taken.",
+        rich_help_panel=ATTACKS,
+    ),
+]
+
+
+def evaluated_until(until: str, against: Path | None, model: Any, data: Any, options: dict[str, Any]) -> Result:
+    """Evaluate until enough is known, and print what is known of all samples."""
+    from robustatlas.evaluation.until import evaluate_until
+
+    width = fraction(until)
+    if until != "separated" and width != width:
+        raise UserError(f"--until {until!r} is not understood; expected percentage points, such as 2.0, or separated.")
+    if options.pop("part") != "0/1":
+        raise UserError("--until looks at all samples that are through, and --part shares them out; leave one out.")
+    known = evaluate_until(
+        model, data, until="separated" if until == "separated" else width, against=against, **options
+    )
+    console = Console()
+    console.print(_shown(known))
+    for sentence in _said(known):
+        console.print(sentence, highlight=False)
+    return known.result
+
+
+def _shown(known: Known) -> Table:
+    rows = table("known of all samples", "%, with intervals that hold together")
+    rows.add_row("clean accuracy", shown(known.clean))
+    for attack, row in known.accuracies.items():
+        strengths = known.result.strengths(attack)
+        middle = (len(strengths) - 1) // 2
+        for place in sorted({0, middle, len(strengths) - 1}):
+            rows.add_row(safe(f"{attack} {strengths[place]:.4g}"), shown(row[place]))
+    return rows
+
+
+def _said(known: Known) -> list[str]:
+    through = f"{counted(known.result.samples, 'sample')} of {known.population:,} searched"
+    if known.difference is not None:
+        better = "higher" if known.difference.low > 0 else "lower"
+        verdict = f"is {better}" if known.enough else "may be higher or lower"
+        return [f"{through}: its average accuracy {verdict} ({shown(known.difference)} points)."]
+    ended = "" if known.enough else ", all there are"
+    return [f"{through}{ended}: every accuracy is known to {known.half_width:.1f} points either way."]

@@ -1,0 +1,172 @@
+"""Evaluations that end when their numbers are known well enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.errors import UserError, brief
+from robustatlas.evaluation import evaluate
+from robustatlas.evaluation.plan import Samples, samples_of
+from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
+from robustatlas.outcomes.table import OutcomeTable, common_strengths
+from robustatlas.result import Result, load_result
+from robustatlas.scalars import real
+
+CONFIDENCE = 0.95
+_FIRST = 64
+"""Samples before the first look."""
+_GROWTH = 1.15
+"""From look to look so many times as many samples: fewer looks cost less and end little later."""
+
+Until = float | Literal["separated"]
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known when an evaluation ended.
+
+    Attributes:
+        result: of the samples that were searched, a random choice of all.
+        population: number N of samples that there are.
+        clean: clean accuracy of all N, in percent, with its interval.
+        accuracies: attack -> robust accuracy of all N at each strength [S], likewise.
+        difference: against another run, the average accuracy of this model minus that of the other; None otherwise.
+        enough: whether it ended because enough is known, and not because there were no more samples.
+
+    All intervals hold together, at every look that was taken, with 95 % probability: they are wider than those of a
+    number of samples that is fixed before, and about the N samples, not about others of their kind.
+    """
+
+    result: Result
+    population: int
+    clean: Interval
+    accuracies: Mapping[str, tuple[Interval, ...]]
+    difference: Interval | None
+    enough: bool
+
+    @property
+    def half_width(self) -> float:
+        """The largest half-width of all accuracies, in percentage points."""
+        cells = [self.clean, *(cell for row in self.accuracies.values() for cell in row)]
+        return max((cell.high - cell.low) / 2 for cell in cells)
+
+
+def evaluate_until(
+    model: Any,
+    data: Any,
+    attacks: Any = ("linf", "l2"),
+    *,
+    until: Until = 2.0,
+    against: str | Path | Result | None = None,
+    samples: Samples = None,
+    seed: int = 0,
+    run: str | Path | None = None,
+    **options: Any,
+) -> Known:
+    """Evaluate samples in random order until every accuracy asked for is known well enough.
+
+    Args:
+        model: as of :func:`robustatlas.evaluate`.
+        data: as there.
+        attacks: as there.
+        until: the half-width in percentage points to which clean accuracy and every robust accuracy are to be known, at
+            95 % for all of them together; or ``"separated"``: until it is known which of this model and the one of
+            ``against`` has the higher average accuracy on the same samples.
+        against: a run of the other model, for ``"separated"``.
+        samples: of which to draw; default: all.
+        seed: of all random numbers, the order of the samples among them.
+        run: directory to write to; what it has is not computed again.
+        options: others of :func:`robustatlas.evaluate`.
+
+    Returns:
+        the result of the samples that were searched, and what is known of all.
+
+    Raises:
+        UserError: as :func:`robustatlas.evaluate`, and for a width that is none, or a run that shares no samples.
+
+    Source: Waudby-Smith and Ramdas 2020 (see :func:`robustatlas.metrics.share_sequence`).
+
+    Example:
+        >>> import robustatlas as ra
+        >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+        >>> known = evaluate_until(model, data, "linf", until=12.0, strengths={"linf": [0.1]}, progress=False)
+        >>> known.enough, known.result.samples < 600, known.half_width <= 12
+        (True, True, True)
+    """
+    if until != "separated" and not 0 < real(until) < 50:
+        raise UserError(
+            f"until={brief(repr(until))}; expected percentage points between 0 and 50, such as 2.0, or 'separated'."
+        )
+    if (until == "separated") != (against is not None):
+        raise UserError("until='separated' compares with another run: give both, or neither.")
+    work = samples_of(data, samples)
+    other = None if against is None else against if isinstance(against, Result) else load_result(against)
+    index = work.index if other is None else np.intersect1d(work.index, other.index)
+    if not len(index):
+        raise UserError(f"{other.name if other else 'The data'} has none of these samples; evaluate both on the same.")
+    order = np.random.default_rng(seed).permutation(np.sort(index))
+    with TemporaryDirectory() as kept:
+        folder = Path(kept) / "run" if run is None else run
+        count = 0
+        while True:
+            count = min(len(order), max(_FIRST, int(count * _GROWTH) + 1))
+            positions = np.flatnonzero(np.isin(work.index, order[:count])).tolist()
+            result = evaluate(model, data, attacks, samples=_of(samples, positions), seed=seed, run=folder, **options)
+            known = _known(result, order[:count], len(order), other)
+            enough = _separated(known.difference) if known.difference else known.half_width <= real(until)
+            if enough or count == len(order):
+                return Known(known.result, known.population, known.clean, known.accuracies, known.difference, enough)
+
+
+def _of(samples: Samples, positions: Sequence[int]) -> list[int]:
+    """``positions`` among the ``samples`` as positions in the data."""
+    if samples is None or isinstance(samples, int):
+        return list(positions)
+    chosen = np.asarray(samples)
+    chosen = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+    return [int(chosen[position]) for position in positions]
+
+
+def _known(result: Result, order: NDArray[np.int64], population: int, other: Result | None) -> Known:
+    drawn = result.select(np.array([np.flatnonzero(result.index == each)[0] for each in order]))
+    cells = 1 + sum(len(drawn.strengths(attack)) for attack in drawn.attacks)
+    level = 1 - (1 - CONFIDENCE) / cells
+
+    def last(hits: NDArray[np.bool_]) -> Interval:
+        return _last(share_sequence(hits, population, level))
+
+    accuracies = {attack: tuple(map(last, drawn.correct(attack).T)) for attack in drawn.attacks}
+    difference = None if other is None else _difference(drawn, other, population)
+    return Known(result, population, last(drawn.clean), accuracies, difference, enough=False)
+
+
+def _difference(ours: OutcomeTable, other: Result, population: int) -> Interval:
+    """Of the average accuracies over the attacks and strengths that both have, in percentage points."""
+    place = {int(position): row for row, position in enumerate(other.index)}
+    theirs = other.select(np.array([place[int(position)] for position in ours.index]))
+    grid = common_strengths([ours.judged(), theirs.judged()])
+    if not grid:
+        raise UserError(f"{ours.name} and {other.name} share no attack at the same strength; evaluate them alike.")
+    first, second = (
+        np.concatenate([table.restrict(grid).correct(attack) for attack in grid], axis=1) for table in (ours, theirs)
+    )
+    cells = first.shape[1]
+    values = (first.sum(1) - second.sum(1) + cells) / (2 * cells)
+    found = _last(mean_sequence(values, population, 2 * cells, CONFIDENCE))
+    return Interval(2 * found.value - 100, 2 * found.low - 100, 2 * found.high - 100, CONFIDENCE)
+
+
+def _last(known: ConfidenceSequence) -> Interval:
+    return Interval(float(known.value[-1]), float(known.low[-1]), float(known.high[-1]), CONFIDENCE)
+
+
+def _separated(difference: Interval) -> bool:
+    return difference.excludes(0.0)

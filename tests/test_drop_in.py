@@ -1,0 +1,181 @@
+"""Scripts written for AutoAttack and torchattacks, run by ours."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustatlas as ra
+from helpers_core import digits_images, digits_network
+from robustatlas.drop_in import AutoAttack
+from robustatlas.drop_in.settings import ATTACKS, NORMS, Ensemble
+
+pytestmark = pytest.mark.filterwarnings("ignore:device='cuda'")
+STRENGTHS = {"Linf": 0.06, "L2": 0.4, "L1": 1.5}
+X, Y = digits_images(24)
+
+
+def brief(adversary: AutoAttack) -> AutoAttack:
+    """With few steps, for the tests' time."""
+    adversary.apgd.n_iter = adversary.apgd_targeted.n_iter = adversary.fab.n_iter = 10
+    adversary.square.n_queries = 20
+    return adversary
+
+
+def sizes(norm: str, x: Tensor) -> Tensor:
+    order = {"Linf": float("inf"), "L2": 2, "L1": 1}[norm]
+    return torch.linalg.vector_norm((x - X).flatten(1), ord=order, dim=1)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_what_comes_back_is_what_autoattack_gives(norm: str) -> None:
+    net = digits_network()
+    adversary = brief(AutoAttack(net, norm=norm, eps=STRENGTHS[norm], verbose=False))
+    with torch.no_grad():
+        found, labels = adversary.run_standard_evaluation(X, Y, bs=10, return_labels=True)
+        assert torch.equal(labels, net(found).argmax(1))
+        right = net(X).argmax(1) == Y
+    assert (found.shape, found.dtype, found.device) == (X.shape, X.dtype, X.device)
+    broken = right & (labels != Y)
+    assert 0 < int(broken.sum()) < len(X)
+    assert (sizes(norm, found)[broken] <= STRENGTHS[norm] * (1 + 1e-5)).all()
+    assert torch.equal(found[~broken], X[~broken])
+    assert adversary.result is not None
+    robust = adversary.result.accuracies().values(NORMS[norm])
+    assert len(robust) == 20
+    assert robust[-1] == pytest.approx(100 * float((labels == Y).float().mean()))
+
+
+def test_it_is_at_least_as_strong_as_autoattack() -> None:
+    theirs = pytest.importorskip("pyautoattack")
+    logging.disable(logging.CRITICAL)
+    net = digits_network()
+    for norm, eps in STRENGTHS.items():
+        peer = theirs.AutoAttack(net, norm=norm, eps=eps, seed=0, device="cpu")
+        peer.verbose = False
+        for each in (peer, ours := AutoAttack(net, norm=norm, eps=eps, seed=0, verbose=False)):
+            each.apgd.n_iter = each.apgd_targeted.n_iter = each.fab.n_iter = 20
+            each.square.n_queries = 100
+        _, labels = peer.run_standard_evaluation(X, Y, batch_size=24)
+        _, own = ours.run_standard_evaluation(X, Y, return_labels=True)  # type: ignore[misc]
+        assert int(((own == Y) & (labels != Y)).sum()) == 0, norm
+    logging.disable(logging.NOTSET)
+
+
+def test_what_our_search_leaves_is_attacked_by_the_attacks_of_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """With a search that finds nothing, AutoAttack's own attacks still break what they break alone."""
+    net = digits_network()
+    adversary = brief(AutoAttack(net, eps=0.06))
+    alone = adversary.run_standard_evaluation_individual(X, Y)
+    assert list(alone) == ["apgd-ce", "apgd-t", "fab-t", "square"]
+    found = adversary.run_standard_evaluation(X, Y)
+    broken = {name: net(x).argmax(1) != Y for name, x in alone.items()}
+    together = torch.stack(list(broken.values())).any(0)
+    assert not (together & (net(found).argmax(1) == Y)).any()
+    said = capsys.readouterr().out
+    for word in ("initial accuracy", "ROBUSTATLAS", "APGD-CE", "FAB-T", "SQUARE", "robust accuracy: "):
+        assert word in said
+
+
+def test_settings_made_after_construction_are_carried_out() -> None:
+    ensemble = Ensemble.of("linf")
+    assert ensemble.set_version("plus") == ["apgd-ce", "apgd-dlr", "fab", "square", "apgd-t", "fab-t"]
+    adversary = AutoAttack(digits_network(), version="custom", attacks_to_run=["apgd-ce", "square"], verbose=False)
+    adversary.apgd.n_restarts, adversary.apgd.n_iter = 2, 7
+    adversary.square.n_queries, adversary.fab.n_target_classes = 33, 4
+    legs = {name: adversary._ensemble.attack(name, 0.1).plans["every"].legs for name in ATTACKS}
+    assert (legs["apgd-ce"][0].runs, legs["apgd-ce"][0].stage.optimizer.steps) == (2, 7)
+    assert legs["square"][0].stage.optimizer.steps == 33
+    assert legs["fab-t"][0].runs == 4
+    with pytest.raises(ra.UserError, match="did you mean 'n_restarts'"):
+        adversary.apgd.n_restart = 3  # type: ignore[attr-defined]
+
+
+def test_the_example_of_autoattack_runs_with_one_changed_import(tmp_path: Path) -> None:
+    """As its repository's example does: no device, no_grad, custom attacks set after construction, a log."""
+    script = tmp_path / "eval.py"
+    script.write_text(
+        """
+import torch
+import robustatlas as ra
+from robustatlas.drop_in import AutoAttack
+
+model = ra.load_model("builtin:digits-linf").net
+model.eval()
+data = ra.load_dataset("digits").take(12)
+adversary = AutoAttack(model, norm="Linf", eps=0.1, log_path="log.txt", version="custom")
+adversary.attacks_to_run = ["apgd-ce", "fab"]
+adversary.apgd.n_restarts = 2
+adversary.fab.n_restarts = 2
+adversary.apgd.n_iter = adversary.fab.n_iter = 5
+with torch.no_grad():
+    adv_complete = adversary.run_standard_evaluation(data.images, data.labels, bs=6, state_path="state")
+torch.save({"adv_complete": adv_complete}, "aa.pth")
+""",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, "eval.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "robust accuracy after APGD-CE" in done.stdout and "no CUDA here" in done.stderr
+    assert (tmp_path / "log.txt").read_text().count("initial accuracy") == 1
+    assert torch.load(tmp_path / "aa.pth")["adv_complete"].shape == (12, 1, 8, 8)
+    assert ra.load_result(tmp_path / "state").attacks == ("linf",)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"norm": "L7"}, "Linf, L2, L1"),
+        ({"eps": 0}, "no strength"),
+        ({"version": "best"}, "standard, plus, rand or custom"),
+        ({"is_tf_model": True}, "from_tensorflow"),
+        ({"attacks_to_run": ["apgd-ce"]}, "version='custom'"),
+        ({"device": "nowhere"}, "device"),
+    ],
+)
+def test_what_cannot_be_gets_one_sentence(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ra.UserError, match=said):
+        AutoAttack(digits_network(), **change)
+
+
+def test_an_unknown_attack_gets_one_sentence() -> None:
+    adversary = AutoAttack(digits_network(), version="custom", attacks_to_run=["apgd-cee"], verbose=False)
+    with pytest.raises(ra.UserError, match="did you mean 'apgd-ce'"):
+        adversary.run_standard_evaluation(X, Y)
+
+
+def test_fast_leaves_the_attacks_of_the_version_out(capsys: pytest.CaptureFixture[str]) -> None:
+    AutoAttack(digits_network(), eps=0.06, fast=True).run_standard_evaluation(X, Y)
+    said = capsys.readouterr().out
+    assert "ROBUSTATLAS" in said and "after APGD" not in said
+
+
+def test_a_model_that_is_always_wrong_comes_back_as_it_was() -> None:
+    class Wrong(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.one_hot((Y[: len(x)] + 1) % 10, 10).float() + 0 * x.flatten(1).sum(1, True)
+
+    adversary = AutoAttack(Wrong(), eps=0.1, verbose=False)
+    assert torch.equal(adversary.run_standard_evaluation(X, Y, bs=24), X)  # type: ignore[arg-type]
+
+
+def test_torchattacks_convention() -> None:
+    net = digits_network()
+    made = ra.as_torchattacks(net, "linf", eps=0.06)(X, Y)
+    broken = (net(made).argmax(1) != Y) & (net(X).argmax(1) == Y)
+    assert 0 < int(broken.sum()) < len(X)
+    assert ((made - X).abs().flatten(1).amax(1) <= 0.06 * (1 + 1e-5)).all()
+    assert torch.equal(made[~broken], X[~broken])
+    shifted = ra.as_torchattacks(lambda x: net(x * 0.5 + 0.25), "linf", eps=0.06)
+    shifted.set_normalization_used([0.25], [0.5])
+    again = shifted((X - 0.25) / 0.5, Y)
+    torch.testing.assert_close(again * 0.5 + 0.25, made, atol=1e-5, rtol=0)
+    with pytest.raises(ra.UserError, match="no strength"):
+        ra.as_torchattacks(net, eps=-1)

@@ -1,0 +1,106 @@
+"""Evaluations that end when enough is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import robustatlas as ra
+from robustatlas.cli import main
+
+STRENGTHS = {"linf": [0.05, 0.15]}
+DIGITS = ra.load_dataset("digits")
+
+
+def until(width: Any, **options: Any) -> Any:
+    given: dict[str, Any] = {"strengths": STRENGTHS, "progress": False}
+    return ra.evaluate_until(ra.load_model("builtin:digits-linf"), DIGITS, "linf", until=width, **(given | options))
+
+
+@pytest.fixture(scope="module")
+def whole() -> ra.Result:
+    model = ra.load_model("builtin:digits-linf")
+    return ra.evaluate(model, DIGITS, "linf", strengths=STRENGTHS, progress=False)
+
+
+def test_it_ends_when_all_accuracies_are_known_and_no_sample_depends_on_it(whole: ra.Result) -> None:
+    known = until(9.0)
+    assert known.enough and known.half_width <= 9.0
+    assert 64 <= known.result.samples < known.population == 600
+    rows = np.isin(whole.index, known.result.index)
+    np.testing.assert_allclose(known.result.minimal_size("linf"), whole.minimal_size("linf")[rows], rtol=1e-4)
+    truth = [whole.clean_accuracy, *whole.accuracies().values("linf")]
+    for cell, value in zip([known.clean, *known.accuracies["linf"]], truth, strict=True):
+        assert cell.low - 1e-9 <= value <= cell.high + 1e-9
+    assert len(np.unique(np.diff(known.result.index))) > 3  # in random order, not the first ones
+
+
+def test_a_narrow_width_takes_all_samples_and_says_so(whole: ra.Result) -> None:
+    known = until(0.5, samples=90)
+    assert known.result.samples == known.population == 90 and known.half_width == pytest.approx(0)
+    assert known.clean.value == pytest.approx(100 * whole.clean[:90].mean())
+
+
+def test_it_goes_on_in_the_run(tmp_path: Path) -> None:
+    first = until(15.0, run=tmp_path / "run")
+    again = until(15.0, run=tmp_path / "run")
+    further = until(9.0, run=tmp_path / "run")
+    assert again.result.index.tolist() == first.result.index.tolist()
+    assert set(first.result.index) < set(further.result.index)
+    assert ra.load_result(tmp_path / "run").samples == further.result.samples
+
+
+def test_positions_and_masks_are_positions_of_the_data() -> None:
+    mask = np.zeros(600, bool)
+    mask[100:200] = True
+    for samples in (mask, list(range(100, 200))):
+        known = until(20.0, samples=samples)
+        assert known.population == 100 and known.result.index.min() >= 100
+
+
+def test_two_models_are_told_apart(whole: ra.Result) -> None:
+    standard = ra.load_model("builtin:digits-standard")
+    other = ra.evaluate(standard, DIGITS, "linf", strengths=STRENGTHS, samples=400, progress=False)
+    known = until("separated", against=other)
+    assert known.enough and known.difference.low > 0 and known.population == 400
+    assert known.result.samples < 400
+    same = until("separated", against=whole, samples=80)
+    assert not same.enough and same.result.samples == 80
+    assert same.difference.value == same.difference.low == same.difference.high == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"width": 0}, "percentage points"),
+        ({"width": "soon"}, "percentage points"),
+        ({"width": "separated"}, "another run"),
+        ({"width": 2.0, "against": "nowhere"}, "another run"),
+        ({"width": "separated", "against": "nowhere"}, "nowhere"),
+    ],
+)
+def test_what_is_no_end_gets_a_sentence(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ra.UserError, match=said):
+        until(**options)
+
+
+def test_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = "evaluate builtin:digits-linf --data digits --attacks linf --strengths linf=0.1 --threads 1 --run run"
+    with pytest.raises(SystemExit) as ended:
+        main([*line.split(), "--until", "12"])
+    assert not ended.value.code
+    said = " ".join(capsys.readouterr().out.split())
+    assert "of 600 searched: every accuracy is known to" in said
+    with pytest.raises(SystemExit):
+        main([*line.split(), "--until", "separated", "--against", "run"])
+    assert "may be higher or lower" in " ".join(capsys.readouterr().out.split())
+    for wrong in (["--until", "soon"], ["--until", "2", "--part", "0/2"], ["--until", "separated"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*line.split(), *wrong])
+        assert ended.value.code == 1
