@@ -1,0 +1,127 @@
+"""The package of the guide "Extend it": one of each kind, known by name to the functions and the commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from robustatlas import registry
+from robustatlas.errors import RobustnessWarning, UserError
+from robustatlas.registry import Registry, subclass_of
+
+GUIDE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
+SOURCES = Path(registry.__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package as an installer leaves it, and one that cannot be imported beside it."""
+    folder = tmp_path_factory.mktemp("site")
+    for name, code in re.findall(r"```python\n# (more_atlas/\w+\.py)\n(.*?)```", GUIDE, re.DOTALL):
+        file = folder / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(code, encoding="utf-8")
+    (table,) = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
+    points = re.sub(r'\[project\.entry-points\."(.*?)"\]', r"[\1]", table).replace('"', "")
+    installed(folder, "more-atlas", points)
+    (folder / "torn.py").write_text("import no_such_thing\n", encoding="utf-8")
+    kinds = [*re.findall(r"\[(.*?)\]", points)]
+    assert len(kinds) == 6 and len(list((folder / "more_atlas").iterdir())) == 6
+    installed(folder, "torn", "".join(f"[{kind}]\ntorn = torn:Thing\n" for kind in kinds))
+    return folder
+
+
+def installed(folder: Path, name: str, points: str) -> None:
+    about = folder / f"{name.replace('-', '_')}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    (about / "entry_points.txt").write_text(points, encoding="utf-8")
+
+
+def run(package: Path, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    surroundings = os.environ | {"PYTHONPATH": f"{package}{os.pathsep}{SOURCES}", "COLUMNS": "160"}
+    return subprocess.run([sys.executable, *command], cwd=folder, env=surroundings, capture_output=True, text=True)
+
+
+USED = """
+import json
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.references import Reference
+
+data = ra.load_dataset("digits").take(20)
+model = ra.load_model("linear:10")
+every = ra.evaluate(model, data, ["tint", "shrinking-linf"], search="every", progress=False, run="runs/linear")
+again = ra.evaluate(model, data, "tint", search="downwards", progress=False)
+trained = ra.train(model.net, data, "half", {"tint": 0.2}, epochs=1)
+Reference.from_models("perfect", "made up", {"one": every.accuracies()}).to_json("reference.json")
+print(json.dumps({
+    "same": bool((every.minimal_strength("tint") == again.minimal_strength("tint")).all()),
+    "broken": bool((every.minimal_strength("shrinking-linf") < 1).any()),
+    "composed": attack_named("tint+linf").name,
+    "trained_on": trained.card.trained_on,
+}))
+"""
+
+
+def test_functions_and_commands_know_the_names(package: Path, tmp_path: Path) -> None:
+    ran = run(package, tmp_path, "-c", USED)
+    assert not ran.returncode, ran.stderr
+    said = json.loads(ran.stdout.splitlines()[-1])
+    assert said == {"same": True, "broken": True, "composed": "tint+linf", "trained_on": {"tint": 0.2}}
+    assert "The attack 'torn' of the package torn (torn:Thing) cannot be imported" in ran.stderr
+
+    def atlas(*words: str) -> str:
+        called = run(package, tmp_path, "-m", "robustatlas", *words)
+        assert not called.returncode, called.stderr
+        return called.stdout
+
+    assert "tint" in atlas("attacks") and "downwards" in atlas("attacks", "tint")
+    assert "half" in atlas("train", "--recipes")
+    assert "linear:" in atlas("evaluate", "--help")
+    assert "shortfall" in atlas("show", "runs/linear", "--reference", "reference.json", "--explain")
+    atlas("check", "runs/linear", "--reference", "reference.json", "--require", "shortfall<=100")
+    for line in re.findall(r"^robustatlas (.*)$", GUIDE, re.MULTILINE):
+        atlas(*line.split())
+    assert (tmp_path / "nets" / "half" / "card.json").is_file()
+
+
+def test_what_cannot_be_had_is_one_sentence(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(package))
+    monkeypatch.setattr(registry, "entry_points", entry_points)
+    shapes = Registry("recipe", "robustatlas.recipes", {"set": set, "half": set}, "a class", subclass_of(set))
+    shapes["mine"] = frozen = type("Mine", (set,), {})
+    with pytest.warns(RobustnessWarning, match="The package more-atlas names 'half' in robustatlas.recipes"):
+        assert list(shapes) == ["set", "half", "torn", "mine"]
+    assert shapes["half"] is set and shapes["mine"] is frozen and "torn" in shapes and "none" not in shapes
+    with pytest.raises(
+        UserError, match=r"'torn' of the package torn \(torn:Thing\) cannot be imported: ModuleNotFound"
+    ):
+        shapes["torn"]
+    with pytest.warns(RobustnessWarning, match="It is left out"):
+        assert list(shapes.usable()) == ["set", "half", "mine"]
+    with pytest.raises(UserError, match=r"There is no recipe 'hafl'; did you mean 'half'\?"):
+        shapes["hafl"]
+    with pytest.raises(UserError, match="The recipe 'it' is a type; expected a class"):
+        shapes["it"] = dict  # type: ignore[assignment]
+    others: Registry[type] = Registry("metric", "robustatlas.metrics", {}, "a class", subclass_of(set))
+    with pytest.raises(UserError, match=r"'shortfall' of the package more-atlas .* is a Metric; expected a class"):
+        others["shortfall"]
+
+
+def test_a_name_that_two_packages_have_is_nobody_s(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (package / "second").mkdir()
+    installed(package / "second", "second", "[robustatlas.recipes]\nhalf = second:Half\n")
+    monkeypatch.syspath_prepend(str(package / "second"))
+    monkeypatch.syspath_prepend(str(package))
+    monkeypatch.setattr(registry, "entry_points", entry_points)
+    recipes: Registry[type] = Registry("recipe", "robustatlas.recipes", {}, "a class", subclass_of(object))
+    with pytest.raises(UserError, match="'half' is named by the packages more-atlas and second; uninstall all but one"):
+        recipes["half"]
