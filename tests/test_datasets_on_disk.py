@@ -15,7 +15,7 @@ from PIL import Image
 from torch import nn
 
 import robustatlas as ra
-from robustatlas.datasets import Fingerprint, Held, Rows, of_torch, remembered
+from robustatlas.datasets import Fingerprint, InMemory, Rows, of_torch, remembered
 from robustatlas.datasets.dataset import Dataset
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 10), np.uint8)
@@ -102,7 +102,7 @@ def test_mapped_arrays(tmp_path: Path, images: Any, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("robustatlas.datasets.on_disk._LARGE", 0)
         large = ra.load_dataset(tmp_path / "mine.npz")
         same(large, small)
-        assert not isinstance(large.rows, Held) and large.classes == ("ant", "bee", "cat")
+        assert not isinstance(large.rows, InMemory) and large.classes == ("ant", "bee", "cat")
         monkeypatch.undo()
 
 

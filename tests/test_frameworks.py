@@ -15,7 +15,7 @@ import robustatlas as ra
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.errors import UserError
-from robustatlas.models.frameworks.jax import Compiled
+from robustatlas.models.frameworks.jax import CompiledJax
 from robustatlas.sanity import check_attacks, check_model
 from robustatlas.sanity.inputs import check_inputs
 
@@ -118,7 +118,7 @@ def test_other_frameworks_take_inputs_wherever_they_lie(framework: str) -> None:
 
 def test_jax_hands_on_no_parameters() -> None:
     jax = pytest.importorskip("jax")
-    compiled = Compiled(jax, in_jax)
+    compiled = CompiledJax(jax, in_jax)
     _, fresh = compiled._forward(jax.numpy.zeros((8, 1, 8, 8)))
     assert fresh and {values.shape[:1] for values in fresh} <= {(), (8,)}  # of the batch, or scalars
 

@@ -109,5 +109,5 @@ def test_what_does_not_fit_is_refused() -> None:
         ra.evaluate(net, data, "linf.wrong")
     with pytest.raises(UserError, match=r"expected \(logits"):
         ra.Classifier(lambda x: x, rejection="score").logits(torch.rand(2, 3))
-    with pytest.raises(UserError, match=r"'linf\.wrongg' is not known"):
+    with pytest.raises(UserError, match=r"There is no attack 'linf\.wrongg'"):
         ra.evaluate(net, data, "linf.wrongg")

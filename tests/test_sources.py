@@ -106,7 +106,7 @@ def test_timm_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match=r"weights of 'timm:resnet10t' are not in the cache of timm .*"):
         ra.load_model("timm:resnet10t")
-    with pytest.raises(UserError, match="timm has no model 'resnet1'; there are resnet"):
+    with pytest.raises(UserError, match="timm has no model 'resnet1'; did you mean 'resnet"):
         ra.load_model("timm:resnet1")
 
 
@@ -117,7 +117,7 @@ def test_torchvision() -> None:
     assert model.mean == (0.485, 0.456, 0.406)
     full = ra.load_model("torchvision:squeezenet1_1", arguments={"pretrained": False, "resize": True})
     assert full.prepare == Resizing(256, (224, 224), "bilinear")
-    with pytest.raises(UserError, match="torchvision has no classifier 'squeezenet'; there are squeezenet1_"):
+    with pytest.raises(UserError, match="torchvision has no classifier 'squeezenet'; did you mean 'squeezenet1_"):
         ra.load_model("torchvision:squeezenet")
 
 

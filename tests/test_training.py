@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.datasets import Dataset, load_dataset
-from robustatlas.datasets.rows import Held
+from robustatlas.datasets.rows import InMemory
 from robustatlas.errors import UserError
 from robustatlas.files import write_atomically
 from robustatlas.models.architectures import small_cnn
@@ -135,7 +135,7 @@ def test_modes_of_crafting() -> None:
 @pytest.mark.parametrize("threat", ["stadv", "elastic", "jpeg-linf", "fog", "affine", "brightness"])
 def test_recipes_take_any_threat_model(threat: str) -> None:
     data = load_dataset("digits", "train").take(128)
-    wide = replace(data, rows=Held(data.images.repeat_interleave(4, 2).repeat_interleave(4, 3)))
+    wide = replace(data, rows=InMemory(data.images.repeat_interleave(4, 2).repeat_interleave(4, 3)))
     strength = {"fog": 20.0}.get(threat, 0.1)
     net = nn.Sequential(nn.AvgPool2d(4), linear())
     trained = train(net, wide, "max", {threat: strength, "linf": 0.05}, settings=replace(FAST, epochs=1))
@@ -411,7 +411,7 @@ GREY = load_dataset("digits", "train").take(60)
         (nn.Linear(3, 2), GREY, "standard", None, "fails on images of shape"),
         (nn.Flatten(), GREY, "standard", None, "nothing to train"),
         (linear(), replace(GREY, labels=torch.zeros_like(GREY.labels)), "standard", None, "2 classes to tell apart"),
-        (linear(), replace(GREY, rows=Held(GREY.images * 255)), "standard", None, "divide by 255"),
+        (linear(), replace(GREY, rows=InMemory(GREY.images * 255)), "standard", None, "divide by 255"),
         (nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), GREY, "manifold", {"linf": 0.1}, "calls none"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from typer.main import get_command
 
 from robustatlas.cli import app as program
-from robustatlas.cli._help import Entry, commands_of, continued, paragraphs, parameters_of, usage_of
+from robustatlas.cli._help import HelpEntry, commands_of, continued, paragraphs, parameters_of, usage_of
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -64,7 +64,7 @@ def _example(text: str) -> str:
     return "\n".join(["```console", *("$ " * (not k) + line for k, line in enumerate(continued(text, WIDTH))), "```"])
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: HelpEntry) -> str:
     ends = [" Required." * entry.required, f" Default: `{entry.default}`." if entry.default else ""]
     about = entry.about + "".join(ends)
     if not entry.name.startswith("-"):

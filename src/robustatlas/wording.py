@@ -162,8 +162,23 @@ def instead(given: str, known: Iterable[str], otherwise: str) -> str:
         >>> instead("rotate", ["flip", "crop"], "known are flip and crop")
         '; known are flip and crop.'
     """
-    close = difflib.get_close_matches(given, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; {otherwise}."
+    near = nearest(given, known)
+    return f"; did you mean {near!r}?" if near else f"; {otherwise}."
+
+
+def nearest(given: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant: other case, underscores, a missing prefix, a slip of the fingers.
+
+    Example:
+        >>> known = ["linf", "corruption-fog", "learning_rate"]
+        >>> [nearest(name, known) for name in ("lnif", "LINF", "fog", "learning_rat", "qqqq")]
+        ['linf', 'linf', 'corruption-fog', 'learning_rate', None]
+    """
+    names, plain = list(known), given.lower().replace("_", "-")
+    for candidate in (plain, f"corruption-{plain}"):
+        if candidate in names:
+            return candidate
+    return next((close[0] for name in (given, plain) if (close := difflib.get_close_matches(name, names, n=1))), None)
 
 
 def in_shell(path: object) -> str:

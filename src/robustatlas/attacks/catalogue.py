@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,9 +15,15 @@ from robustatlas.classifier import Errors
 from robustatlas.errors import UserError, brief, first_line, warn
 from robustatlas.optimizers import OPTIMIZERS
 from robustatlas.registry import Registry
+from robustatlas.wording import instead
 
 Attacks = Attack | Callable[..., Attack | Iterable[Attack]]
 """An attack, or a function of nothing or of the procedure that makes one or several."""
+
+_LISTED = (
+    "'robustatlas attacks' lists all attacks (such as linf, stadv or recolor+stadv+linf) and suites (such as lp or "
+    "multirobustbench)"
+)
 
 ATTACKS: Registry[Attacks] = Registry(
     "attack",
@@ -92,11 +97,7 @@ def attack_named(name: str, procedure: Procedure = "default", also: Iterable[str
     if name not in attacks:
         if (alone := _alone(name, attacks)) is not None:
             return alone
-        near = nearest(name, [*attacks, *also])
-        raise UserError(
-            f"Attack {name!r} is not known{f'; do you mean {near}?' if near else '.'} 'robustatlas attacks' lists all "
-            "attacks (such as linf, stadv or recolor+stadv+linf) and suites (such as lp or multirobustbench)."
-        )
+        raise UserError(f"There is no attack {name!r}{instead(name, [*attacks, *also], _LISTED)}")
     return attacks[name]
 
 
@@ -108,21 +109,6 @@ def _alone(name: str, attacks: Mapping[str, Attack]) -> Attack | None:
             alone = plans_of(Stage(OPTIMIZERS[optimizer](), "margin"))
             return replace(attack, name=name, plans=alone, about=AttackInfo(attack.about.unit))
     return None
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant: other case, underscores, a missing prefix, a slip of the fingers.
-
-    Example:
-        >>> [nearest(name, catalogue()) for name in ("lnif", "LINF", "gaussian_noise", "qqqq")]
-        ['linf', 'linf', 'corruption-gaussian-noise', None]
-    """
-    plain = str(name).lower().replace("_", "-")
-    names = list(known)
-    for candidate in (plain, f"corruption-{plain}"):
-        if candidate in names:
-            return candidate
-    return next(iter(difflib.get_close_matches(plain, names, n=1, cutoff=0.6)), None)
 
 
 def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:

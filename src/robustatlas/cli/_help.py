@@ -42,7 +42,7 @@ _NARROW = 72
 
 
 @dataclass(frozen=True)
-class Entry:
+class HelpEntry:
     """An argument, an option or a command as help shows it."""
 
     name: str
@@ -57,14 +57,14 @@ class Entry:
         return f"{self.name} {self.value}".strip()
 
 
-def parameters_of(command: Any, context: Any = None) -> dict[str, list[Entry]]:
+def parameters_of(command: Any, context: Any = None) -> dict[str, list[HelpEntry]]:
     """What a command takes, by subject.
 
     Args:
         command: as ``typer.main.get_command`` makes it.
         context: of its call; without it, ``--help`` itself is left out.
     """
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[HelpEntry]] = {}
     for parameter in command.params if context is None else command.get_params(context):
         if not getattr(parameter, "hidden", False):
             subject = ARGUMENTS if _is_argument(parameter) else getattr(parameter, "rich_help_panel", None) or GENERAL
@@ -72,12 +72,12 @@ def parameters_of(command: Any, context: Any = None) -> dict[str, list[Entry]]:
     return dict(sorted(found.items(), key=lambda item: SUBJECTS.index(item[0])))
 
 
-def commands_of(group: Any) -> dict[str, list[Entry]]:
+def commands_of(group: Any) -> dict[str, list[HelpEntry]]:
     """The commands of a group by their panels, each with its first paragraph."""
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[HelpEntry]] = {}
     for name, command in group.commands.items():
         first = next(text for is_code, text in paragraphs(command.help or "") if not is_code)
-        found.setdefault(getattr(command, "rich_help_panel", None) or "Commands", []).append(Entry(name, first))
+        found.setdefault(getattr(command, "rich_help_panel", None) or "Commands", []).append(HelpEntry(name, first))
     return found
 
 
@@ -146,18 +146,18 @@ def _is_argument(parameter: Any) -> bool:
     return bool(parameter.param_type_name == "argument")
 
 
-def _entry(parameter: Any) -> Entry:
+def _entry(parameter: Any) -> HelpEntry:
     default = parameter.default
     hidden = default is None or callable(default) or getattr(parameter, "show_default", True) is False
     given = "" if hidden else str(default)
     if _is_argument(parameter):
         name = parameter.metavar or parameter.name.upper()
         name = (name if parameter.required else f"[{name}]") + "..." * (parameter.nargs != 1)
-        return Entry(name, parameter.help or "", default=given)
+        return HelpEntry(name, parameter.help or "", default=given)
     names = ", ".join(sorted((*parameter.opts, *parameter.secondary_opts), key=len))
     if parameter.is_flag:
-        return Entry(names, parameter.help or "")
-    return Entry(names, parameter.help or "", parameter.metavar or "TEXT", parameter.required, given)
+        return HelpEntry(names, parameter.help or "")
+    return HelpEntry(names, parameter.help or "", parameter.metavar or "TEXT", parameter.required, given)
 
 
 def _print_help(command: Any, context: Any) -> None:
@@ -181,14 +181,14 @@ def _called(context: Any) -> list[str]:
     return ["robustatlas"] if context.parent is None else [*_called(context.parent), context.info_name]
 
 
-def _print_panels(console: Console, panels: dict[str, list[Entry]]) -> None:
+def _print_panels(console: Console, panels: dict[str, list[HelpEntry]]) -> None:
     longest = max((len(entry.written) for entries in panels.values() for entry in entries), default=0)
     for title, entries in panels.items():
         rows = _below(entries) if console.width < _NARROW else _beside(entries, longest)
         console.print(Panel(rows, title=title, title_align="left", border_style="dim"))
 
 
-def _beside(entries: Sequence[Entry], longest: int) -> RenderableType:
+def _beside(entries: Sequence[HelpEntry], longest: int) -> RenderableType:
     rows = Table.grid(padding=(0, 2), expand=True)
     rows.add_column(width=longest, no_wrap=True)
     rows.add_column(ratio=1)
@@ -197,7 +197,7 @@ def _beside(entries: Sequence[Entry], longest: int) -> RenderableType:
     return rows
 
 
-def _below(entries: Sequence[Entry]) -> RenderableType:
+def _below(entries: Sequence[HelpEntry]) -> RenderableType:
     rows = Table.grid()
     for entry in entries:
         rows.add_row(_name(entry))
@@ -205,11 +205,11 @@ def _below(entries: Sequence[Entry]) -> RenderableType:
     return rows
 
 
-def _name(entry: Entry) -> Text:
+def _name(entry: HelpEntry) -> Text:
     return Text.assemble((entry.name, "bold cyan"), " " * bool(entry.value), (entry.value, "yellow"))
 
 
-def _about(entry: Entry) -> Text:
+def _about(entry: HelpEntry) -> Text:
     about = _prose(entry.about)
     if entry.required:
         about.append(" [required]", "red")

@@ -14,6 +14,7 @@ from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING
 from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
+from robustatlas.wording import instead
 
 if TYPE_CHECKING:
     from robustatlas.training import Settings
@@ -154,7 +155,6 @@ def train(
 
 def settings_from(given: dict[str, Any], **chosen: Any) -> Settings:
     """The trainer's settings of ``--with`` and the options that have names of their own."""
-    import difflib
     from dataclasses import fields
 
     from robustatlas.training import Settings
@@ -162,11 +162,8 @@ def settings_from(given: dict[str, Any], **chosen: Any) -> Settings:
     known = [field.name for field in fields(Settings)]
     for name in given:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            raise UserError(
-                f"--with {name!r} is no setting of the trainer"
-                + (f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}.")
-            )
+            there = instead(name, known, f"known are {', '.join(known)}")
+            raise UserError(f"--with {name!r} is no setting of the trainer{there}")
     return Settings(**(chosen | given))
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.datasets.arrays import array_of
-from robustatlas.datasets.rows import Held, Rows, check_scale, two_values, within_range
+from robustatlas.datasets.rows import InMemory, Rows, check_scale, two_values, within_range
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.outcomes import sha256_of_array
@@ -45,7 +45,7 @@ class Fingerprint:
     def of(cls, images: Tensor | Rows, labels: Tensor) -> Fingerprint:
         """Of ``images`` [N, ...] as the floats they are or stand for, and ``labels`` [N] as int64, wherever and however
         they are kept."""
-        rows = images if isinstance(images, Rows) else Held(images)
+        rows = images if isinstance(images, Rows) else InMemory(images)
         return cls(rows.sha256(), sha256_of_array(labels.detach().long().cpu().contiguous().numpy()))
 
 
@@ -147,7 +147,7 @@ class Dataset:
         Raises:
             UserError: empty, not matching, NaN, outside [0, 1], labels that are no integers or out of range.
         """
-        rows = Held(_inputs(array_of(images), name))
+        rows = InMemory(_inputs(array_of(images), name))
         check_scale(rows, name)
         return cls.of_rows(rows, labels, name, classes)
 

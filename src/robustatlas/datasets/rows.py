@@ -27,7 +27,7 @@ class Rows(ABC):
         shape: ``(N, C, H, W)``, or any ``(N, ...)`` for inputs that are no images.
 
     Example:
-        >>> rows = Held(torch.tensor([[0, 51], [102, 255]], dtype=torch.uint8))
+        >>> rows = InMemory(torch.tensor([[0, 51], [102, 255]], dtype=torch.uint8))
         >>> rows.shape, rows[1].tolist(), rows.stored(torch.tensor([0])).dtype
         ((2, 2), [0.4000000059604645, 1.0], torch.uint8)
     """
@@ -71,14 +71,14 @@ class Rows(ABC):
         return digest.hexdigest()
 
 
-class Held(Rows):
+class InMemory(Rows):
     """Inputs in memory: ``values`` [N, ...], uint8 in 0..255 or floats in [0, 1].
 
     Args:
         values: [N, ...], uint8 in 0..255 or floats in [0, 1].
 
     Example:
-        >>> Held(torch.zeros(2, 1, 4, 4, dtype=torch.uint8)).shape
+        >>> InMemory(torch.zeros(2, 1, 4, 4, dtype=torch.uint8)).shape
         (2, 1, 4, 4)
     """
 
@@ -93,7 +93,7 @@ class Held(Rows):
         return as_inputs(self.values[index]) if isinstance(index, slice) else super().__getitem__(index)
 
     def chosen(self, positions: Tensor) -> Rows:
-        return Held(self.stored(positions))
+        return InMemory(self.stored(positions))
 
 
 class _Chosen(Rows):

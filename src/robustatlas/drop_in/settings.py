@@ -25,7 +25,7 @@ ATTACKS = ("apgd-ce", "apgd-dlr", "fab", "square", "apgd-t", "fab-t")
 NORMS = {"Linf": "linf", "L2": "l2", "L1": "l1"}
 
 
-class Settings:
+class AttackSettings:
     """Attributes that can be set after construction; a name that there is not gets one sentence."""
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -38,7 +38,7 @@ class Settings:
 
 
 @dataclass
-class APGDSettings(Settings):
+class APGDSettings(AttackSettings):
     """Of ``adversary.apgd`` and ``adversary.apgd_targeted``."""
 
     n_iter: int = 100
@@ -59,7 +59,7 @@ class APGDSettings(Settings):
 
 
 @dataclass
-class FABSettings(Settings):
+class FABSettings(AttackSettings):
     """Of ``adversary.fab``."""
 
     n_iter: int = 100
@@ -74,7 +74,7 @@ class FABSettings(Settings):
 
 
 @dataclass
-class SquareSettings(Settings):
+class SquareSettings(AttackSettings):
     """Of ``adversary.square``."""
 
     n_queries: int = 5000

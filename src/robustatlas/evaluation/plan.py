@@ -12,13 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.attacks.catalogue import nearest
 from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.classifier import Classifier
-from robustatlas.datasets import Beginning, Dataset, Fingerprint, Held, Rows, of_torch
+from robustatlas.datasets import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
 from robustatlas.datasets.arrays import array_of, tensor_of
 from robustatlas.engine.numerics import NUMERICS
 from robustatlas.errors import UserError, brief
@@ -32,6 +31,7 @@ from robustatlas.scalars import real
 from robustatlas.search import search_named
 from robustatlas.search.plan import MINIMUM_SIZE
 from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.wording import instead
 
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
 Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
@@ -71,7 +71,7 @@ def samples_of(data: Data, samples: Samples) -> Work:
     elif isinstance(data, (tuple, list)) and len(data) == 2:
         (images, labels), name = map(tensor_of, data), "arrays"
         images = check_inputs(images, labels)
-        rows, index, known = Held(images), torch.arange(len(images)), Fingerprint.of(images, labels)
+        rows, index, known = InMemory(images), torch.arange(len(images)), Fingerprint.of(images, labels)
         first = Beginning.of(rows, labels, index)
     else:
         raise UserError(
@@ -127,11 +127,8 @@ def chosen_attacks(
     attacks = [at_effort(attack, effort) for attack in attacks_of(given, procedure)]
     names = [attack.name for attack in attacks]
     if unknown := [str(name) for name in exclude if name not in names]:
-        near = nearest(unknown[0], names)
-        raise UserError(
-            f"{unknown[0]!r} is to be left out, but is not among the attacks {', '.join(names)}"
-            f"{f'; do you mean {near}?' if near else '.'}"
-        )
+        there = instead(unknown[0], names, f"there are {', '.join(names)}")
+        raise UserError(f"{unknown[0]!r} is to be left out, but is not among the attacks{there}")
     attacks = [attack for attack in attacks if attack.name not in exclude]
     if not attacks:
         raise UserError(f"Every attack of {', '.join(names)} is left out; keep at least one.")
@@ -150,11 +147,8 @@ def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
             '{"linf": [0.01, 0.02]}.'
         )
     if unknown := [str(name) for name in given if name not in names]:
-        near = nearest(unknown[0], names)
-        raise UserError(
-            f"Strengths are given for {', '.join(unknown)}, which is not among the attacks {', '.join(names)}"
-            f"{f'; do you mean {near}?' if near else '.'}"
-        )
+        there = instead(unknown[0], names, f"there are {', '.join(names)}")
+        raise UserError(f"Strengths are given for {', '.join(unknown)}, which is not among the attacks{there}")
     wanted = {}
     for name, values in given.items():
         try:

@@ -36,7 +36,7 @@ class TrainingData(_Record):
     classes: tuple[str, ...]
 
 
-class Identity(_Record):
+class TrainingIdentity(_Record):
     """Everything the weights depend on. A training is only continued with an equal identity."""
 
     recipe: dict[str, Any]
@@ -45,7 +45,7 @@ class Identity(_Record):
     initial_sha256: str
     processes: int = 1
 
-    def differences(self, given: Identity) -> list[str]:
+    def differences(self, given: TrainingIdentity) -> list[str]:
         """A phrase for each thing in which ``given`` differs: 'seed: 0 there, 1 given'."""
         return list(differences(self.model_dump(mode="json"), given.model_dump(mode="json"), "there"))
 
@@ -83,7 +83,7 @@ class Card(_Record):
     architecture: str
     parameters: int
     trained_on: dict[str, float]
-    identity: Identity
+    identity: TrainingIdentity
     epoch: int
     accuracies: dict[str, float]
     warnings: tuple[str, ...] = ()

@@ -320,7 +320,7 @@ class CallRecord(Record):
         return np.concatenate([np.arange(first, end) for first, end in self.spans])
 
 
-class Card(Record):
+class CardRecord(Record):
     """What the owner of a run says of its model, such as its paper or its training; of no effect on any number."""
 
     created: str = ""

@@ -5,7 +5,7 @@ A run on disk is a directory::
     run.json                                      what it is about (Identity)
     attacks/NAME-FINGERPRINT.json                 one attack as it was run (AttackRecord)
     plans/HASH.json                               what one call asked for (CallRecord)
-    cards/HASH.json                               what the owner says of the model (Card)
+    cards/HASH.json                               what the owner says of the model (CardRecord)
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
     adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
@@ -47,7 +47,7 @@ from robustatlas.outcomes.records import (
     FORMAT_VERSION,
     AttackRecord,
     CallRecord,
-    Card,
+    CardRecord,
     Identity,
     distinct,
     format_of,
@@ -188,15 +188,15 @@ class Run:
     def describe(self, about: Mapping[str, Any]) -> None:
         """Keep what the owner says of the model; of two sayings on the same subject the later one holds."""
         if about:
-            self.keep(Card(created=now("microseconds"), about=dict(about)))
+            self.keep(CardRecord(created=now("microseconds"), about=dict(about)))
 
-    def keep(self, card: Card) -> None:
+    def keep(self, card: CardRecord) -> None:
         """Keep a card as it is."""
         self._shelf.put_text(f"cards/{card.name}", card.to_json())
 
-    def cards(self) -> list[Card]:
+    def cards(self) -> list[CardRecord]:
         """What was said of the model, oldest first."""
-        return sorted(self._records("cards", Card), key=lambda card: card.created)
+        return sorted(self._records("cards", CardRecord), key=lambda card: card.created)
 
     def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.

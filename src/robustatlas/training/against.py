@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
+from math import inf, isnan
 from typing import Any
 
 from torch import Tensor
@@ -13,7 +13,7 @@ from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.errors import UserError, brief
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.scalars import real
+from robustatlas.scalars import fraction, real
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp
 from robustatlas.threats.perceptual import Perceptual
@@ -148,13 +148,11 @@ def parse_against(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = item.partition("=")
-        above, slash, below = value.partition("/")
-        try:
-            strength = float(above) / float(below) if slash else float(above)
-        except (ValueError, ZeroDivisionError):
+        strength = fraction(value)
+        if isnan(strength):
             raise UserError(
                 f"--against {item!r} is not understood; expected NAME=STRENGTH, such as linf=0.1 or linf=8/255."
-            ) from None
+            )
         if name in found:
             raise UserError(f"--against names {name!r} twice; name each threat model once.")
         found[name] = strength

@@ -11,11 +11,11 @@ from torch import Tensor
 from robustatlas.errors import warn
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.monitor import accuracies
-from robustatlas.training.run import Run
+from robustatlas.training.run import TrainingRun
 from robustatlas.training.watch import concerns
 
 
-def close_epoch(run: Run, display: TrainingDisplay) -> dict[str, Any]:
+def close_epoch(run: TrainingRun, display: TrainingDisplay) -> dict[str, Any]:
     """Measure, record, and look for what goes wrong."""
     settings, position = run.settings, run.position
     epoch = position.step // run.steps_per_epoch
@@ -52,7 +52,7 @@ def close_epoch(run: Run, display: TrainingDisplay) -> dict[str, Any]:
     return record
 
 
-def measured(run: Run, count: int | None) -> dict[str, float]:
+def measured(run: TrainingRun, count: int | None) -> dict[str, float]:
     """Percent of the first ``count`` held-out images that are right, see :func:`accuracies`; None: of all."""
     return accuracies(
         run.net,
@@ -64,14 +64,14 @@ def measured(run: Run, count: int | None) -> dict[str, float]:
     )
 
 
-def _keep_best(run: Run, epoch: int, accuracy: float) -> None:
+def _keep_best(run: TrainingRun, epoch: int, accuracy: float) -> None:
     if run.position.best is None or accuracy > run.position.best[1]:
         run.position.best = (epoch, accuracy)
         run.best = {name: value.clone() for name, value in (run.ema or run.net.state_dict()).items()}
 
 
 @contextmanager
-def _weights_of(run: Run, weights: Mapping[str, Tensor]) -> Iterator[None]:
+def _weights_of(run: TrainingRun, weights: Mapping[str, Tensor]) -> Iterator[None]:
     """The network with other weights (none: its own)."""
     if not weights:
         yield

@@ -13,7 +13,7 @@ from robustatlas.attacks.description import plain
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.files import remove_stale_temporaries, write_text
-from robustatlas.models.card import WEIGHTS, Card, Identity, TrainingData, read_card
+from robustatlas.models.card import WEIGHTS, Card, TrainingData, TrainingIdentity, read_card
 from robustatlas.models.weights import load_weights
 from robustatlas.outcomes import sha256_of_array, sha256_of_tensors
 from robustatlas.training.checkpoint import CHECKPOINT, read_checkpoint
@@ -26,9 +26,9 @@ _IDENTITY = "training.json"
 
 def identity_of(
     net: nn.Module, data: Dataset, recipe: Recipe, settings: Settings, held: Tensor, team: Workers
-) -> Identity:
+) -> TrainingIdentity:
     """What determines the weights."""
-    identity = Identity(
+    identity = TrainingIdentity(
         recipe={"name": recipe.name} | plain(recipe),
         settings=asdict(settings),
         data=TrainingData(
@@ -43,18 +43,18 @@ def identity_of(
         initial_sha256=sha256_of_tensors(net.state_dict()),
         processes=team.count,
     )
-    return Identity.model_validate_json(identity.model_dump_json())  # as a file gives it back: infinity is text
+    return TrainingIdentity.model_validate_json(identity.model_dump_json())  # as a file gives it back: infinity is text
 
 
 def claimed(
-    folder: Path, identity: Identity, net: nn.Module, team: Workers
+    folder: Path, identity: TrainingIdentity, net: nn.Module, team: Workers
 ) -> tuple[Card, tuple[Mapping[str, Any], ...]] | None:
     """Claim ``folder`` for this training, or read the finished one in it into ``net``: its card, and a record of each
     epoch. Raises where it holds another."""
     path = folder / _IDENTITY
     if path.is_file():
         try:
-            there = Identity.model_validate_json(path.read_text(encoding="utf-8"))
+            there = TrainingIdentity.model_validate_json(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise UserError(f"{path} does not describe a training; give another folder.") from error
         different = there.differences(identity)

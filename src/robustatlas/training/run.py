@@ -27,7 +27,7 @@ from robustatlas.training.settings import Settings
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """A training at work."""
 
     net: nn.Module
@@ -70,13 +70,13 @@ def begin(
     team: Workers,
     held: Tensor,
     classes: int,
-) -> Run:
+) -> TrainingRun:
     """The beginning of a training."""
     dtype = next(p for p in net.parameters() if p.is_floating_point()).dtype
     images, labels, index = (t.to(team.device) for t in (data.images.to(dtype), data.labels, data.index))
     held = held.to(team.device)
     start = Noise.of(settings.seed, torch.zeros(1, dtype=torch.int64, device=team.device), f"memory/{recipe.name}")
-    return Run(
+    return TrainingRun(
         net=net,
         recipe=recipe,
         settings=settings,
@@ -114,7 +114,7 @@ def _optimizer(net: nn.Module, settings: Settings) -> torch.optim.Optimizer:
     return torch.optim.Adam(groups, rate, weight_decay=decay)
 
 
-def restore(run: Run, folder: Path) -> None:
+def restore(run: TrainingRun, folder: Path) -> None:
     """Go on from the checkpoint in ``folder``, if there is one."""
     found = read_checkpoint(folder)
     if found is None:
@@ -127,7 +127,7 @@ def restore(run: Run, folder: Path) -> None:
         target.update({key: value.to(run.workers.device) for key, value in groups.get(name, {}).items()})
 
 
-def save(run: Run, folder: Path) -> None:
+def save(run: TrainingRun, folder: Path) -> None:
     """Write checkpoint and log."""
     groups = {
         "net": run.net.state_dict(),

@@ -14,7 +14,7 @@ from torch import nn
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError, brief
 from robustatlas.files import named
-from robustatlas.models.card import WEIGHTS, Card, Identity, here
+from robustatlas.models.card import WEIGHTS, Card, TrainingIdentity, here
 from robustatlas.outcomes import sha256_of_tensors
 from robustatlas.sanity import check_inputs
 from robustatlas.training.against import Against, check_opponents
@@ -26,7 +26,7 @@ from robustatlas.training.folder import claimed, identity_of
 from robustatlas.training.given import bound, check_net, held_out, recipe_of
 from robustatlas.training.journal import Events
 from robustatlas.training.recipes import Recipe
-from robustatlas.training.run import Run, begin, restore, save
+from robustatlas.training.run import TrainingRun, begin, restore, save
 from robustatlas.training.settings import Settings
 from robustatlas.training.update import generators_kept, step
 
@@ -150,7 +150,9 @@ def train(
         return _finish(run, identity, name, plan, folder)
 
 
-def _finish(run: Run, identity: Identity, architecture: str, plan: Recipe, folder: Path | None) -> Trained:
+def _finish(
+    run: TrainingRun, identity: TrainingIdentity, architecture: str, plan: Recipe, folder: Path | None
+) -> Trained:
     """Choose the weights, measure them on all held-out images, and write them and their card."""
     chosen = run.best or run.ema
     if chosen:

@@ -12,7 +12,7 @@ from robustatlas.training.augmentation import augmentation_named
 from robustatlas.training.chance import Chance
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.recipes.base import Batch
-from robustatlas.training.run import Run
+from robustatlas.training.run import TrainingRun
 from robustatlas.training.watch import check_loss
 
 _EMA_FROM = 0.025
@@ -28,7 +28,7 @@ def generators_kept(device: torch.device) -> Iterator[None]:
         yield
 
 
-def step(run: Run, display: TrainingDisplay) -> None:
+def step(run: TrainingRun, display: TrainingDisplay) -> None:
     """The updates of one batch."""
     settings, position, team = run.settings, run.position, run.workers
     epoch, number = divmod(position.step, run.steps_per_epoch)
@@ -64,7 +64,7 @@ def step(run: Run, display: TrainingDisplay) -> None:
     display.update(position.step, known)
 
 
-def _chance(run: Run, epoch: int) -> Chance:
+def _chance(run: TrainingRun, epoch: int) -> Chance:
     if run.chance is None or run.chance.epoch != epoch:
         run.chance = Chance.of(run.settings.seed, run.index, epoch, run.steps_per_epoch, run.recipe.updates)
     return run.chance
@@ -77,7 +77,7 @@ def _seed(device: torch.device, seed: int) -> None:
         torch.get_device_module(device).manual_seed(seed)
 
 
-def _update(run: Run, batch: Batch) -> tuple[Tensor, Tensor]:
+def _update(run: TrainingRun, batch: Batch) -> tuple[Tensor, Tensor]:
     """One update of the weights; its loss and accuracy, detached."""
     settings, step = run.settings, run.position.step
     _seed(run.workers.device, settings.seed * _SEEDS + step * run.recipe.updates + batch.part)
@@ -101,7 +101,7 @@ def _update(run: Run, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def _average_weights(run: Run) -> None:
+def _average_weights(run: TrainingRun) -> None:
     """The running mean of the weights: none at first, then over more and more updates (Rebuffi et al. 2021).
 
     Running statistics of normalisation are the network's own.

@@ -6,7 +6,6 @@ pixels of [0, 1].
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 
@@ -27,6 +26,7 @@ from robustatlas.models.architectures.residual import (
     resnet56,
 )
 from robustatlas.models.architectures.small import SmallCNN, digits_cnn, small_cnn, trades_cnn
+from robustatlas.wording import instead
 
 __all__ = [
     "ARCHITECTURES",
@@ -114,10 +114,6 @@ def architecture_named(name: str, channels: int, size: int, classes: int) -> nn.
     if wide:
         return WideResNet(int(wide[1]), int(wide[2]), channels, classes)
     if name not in ARCHITECTURES:
-        close = difflib.get_close_matches(name, [*ARCHITECTURES, "wrn-28-10"], n=1)
-        raise UserError(
-            f"There is no architecture {name!r}"
-            + (f"; did you mean {close[0]!r}? " if close else "; ")
-            + f"Known are {', '.join(ARCHITECTURES)}, wrn-DEPTH-WIDTH, timm:NAME and path/file.py:function."
-        )
+        there = f"known are {', '.join(ARCHITECTURES)}, wrn-DEPTH-WIDTH, timm:NAME and path/file.py:function"
+        raise UserError(f"There is no architecture {name!r}{instead(name, [*ARCHITECTURES, 'wrn-28-10'], there)}")
     return ARCHITECTURES[name](channels, size, classes)

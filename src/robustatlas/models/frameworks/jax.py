@@ -55,7 +55,7 @@ def from_jax(
             "JAX computes in float32 unless told otherwise; call jax.config.update('jax_enable_x64', True) before any "
             "array is made, or leave dtype out."
         )
-    forward, compiled = jax.jit(function), Compiled(jax, function)
+    forward, compiled = jax.jit(function), CompiledJax(jax, function)
 
     def with_pullback(x: Tensor) -> tuple[Any, Pullback]:
         logits, pull = compiled(jax.dlpack.from_dlpack(x))
@@ -66,7 +66,7 @@ def from_jax(
     return Classifier(net, mean, std, outputs=outputs, batch_size=sizes, dtype=dtype, device=device, name=called)
 
 
-class Compiled:
+class CompiledJax:
     """A function of JAX, compiled once for each shape into a way forward and a way back.
 
     The way back needs intermediate results and the function's own parameters. Only the former are handed on by the

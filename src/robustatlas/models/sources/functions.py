@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -39,8 +38,8 @@ def object_named(name: str) -> Any:
     place, _, wanted = name.rpartition(":")
     module = _module_of_file(named(place))
     if not hasattr(module, wanted):
-        close = difflib.get_close_matches(wanted, vars(module), n=1)
-        raise UserError(f"{place} has no {wanted!r}" + (f"; did you mean {close[0]!r}?" if close else "."))
+        there = [name for name in vars(module) if not name.startswith("_")]
+        raise UserError(f"{place} has no {wanted!r}{instead(wanted, there, f'it has {some(there) or None}')}")
     return getattr(module, wanted)
 
 

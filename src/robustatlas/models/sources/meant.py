@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from pathlib import PurePath
 
 from robustatlas.models.builtin import BUILTIN_MODELS
 from robustatlas.models.card import CARD
+from robustatlas.wording import nearest
 
 _WEIGHTS = (".pt", ".pth", ".safetensors", ".bin", ".ckpt", ".tar")
 _PROGRAMS = {".onnx": "onnx", ".pt2": "export"}
@@ -55,8 +55,8 @@ def meant_by(name: str, schemes: Iterable[str]) -> str:
         )
     if place and function:
         return ""
-    if close := difflib.get_close_matches(name.replace("_", "-"), BUILTIN_MODELS, n=1, cutoff=0.8):
-        return f"There is no model {name!r}; did you mean 'builtin:{close[0]}'?"
+    if near := nearest(name, BUILTIN_MODELS):
+        return f"There is no model {name!r}; did you mean 'builtin:{near}'?"
     return (
         f"The model {name!r} must be path/file.py:function, package.module:function or builtin:NAME, "
         f"for example builtin:digits-standard; other sources are {', '.join(f'{scheme}:' for scheme in schemes)}."

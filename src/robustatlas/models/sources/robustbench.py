@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -14,6 +13,7 @@ from robustatlas.classifier import Classifier, Origin
 from robustatlas.errors import UserError
 from robustatlas.models.sources.packages import optional, version_of
 from robustatlas.models.weights import load_weights
+from robustatlas.wording import instead
 
 _DEFAULT = ("cifar10", "Linf")
 
@@ -45,11 +45,8 @@ def robustbench_model(name: str, *, pretrained: bool = True, folder: str = "mode
         )
     known = kinds[key]
     if identifier not in known:
-        near = difflib.get_close_matches(identifier, known, n=1)
-        raise UserError(
-            f"RobustBench has no model {identifier!r} for {'/'.join(key)}"
-            + (f"; did you mean {near[0]!r}?" if near else f"; it has {len(known)}, such as {next(iter(known))}.")
-        )
+        there = instead(identifier, known, f"it has {len(known)}, such as {next(iter(known))}")
+        raise UserError(f"RobustBench has no model {identifier!r} for {'/'.join(key)}{there}")
     net = known[identifier]["model"]()
     notes: tuple[str, ...] = ()
     file = Path(folder, *key, f"{identifier}.pt")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from robustatlas.classifier import Classifier, Origin
 from robustatlas.errors import UserError
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.packages import optional, unreachable, version_of
+from robustatlas.wording import instead
 
 
 def timm_model(name: str, *, pretrained: bool = True, resize: bool | None = None, **settings: Any) -> Classifier:
@@ -29,9 +29,8 @@ def timm_model(name: str, *, pretrained: bool = True, resize: bool | None = None
     source = f"timm:{name}"
     timm = optional("timm", source, "timm")
     if not timm.is_model(name.partition(".")[0]) and not name.startswith(("hf-hub:", "hf_hub:", "local-dir:")):
-        close = difflib.get_close_matches(name, timm.list_models(), n=3)
-        meant = f"; there are {', '.join(close)}" if close else "; timm.list_models() names all"
-        raise UserError(f"timm has no model {name!r}{meant}.")
+        there = instead(name, timm.list_models(), "timm.list_models() names all")
+        raise UserError(f"timm has no model {name!r}{there}")
     try:
         net = timm.create_model(name, pretrained=pretrained, **settings)
     except OSError as error:  # what the hub and urllib raise without a network

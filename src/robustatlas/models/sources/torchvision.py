@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from robustatlas.classifier import Classifier, Origin
 from robustatlas.errors import UserError
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.packages import optional, unreachable, version_of
+from robustatlas.wording import instead
 
 
 def torchvision_model(name: str, *, pretrained: bool = True, resize: bool | None = None, **settings: Any) -> Classifier:
@@ -26,9 +26,8 @@ def torchvision_model(name: str, *, pretrained: bool = True, resize: bool | None
     source = f"torchvision:{name}"
     models = optional("torchvision.models", source, "torchvision")
     if name not in models.list_models(models):
-        close = difflib.get_close_matches(name, models.list_models(models), n=3)
-        meant = f"; there are {', '.join(close)}" if close else "; torchvision.models.list_models() names all"
-        raise UserError(f"torchvision has no classifier {name!r}{meant}.")
+        there = instead(name, models.list_models(models), "torchvision.models.list_models() names all")
+        raise UserError(f"torchvision has no classifier {name!r}{there}")
     published = models.get_model_weights(name)
     asked = settings.pop("weights", None)
     weights = published[asked] if asked else published.DEFAULT
