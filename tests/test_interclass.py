@@ -144,7 +144,7 @@ def test_progress_ends_at_one():
     ("arguments", "message"),
     [
         ((np.zeros((3, 4)), [0, 1, 1], "l3"), "no norm 'l3'; the norms are linf, l2, l1"),
-        ((np.zeros((3, 4)), [0, 1]), "one label for each of the 3 images"),
+        ((np.zeros((3, 4)), [0, 1]), "One label for each of the 3 images"),
         ((np.zeros((3, 4)), [0.5, 1, 1]), "integers"),
         ((np.zeros((3, 4)), [1, 1, 1]), "at least two classes"),
         ((np.full((3, 4), 200.0), [0, 1, 1]), "between 200 and 200; floats in"),

@@ -76,7 +76,7 @@ def test_refuses_fractions_and_wrong_files(tmp_path):
         AccuracyTable.from_dict({"accuracy": 3})
     with pytest.raises(UserError, match="given twice"):
         AccuracyTable.from_dict({"clean": 90, "cells": {"linf": {"0.1": 80, "0.10": 80}}})
-    with pytest.raises(UserError, match="cannot read"):
+    with pytest.raises(UserError, match="Cannot read"):
         AccuracyTable.from_json(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(UserError, match="not a JSON file"):

@@ -305,7 +305,7 @@ def test_commands_fit_80_columns_with_many_and_long_names(command, runs, tmp_pat
     ("arguments", "message"),
     [
         (["show", "{folder}/none"], "none is not a run"),
-        (["show", "{run}", "--reference", "cifar"], "there is no reference 'cifar'"),
+        (["show", "{run}", "--reference", "cifar"], "There is no reference 'cifar'"),
         (["show", "{run}", "--reference", "{broken}"], "broken.json: input should be a valid tuple; given: 3"),
         (["show", "{run}", "--reference", "none", "--trained-on", "linf=1"], "needs a reference"),
         (["show", "{run}", "--trained-on", "lunf=1"], "names 'lunf'"),

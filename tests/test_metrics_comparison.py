@@ -237,7 +237,7 @@ def test_outcomes_of_a_run():
         (lambda: metrics.percentile_interval(1.0, np.ones(3), confidence=95), "confidence is 95"),
         (lambda: metrics.bootstrap_intervals({"a": metrics.mean_statistic(np.ones(0))}), "no samples to draw"),
         (lambda: metrics.mean_statistic(np.array([1.0, math.nan])), "1 that are not finite"),
-        (lambda: metrics.mean_statistic(np.ones((3, 2))), "one finite number for each sample"),
+        (lambda: metrics.mean_statistic(np.ones((3, 2))), "One finite number for each sample"),
         (lambda: metrics.mcnemar(np.zeros(0, bool), np.zeros(0, bool)), "no samples to test"),
         (lambda: AccuracyStatistics(model("a", 0)).average([]), "set of attacks is empty"),
         (lambda: AccuracyStatistics(model("a", 0)).average(["z"]), "not evaluated with z; it has p, q"),
@@ -245,7 +245,7 @@ def test_outcomes_of_a_run():
         (lambda: model("a", 0).minimal_size("z"), "not evaluated with 'z'; it has p, q"),
         (
             lambda: metrics.mcnemar_at_strengths(model("a", 0), model("b", 0).restrict({"p": [1.0, 2.0]})),
-            "only one of a and b was evaluated with q",
+            "Only one of a and b was evaluated with q",
         ),
         (
             lambda: metrics.mcnemar_at_strengths(
@@ -253,8 +253,8 @@ def test_outcomes_of_a_run():
             ),
             "same strengths of p",
         ),
-        (lambda: metrics.shared_samples([]), "no model is given"),
-        (lambda: metrics.common_strengths([]), "no model is given"),
+        (lambda: metrics.shared_samples([]), "No model is given"),
+        (lambda: metrics.common_strengths([]), "No model is given"),
         (lambda: OutcomeTable.from_sizes("a", [1], {}, {}), "set of attacks of a is empty"),
         (lambda: OutcomeTable.from_sizes("a", [1], {"p": [1.0]}, {}), "no strengths of p"),
         (lambda: OutcomeTable.from_sizes("a", [1], {"p": [1.0]}, {"p": []}), "p has no strengths"),

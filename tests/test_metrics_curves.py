@@ -202,7 +202,7 @@ def test_optimality_of_an_attack():
         (lambda: RobustnessCurve([1.0]).crossings(RobustnessCurve([1.0]), tolerance=-1), "tolerance is -1"),
         (lambda: RobustnessCurve([1.0]).quantile(50), "between 0 and 1"),
         (lambda: RobustnessCurve([1.0]).area(math.inf), "positive finite size"),
-        (lambda: RobustnessCurve([1.0]).band(95), "the confidence is 95"),
+        (lambda: RobustnessCurve([1.0]).band(95), "The confidence is 95"),
         (lambda: RobustnessCurve([1.0]).band(kind="wide"), "no band 'wide'"),
         (lambda: envelope([]), "none is given"),
         (lambda: envelope([RobustnessCurve([1.0]), RobustnessCurve([1.0, 2.0])]), "1, 2 samples"),

@@ -101,7 +101,7 @@ def test_normalised_cross_entropy():
         (lambda: adversarial_hypervolume([[0.5]], clean_margin=[math.nan]), "not NaN"),
         (lambda: adversarial_hypervolume([[0.5, 0.4]], strengths=[0.1, 0.4]), "the strengths are 0.1, 0.4"),
         (lambda: adversarial_hypervolume([[0.5, 0.4]], strengths=[0.4]), "2 equal steps"),
-        (lambda: normalised_cross_entropy([2.0], 10), "probabilities in"),
+        (lambda: normalised_cross_entropy([2.0], 10), "Probabilities in"),
         (lambda: normalised_cross_entropy([0.5], 1), "at least 2 classes"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -29,3 +30,53 @@ def test_one_place_finds_the_name_that_was_meant() -> None:
         if isinstance(node, ast.Import) and any(name.name == "difflib" for name in node.names)
     ]
     assert using == ["src/robustatlas/wording.py"]
+
+
+def raised(tree: ast.AST) -> list[ast.expr]:
+    """What the errors of users that are made here say."""
+    return [
+        node.args[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("UserError", "UnsupportedInputError")
+        and node.args
+    ]
+
+
+def ends(message: ast.expr) -> tuple[str | None, str | None]:
+    """The first and the last text of a message; None where that is only known when it is raised."""
+    if isinstance(message, ast.Constant):
+        return str(message.value), str(message.value)
+    if isinstance(message, ast.JoinedStr):
+        parts = [str(part.value) if isinstance(part, ast.Constant) else None for part in message.values]
+        return parts[0], parts[-1]
+    if isinstance(message, ast.BinOp):
+        return ends(message.left)[0], ends(message.right)[1]
+    return None, None
+
+
+def given_names() -> set[str]:
+    """Names of arguments and attributes, and of the packages and attacks that a sentence may begin with."""
+    found = {"timm", "torchvision", "ray", "jpeg", "snow", "corruption", "trades"}
+    for tree in SOURCES.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.arg):
+                found.add(node.arg)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.add(node.target.id)
+    return found
+
+
+def test_every_error_is_a_sentence() -> None:
+    """It begins with a capital, a value or a name, and ends with a stop."""
+    names, bad, counted = given_names() - {"a", "an", "one", "the", "there"}, [], 0
+    for file, tree in SOURCES.items():
+        for message in raised(tree):
+            first, last = ends(message)
+            counted += last is not None
+            begun = first is None or not first[:1].islower() or re.split(r"\W", first)[0] in names
+            if not begun or not (last is None or last.endswith((".", "?"))):
+                bad.append(f"{file}:{message.lineno} {first} ... {last}")
+    assert bad == []
+    assert counted > 400

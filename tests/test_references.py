@@ -111,7 +111,7 @@ def test_own_reference_takes_the_best_model_at_every_strength():
     with pytest.raises(UserError, match=r"different strengths of linf: only one of them at linf@0.03"):
         Reference.from_models("mine", "", {"a": a, "b": longer})
     elsewhere = AccuracyTable(90, {"linf": {0.01: 65, 0.04: 50}})
-    with pytest.raises(UserError, match=r"only one of them at linf@0.02, linf@0.04"):
+    with pytest.raises(UserError, match=r"Only one of them at linf@0.02, linf@0.04"):
         Reference.from_models("mine", "", {"a": a, "b": elsewhere})
     with pytest.raises(UserError, match="look like fractions"):
         Reference.from_models("mine", "", {"a": AccuracyTable(0.9, {"linf": {0.01: 0.7}})})
@@ -125,7 +125,7 @@ def test_own_reference_is_written_and_read(tmp_path):
     mine = Reference.from_models("mine", "one model", {"a": AccuracyTable(95, {"linf": {0.16799999999999998: 70}})})
     mine.to_json(tmp_path / "mine.json")
     assert load_reference(tmp_path / "mine.json") == mine
-    with pytest.raises(UserError, match="cannot write"):
+    with pytest.raises(UserError, match="Cannot write"):
         mine.to_json(tmp_path / "none" / "mine.json")
 
 
@@ -180,7 +180,7 @@ def test_an_accuracy_table_is_no_reference(tmp_path):
     with pytest.raises(UserError, match="this is an accuracy table"):
         load_reference(tmp_path / "table.json")
     (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(UserError, match="a reference is an object"):
+    with pytest.raises(UserError, match="A reference is an object"):
         load_reference(tmp_path / "list.json")
 
 

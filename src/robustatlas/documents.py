@@ -18,9 +18,9 @@ def read_json(path: str | Path) -> Any:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        raise UserError(f"Cannot read {path}: {error.strerror or error}.") from error
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise UserError(f"{path} is not a JSON file: {error}") from error
+        raise UserError(f"{path} is not a JSON file: {error}.") from error
 
 
 def checked(adapter: TypeAdapter[T], value: Any, what: str) -> T:
@@ -30,7 +30,7 @@ def checked(adapter: TypeAdapter[T], value: Any, what: str) -> T:
         >>> checked(TypeAdapter(dict[str, float]), {"linf": "weak"}, "the list of strengths")
         Traceback (most recent call last):
         robustatlas.errors.UserError: linf of the list of strengths: input should be a valid number, unable to parse \
-string as a number; given: 'weak'
+string as a number; given: 'weak'.
     """
     try:
         return adapter.validate_python(value)
@@ -39,20 +39,20 @@ string as a number; given: 'weak'
 
 
 def fault(error: ValidationError, what: str) -> str:
-    """The first entry of ``what`` that does not fit, as a sentence without its stop."""
+    """The first entry of ``what`` that does not fit, as a sentence."""
     first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
-        return f"{what} is not complete JSON: {first['ctx']['error']}"
+        return f"{what} is not complete JSON: {first['ctx']['error']}."
     place = ".".join(str(part) for part in first["loc"])
     owner = f"{place} of {what}" if place else what
     if first["type"] == "value_error":
-        return f"{owner}: {first['ctx']['error']}"
+        return f"{owner}: {str(first['ctx']['error']).rstrip('.')}."
     if first["type"] == "missing":
-        return f"{owner} is missing"
+        return f"{owner} is missing."
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{owner} is not known; a misspelt entry?"
     message = first["msg"][:1].lower() + first["msg"][1:]
-    return f"{owner}: {message}; given: {brief(repr(first['input']))}"
+    return f"{owner}: {message}; given: {brief(repr(first['input']))}."
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -60,5 +60,5 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) != len(pairs):
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
-        raise UserError(f"the key {repeated!r} appears twice in one JSON object")
+        raise UserError(f"The key {repeated!r} appears twice in one JSON object.")
     return data

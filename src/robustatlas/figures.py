@@ -121,7 +121,7 @@ def plot_curves(
     named = _named(curves)
     end = _end(named.values()) if up_to is None else up_to
     if not 0 < real(end) < np.inf:
-        raise UserError(f"up_to is {brief(end)}; a positive finite size is expected")
+        raise UserError(f"up_to is {brief(end)}; a positive finite size is expected.")
     with mpl.rc_context(STYLE if ax is None else {}):
         axes = _new_axes(2.15) if ax is None else ax
         for position, (name, curve) in enumerate(named.items()):
@@ -169,7 +169,7 @@ def plot_accuracy_matrix(
     """
     names = list(accuracies.attacks if attacks is None else attacks)
     if not names:
-        raise UserError("the table has no attacks; at least one is needed for a figure")
+        raise UserError("The table has no attacks; at least one is needed for a figure.")
     scale = Normalize(0, 100 if relative_to is None else 120)
     with mpl.rc_context(STYLE if ax is None else {}):
         axes = _new_axes(0.75 + 0.2 * len(names)) if ax is None else ax
@@ -221,7 +221,7 @@ def _named(curves: Curves) -> dict[str, Curve]:
             for position, (label, curve) in enumerate(zip(labels, given, strict=True), start=1)
         }
     if not named:
-        raise UserError("there is no curve to draw; give at least one")
+        raise UserError("There is no curve to draw; give at least one.")
     return named
 
 

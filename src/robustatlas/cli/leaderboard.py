@@ -105,12 +105,12 @@ def server(folder: Path, port: int) -> ThreadingHTTPServer:
     """A server of the folder that only this machine can reach."""
     if not (folder / "index.html").is_file():
         raise UserError(
-            f"{folder} holds no leaderboard; write one with `robustatlas leaderboard build -o {in_shell(folder)}`"
+            f"{folder} holds no leaderboard; write one with `robustatlas leaderboard build -o {in_shell(folder)}`."
         )
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))
     except OSError as error:
-        raise UserError(f"port {port} cannot be used ({error.strerror}); choose another one with --port") from error
+        raise UserError(f"Port {port} cannot be used ({error.strerror}); choose another one with --port.") from error
 
 
 class _Quiet(SimpleHTTPRequestHandler):

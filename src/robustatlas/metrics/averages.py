@@ -35,11 +35,11 @@ def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = 
     """
     table = accuracies.restrict(attacks)
     if not table.attacks:
-        raise UserError("the set of attacks is empty; name at least one attack")
+        raise UserError("The set of attacks is empty; name at least one attack.")
     accuracies.require_percent()
     accuracies.warn_of_void(table.attacks)
     if clean and math.isnan(table.clean):
-        raise UserError("the accuracy table has no clean accuracy; leave it out of the average with clean=False")
+        raise UserError("The accuracy table has no clean accuracy; leave it out of the average with clean=False.")
     values = np.concatenate([table.values(attack) for attack in table.attacks])
     return float(np.mean(np.append(values, table.clean) if clean else values))
 
@@ -65,17 +65,19 @@ def union_accuracy(minimal_strengths: Mapping[str, ArrayLike], at: Mapping[str, 
         25.0
     """
     if not at:
-        raise UserError("the set of attacks is empty; name at least one attack and its largest strength")
+        raise UserError("The set of attacks is empty; name at least one attack and its largest strength.")
     survives: dict[str, NDArray[np.bool_]] = {}
     for attack, strength in at.items():
         if attack not in minimal_strengths:
-            raise UserError(f"there are no minimal strengths of {attack!r}; given: {', '.join(minimal_strengths)}")
+            raise UserError(f"There are no minimal strengths of {attack!r}; given: {', '.join(minimal_strengths)}.")
         if not isinstance(strength, int | float | np.number) or not strength >= 0:
-            raise UserError(f"the largest strength of {attack} is {strength}; a number >= 0 is expected")
+            raise UserError(f"The largest strength of {attack} is {strength}; a number >= 0 is expected.")
         minimal = check_minimal(minimal_strengths[attack], attack)
         survives[attack] = snapped(minimal, [strength]) > strength
     sizes = {attack: len(mask) for attack, mask in survives.items()}
     if len(set(sizes.values())) > 1:
-        raise UserError(f"the attacks were run on different numbers of samples ({sizes}); give the same samples to all")
+        raise UserError(
+            f"The attacks were run on different numbers of samples ({sizes}); give the same samples to all."
+        )
     alive = np.logical_and.reduce(list(survives.values()))
     return float(percent(alive.sum(), alive.size))

@@ -67,7 +67,7 @@ class SampleStatistic:
             UserError: the columns have no known range, or the confidence is outside of (0, 1).
         """
         if self.largest is None:
-            raise UserError("there is no exact bound of a number whose columns have no known range")
+            raise UserError("There is no exact bound of a number whose columns have no known range.")
         samples = len(self.columns)
         shares = np.clip(self.columns.sum(axis=0, dtype=np.float64) / self.largest, 0, samples)
         low, high = (
@@ -99,16 +99,16 @@ def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int 
     """
     counts = {len(statistic.columns) for statistic in statistics}
     if len(counts) != 1:
-        raise UserError(f"statistics of the same samples are expected; these have {sorted(counts)} samples")
+        raise UserError(f"Statistics of the same samples are expected; these have {sorted(counts)} samples.")
     count, origin = whole(replicates), whole(seed)
     if count is None or count < 1:
-        raise UserError(f"the number of replicates is {brief(replicates)}; at least 1 is expected, 1000 are usual")
+        raise UserError(f"The number of replicates is {brief(replicates)}; at least 1 is expected, 1000 are usual.")
     if origin is None or origin < 0:
-        raise UserError(f"the seed of the draws is {brief(repr(seed))}; a whole number from 0 on is expected")
+        raise UserError(f"The seed of the draws is {brief(repr(seed))}; a whole number from 0 on is expected.")
     replicates = count
     samples = counts.pop()
     if not samples:
-        raise UserError("there are no samples to draw from; at least one is expected")
+        raise UserError("There are no samples to draw from; at least one is expected.")
     distinct = {id(statistic.columns): statistic.columns for statistic in statistics}
     generator = np.random.default_rng(origin)
     values = np.empty((len(statistics), replicates))
@@ -185,7 +185,7 @@ def paired_differences(
         100.00 [-97.50, 100.00]
     """
     if first.keys() != second.keys():
-        raise UserError(f"the models' statistics differ: {', '.join(sorted(first.keys() ^ second.keys()))}")
+        raise UserError(f"The models' statistics differ: {', '.join(sorted(first.keys() ^ second.keys()))}.")
     if not first:
         return {}
     values = bootstrap_replicates([*first.values(), *second.values()], replicates, seed)
@@ -226,8 +226,8 @@ def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: flo
     column = np.asarray(values, dtype=np.float32)
     if column.ndim != 1 or not np.isfinite(column).all():
         raise UserError(
-            f"one finite number for each sample is expected; given an array of shape {column.shape} with "
-            f"{int((~np.isfinite(column)).sum())} that are not finite"
+            f"One finite number for each sample is expected; given an array of shape {column.shape} with "
+            f"{int((~np.isfinite(column)).sum())} that are not finite."
         )
     return SampleStatistic(column[:, None], lambda means: means[..., 0], largest=largest)
 
@@ -314,7 +314,7 @@ class AccuracyStatistics:
         """
         columns = self._columns([attack])
         if not 0 <= strength < len(columns):
-            raise UserError(f"{attack} has {len(columns)} strengths; there is none at position {strength}")
+            raise UserError(f"{attack} has {len(columns)} strengths; there is none at position {strength}.")
         column = int(columns[strength])
         return SampleStatistic(self.columns, lambda means: means[..., column], proportion=column, largest=100.0)
 
@@ -361,11 +361,11 @@ class AccuracyStatistics:
 
     def _columns(self, attacks: Sequence[str]) -> NDArray[np.int64]:
         if not attacks:
-            raise UserError("the set of attacks is empty; name at least one attack")
+            raise UserError("The set of attacks is empty; name at least one attack.")
         unknown = [attack for attack in attacks if attack not in self._position]
         if unknown:
             known = ", ".join(self.outcomes.attacks) or "none"
-            raise UserError(f"{self.outcomes.name} was not evaluated with {', '.join(unknown)}; it has {known}")
+            raise UserError(f"{self.outcomes.name} was not evaluated with {', '.join(unknown)}; it has {known}.")
         return np.concatenate([self._position[attack] for attack in attacks])
 
 

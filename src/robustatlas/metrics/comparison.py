@@ -80,10 +80,10 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemar:
     ours, theirs = (_correctness(values) for values in (first, second))
     if ours.shape != theirs.shape:
         raise UserError(
-            f"the models were not judged on the same samples and strengths: shapes {ours.shape} and {theirs.shape}"
+            f"The models were not judged on the same samples and strengths: shapes {ours.shape} and {theirs.shape}."
         )
     if not len(ours):
-        raise UserError("there are no samples to test on; at least one is expected")
+        raise UserError("There are no samples to test on; at least one is expected.")
     only_first, only_second = (ours & ~theirs).sum(axis=0), (theirs & ~ours).sum(axis=0)
     discordant = only_first + only_second
     p_values = np.minimum(1.0, 2 * scipy.special.bdtr(np.minimum(only_first, only_second), discordant, 0.5))
@@ -112,14 +112,14 @@ def mcnemar_at_strengths(first: OutcomeTable, second: OutcomeTable) -> dict[str,
     check_paired(first, second)
     alone = sorted(set(first.attacks) ^ set(second.attacks))
     if alone:
-        raise UserError(f"only one of {first.name} and {second.name} was evaluated with {', '.join(alone)}")
+        raise UserError(f"Only one of {first.name} and {second.name} was evaluated with {', '.join(alone)}.")
     tests = {}
     for attack in first.attacks:
         strengths, others = first.strengths(attack), second.strengths(attack)
         if len(strengths) != len(others) or not all(map(same_strength, strengths, others)):
             raise UserError(
                 f"{first.name} and {second.name} were not evaluated at the same strengths of {attack}; take those they "
-                "share with common_strengths and restrict"
+                "share with common_strengths and restrict."
             )
         tests[attack] = mcnemar(first.correct(attack), second.correct(attack))
     if not tests:
@@ -179,7 +179,7 @@ def signed_rank_test(first: ArrayLike, second: ArrayLike) -> RankTest:
     """
     ours, theirs = _values(first), _values(second)
     if ours.shape != theirs.shape:
-        raise UserError(f"a paired test needs the same samples; given {ours.size} and {theirs.size} values")
+        raise UserError(f"A paired test needs the same samples; given {ours.size} and {theirs.size} values.")
     difference = ours - theirs
     effect = float(np.mean(np.sign(difference)))
     if not difference.any():
@@ -208,7 +208,7 @@ def holm(p_values: ArrayLike) -> Floats:
     """
     p = reals(p_values, "p-values")
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        raise UserError("a list of p-values between 0 and 1 is expected")
+        raise UserError("A list of p-values between 0 and 1 is expected.")
     order = np.argsort(p)
     corrected = np.empty_like(p)
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * (p.size - np.arange(p.size))))
@@ -238,10 +238,10 @@ def attack_correlation(scores: ArrayLike, method: Literal["pearson", "spearman"]
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 2 or len(values) < 3 or not np.isfinite(values).all():
         raise UserError(
-            f"finite scores [models, attacks] of at least 3 models are expected; given shape {values.shape}"
+            f"Finite scores [models, attacks] of at least 3 models are expected; given shape {values.shape}."
         )
     if method not in ("pearson", "spearman"):
-        raise UserError(f"there is no correlation {method!r}; the methods are pearson, spearman")
+        raise UserError(f"There is no correlation {method!r}; the methods are pearson, spearman.")
     if method == "spearman":
         values = scipy.stats.rankdata(values, axis=0)
     with warnings.catch_warnings():
@@ -253,12 +253,12 @@ def attack_correlation(scores: ArrayLike, method: Literal["pearson", "spearman"]
 def _correctness(values: ArrayLike) -> NDArray[np.bool_]:
     correct = np.asarray(values)
     if correct.dtype != np.bool_ or correct.ndim not in (1, 2):
-        raise UserError(f"booleans [samples, strengths] are expected; given {correct.dtype} of shape {correct.shape}")
+        raise UserError(f"Booleans [samples, strengths] are expected; given {correct.dtype} of shape {correct.shape}.")
     return correct[:, None] if correct.ndim == 1 else correct
 
 
 def _values(values: ArrayLike) -> Floats:
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1 or numbers.size == 0 or not np.isfinite(numbers).all():
-        raise UserError("one finite number for each sample is expected; cap infinite sizes at the largest of interest")
+        raise UserError("One finite number for each sample is expected; cap infinite sizes at the largest of interest.")
     return numbers

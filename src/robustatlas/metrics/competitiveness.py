@@ -136,14 +136,14 @@ def percent_seen(
 def check_ratio(cells: MatchedCells, kind: RatioKind) -> None:
     """Raise where a ratio of that kind does not exist, or would be taken to a reference of 0."""
     if kind not in get_args(RatioKind):
-        raise UserError(f"there is no competitiveness ratio {kind!r}; the kinds are {', '.join(get_args(RatioKind))}")
+        raise UserError(f"There is no competitiveness ratio {kind!r}; the kinds are {', '.join(get_args(RatioKind))}.")
     zeros = np.flatnonzero(cells.reference == 0)
     if kind == "exp" and zeros.size < cells.reference.size:
         return
     if zeros.size:
         raise UserError(
-            f"the reference accuracy at {cells.name(int(zeros[0]))} is 0, so there is no ratio to it; restrict both "
-            "tables to smaller strengths with AccuracyTable.restrict"
+            f"The reference accuracy at {cells.name(int(zeros[0]))} is 0, so there is no ratio to it; restrict both "
+            "tables to smaller strengths with AccuracyTable.restrict."
         )
 
 

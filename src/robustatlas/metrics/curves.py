@@ -195,7 +195,7 @@ class RobustnessCurve(Tabular):
         """
         shares = reals(share, "shares of samples")
         if not ((shares >= 0) & (shares <= 1)).all():
-            raise UserError(f"shares of samples between 0 and 1 are expected; given: {shares.tolist()}")
+            raise UserError(f"Shares of samples between 0 and 1 are expected; given: {shares.tolist()}.")
         # The tolerance undoes the rounding of shares such as 3 * (1 / 3).
         rank = np.ceil(shares * self.samples - 1e-9)
         sizes, counts = self.steps
@@ -211,7 +211,7 @@ class RobustnessCurve(Tabular):
             UserError: `up_to` is not a positive finite size.
         """
         if not 0 < real(up_to) < np.inf:
-            raise UserError(f"the area is taken up to a positive finite size; given: {brief(up_to)}")
+            raise UserError(f"The area is taken up to a positive finite size; given: {brief(up_to)}.")
         sizes, counts = self.steps
         widths = np.diff(np.minimum(np.append(sizes, np.inf), up_to))
         return float(percent(counts @ widths, self.samples) / up_to)
@@ -239,7 +239,7 @@ class RobustnessCurve(Tabular):
         elif kind == "pointwise":
             low, high = proportion_bounds(self._broken(sizes), self.samples, confidence)
         else:
-            raise UserError(f"there is no band {kind!r}; the kinds are {', '.join(get_args(BandKind))}")
+            raise UserError(f"There is no band {kind!r}; the kinds are {', '.join(get_args(BandKind))}.")
         return Band(sizes, low, high, confidence, kind)
 
     def crossings(self, other: RobustnessCurve, confidence: float = 0.95, tolerance: float = 1e-9) -> list[Crossing]:
@@ -268,10 +268,10 @@ class RobustnessCurve(Tabular):
         check_confidence(confidence)
         if not 0 <= real(tolerance) < 1:
             raise UserError(
-                f"the tolerance is {brief(tolerance)}; a relative difference of sizes in [0, 1) is expected"
+                f"The tolerance is {brief(tolerance)}; a relative difference of sizes in [0, 1) is expected."
             )
         if not isinstance(other, RobustnessCurve):
-            raise UserError(f"curves cross other curves; given: {brief(repr(other))}")
+            raise UserError(f"Curves cross other curves; given: {brief(repr(other))}.")
         sizes = _merged(np.concatenate([self.jumps, other.jumps]), tolerance)
         reach = sizes * (1 + tolerance)
         gap = self.at(reach) - other.at(reach)
@@ -337,10 +337,10 @@ def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
         array([0.1, 0.3])
     """
     if not curves:
-        raise UserError("an envelope is taken over at least one curve; none is given")
+        raise UserError("An envelope is taken over at least one curve; none is given.")
     if len({curve.samples for curve in curves}) > 1:
         counts = ", ".join(str(curve.samples) for curve in curves)
-        raise UserError(f"an envelope is taken over curves of the same samples; these have {counts} samples")
+        raise UserError(f"An envelope is taken over curves of the same samples; these have {counts} samples.")
     sizes = np.minimum.reduce([curve.minimal_sizes for curve in curves])
     return RobustnessCurve(sizes, attack=curves[0].attack, unit=curves[0].unit)
 
@@ -370,7 +370,7 @@ def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
     """
     if curve.samples != best.samples:
         raise UserError(
-            f"the attack's curve has {curve.samples} samples and the envelope {best.samples}; give the same samples"
+            f"The attack's curve has {curve.samples} samples and the envelope {best.samples}; give the same samples."
         )
     up_to = float(best.jumps[-1]) if best.jumps.size else 0.0
     if up_to == 0:
@@ -385,7 +385,7 @@ def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
 def _sizes(given: ArrayLike) -> NDArray[np.float64]:
     sizes = reals(given, "sizes")
     if not (sizes >= 0).all():
-        raise UserError("robustness curves are defined at sizes >= 0; a smaller one or NaN is given")
+        raise UserError("Robustness curves are defined at sizes >= 0; a smaller one or NaN is given.")
     return sizes
 
 

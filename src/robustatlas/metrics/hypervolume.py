@@ -93,7 +93,7 @@ def adversarial_hypervolume(
     """
     found = reals(margins, "margins")
     if found.ndim != 2 or found.size == 0:
-        raise UserError(f"margins [samples, levels] are expected; given an array of shape {found.shape}")
+        raise UserError(f"Margins [samples, levels] are expected; given an array of shape {found.shape}.")
     if strengths is not None:
         _check_equal_steps(reals(strengths, "strengths"), found.shape[1])
     clean = _clean_margins(clean_margin, len(found))
@@ -105,8 +105,8 @@ def adversarial_hypervolume(
     if gaps.any():
         sample, level = np.argwhere(gaps)[0]
         raise UserError(
-            f"the margin of sample {sample} at level {level + 1} is NaN although no adversarial example was found "
-            "before; search every level, for example with the search 'frontier'"
+            f"The margin of sample {sample} at level {level + 1} is NaN although no adversarial example was found "
+            "before; search every level, for example with the search 'frontier'."
         )
     frontier = np.maximum(settled[:, 1:], 0.0)
     rises = ((found > settled[:, :-1]) & (settled[:, :-1] > 0)).any(axis=1)
@@ -164,7 +164,7 @@ def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArr
     """
     probability = reals(true_probability, "probabilities")
     if not real(classes) >= 2 or not ((probability >= 0) & (probability <= 1)).all():
-        raise UserError("probabilities in [0, 1] of the true class and at least 2 classes are expected")
+        raise UserError("Probabilities in [0, 1] of the true class and at least 2 classes are expected.")
     with np.errstate(divide="ignore"):
         return np.asarray(np.maximum(1 + np.log(probability) / np.log(classes), -1.0))
 
@@ -183,8 +183,8 @@ def equal_steps(strengths: ArrayLike) -> bool:
 def _check_equal_steps(strengths: NDArray[np.float64], levels: int) -> None:
     if strengths.shape != (levels,) or not equal_steps(strengths):
         raise UserError(
-            f"the hypervolume is taken over {levels} equal steps epsilon / {levels}, ..., epsilon; the strengths are "
-            f"{', '.join(f'{strength:g}' for strength in strengths)}"
+            f"The hypervolume is taken over {levels} equal steps epsilon / {levels}, ..., epsilon; the strengths are "
+            f"{', '.join(f'{strength:g}' for strength in strengths)}."
         )
 
 
@@ -194,7 +194,7 @@ def _clean_margins(clean_margin: ArrayLike | None, samples: int) -> NDArray[np.f
     clean = np.asarray(clean_margin, dtype=np.float64)
     if clean.shape != (samples,) or np.isnan(clean).any():
         raise UserError(
-            f"one clean margin, not NaN, for each of the {samples} samples is expected; given {clean.shape}"
+            f"One clean margin, not NaN, for each of the {samples} samples is expected; given {clean.shape}."
         )
     _check_margins(clean, "the clean margins")
     return clean
@@ -204,5 +204,5 @@ def _check_margins(margins: NDArray[np.float64], what: str) -> None:
     worst = np.nanmax(np.abs(margins), initial=0.0)
     if worst > 1 + 1e-6:
         raise UserError(
-            f"{what} reach {worst:g}; margins of probabilities in [-1, 1] are expected: apply softmax before the margin"
+            f"{what} reach {worst:g}; margins of probabilities in [-1, 1] are expected: apply softmax first."
         )

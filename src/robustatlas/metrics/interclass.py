@@ -94,7 +94,7 @@ def interclass_distances(
     from robustatlas.metrics._pruned_search import nearest_of_other_class
 
     if norm not in get_args(LpNorm):
-        raise UserError(f"there is no norm {norm!r}; the norms are {', '.join(get_args(LpNorm))}")
+        raise UserError(f"There is no norm {norm!r}; the norms are {', '.join(get_args(LpNorm))}.")
     pixels, classes = np.asarray(images), np.asarray(labels)
     _check_shapes(pixels, classes)
     flat = pixels.reshape(len(pixels), -1)
@@ -105,7 +105,7 @@ def interclass_distances(
         _check_range(flat[kept])
     points = _as_bytes(flat[kept])
     if len(np.unique(classes[kept])) < 2:
-        raise UserError("samples of at least two classes are expected, so that there is another class to be near to")
+        raise UserError("Samples of at least two classes are expected, so that there is another class to be near to.")
 
     found = nearest_of_other_class(points, classes[kept].astype(np.int64), _ORDERS[norm], pixels.shape[1:], progress)
     per_sample = np.full(len(flat), np.nan)
@@ -133,18 +133,18 @@ def _as_bytes(values: NDArray[np.generic]) -> NDArray[np.generic]:
 
 def _check_shapes(images: NDArray[np.generic], labels: NDArray[np.generic]) -> None:
     if images.ndim < 2 or images.size == 0:
-        raise UserError(f"images [N, ...] are expected; given an array of shape {images.shape}")
+        raise UserError(f"Images [N, ...] are expected; given an array of shape {images.shape}.")
     if not (np.issubdtype(images.dtype, np.integer) or images.dtype.kind in "fb"):
-        raise UserError(f"images are expected to be real numbers; given {images.dtype}")
+        raise UserError(f"Images are expected to be real numbers; given {images.dtype}.")
     if labels.shape != (len(images),):
-        raise UserError(f"one label for each of the {len(images)} images is expected; given labels {labels.shape}")
+        raise UserError(f"One label for each of the {len(images)} images is expected; given labels {labels.shape}.")
     if not np.issubdtype(labels.dtype, np.integer):
-        raise UserError(f"labels are expected to be integers; given {labels.dtype}")
+        raise UserError(f"Labels are expected to be integers; given {labels.dtype}.")
 
 
 def _check_range(values: NDArray[np.generic]) -> None:
     if values.size and (float(values.min()) < 0 or float(values.max()) > 1):
         raise UserError(
-            f"image values lie between {float(values.min()):g} and {float(values.max()):g}; floats in [0, 1] or uint8 "
-            "are expected: divide by 255, and leave normalisation to the classifier"
+            f"Image values lie between {float(values.min()):g} and {float(values.max()):g}; floats in [0, 1] or uint8 "
+            "are expected: divide by 255, and leave normalisation to the classifier."
         )

@@ -44,7 +44,7 @@ class Interval:
 def check_confidence(confidence: float) -> None:
     """Raise where a confidence level is not strictly between 0 and 1."""
     if not 0.0 < real(confidence) < 1.0:
-        raise UserError(f"the confidence is {brief(confidence)}; a number between 0 and 1 is expected, such as 0.95")
+        raise UserError(f"The confidence is {brief(confidence)}; a number between 0 and 1 is expected, such as 0.95.")
 
 
 def proportion_bounds(
@@ -74,7 +74,9 @@ def proportion_bounds(
     check_confidence(confidence)
     counts = reals(successes, "successes")
     if not real(total) >= 1 or not ((counts >= 0) & (counts <= total)).all():
-        raise UserError(f"the successes must lie between 0 and the {total} trials, of which there must be at least one")
+        raise UserError(
+            f"The successes must lie between 0 and the {total} trials, of which there must be at least one."
+        )
     tail = (1 - confidence) / 2
     below, above = (np.maximum(counts, 0.5), total - counts + 1), (counts + 1, np.maximum(total - counts, 0.5))
     low = np.where(counts == 0, 0.0, scipy.special.betaincinv(*below, tail))
@@ -123,10 +125,10 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
         90.00 [78.19, 96.67]
     """
     if not 0 <= real(accuracy) <= 100:
-        raise UserError(f"the accuracy is {brief(accuracy)}; a percentage in [0, 100] is expected")
+        raise UserError(f"The accuracy is {brief(accuracy)}; a percentage in [0, 100] is expected.")
     successes = accuracy * samples / 100
     if not np.isclose(successes, round(successes), atol=1e-6 * samples):
-        raise UserError(f"an accuracy of {accuracy:g} % is no whole number of {samples} samples; give their number")
+        raise UserError(f"An accuracy of {accuracy:g} % is no whole number of {samples} samples; give their number.")
     return proportion_interval(round(successes), samples, confidence)
 
 
@@ -150,7 +152,7 @@ def percentile_interval(value: float, replicates: NDArray[np.float64], confidenc
     """
     check_confidence(confidence)
     if not np.size(replicates):
-        raise UserError("there are no replicates to take an interval of; at least one is expected")
+        raise UserError("There are no replicates to take an interval of; at least one is expected.")
     tail = (1 - confidence) / 2
     low, high = np.quantile(replicates, [tail, 1 - tail])
     return Interval(float(value), float(low), float(high), confidence)

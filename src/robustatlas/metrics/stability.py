@@ -81,7 +81,7 @@ def stability_constant(
     """
     if not 0 <= real(floor) < real(alpha):
         raise UserError(
-            f"alpha is {brief(alpha)} and floor is {brief(floor)}; 0 <= floor < alpha is expected, in percentage points"
+            f"alpha is {brief(alpha)} and floor is {brief(floor)}; expected in percentage points: 0 <= floor < alpha."
         )
     cells = match_cells(accuracies, reference, attacks)
     seen = np.flatnonzero(seen_mask(cells, trained_on, known_attacks(reference)))

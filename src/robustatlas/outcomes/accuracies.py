@@ -114,8 +114,8 @@ class AccuracyTable(Tabular):
             if same_strength(known, strength):
                 return value
         raise UserError(
-            f"the table has no accuracy under {attack} at strength {strength:g}; it has the strengths "
-            f"{', '.join(f'{known:g}' for known in row)}"
+            f"The table has no accuracy under {attack} at strength {strength:g}; it has the strengths "
+            f"{', '.join(f'{known:g}' for known in row)}."
         )
 
     def restrict(
@@ -141,7 +141,7 @@ class AccuracyTable(Tabular):
         cells = {attack: dict(self._row(attack)) for attack in chosen}
         for attack, kept in (strengths or {}).items():
             if attack not in cells:
-                raise UserError(f"strengths are given for {attack!r}, which is not among the attacks {_names(cells)}")
+                raise UserError(f"Strengths are given for {attack!r}, which is not among the attacks {_names(cells)}.")
             cells[attack] = {strength: self.at(attack, strength) for strength in kept}
         return AccuracyTable(self.clean, cells, self.void)
 
@@ -173,13 +173,13 @@ class AccuracyTable(Tabular):
             80.0
             >>> AccuracyTable.from_dict({"clean": 0.9, "cells": {"linf": {"0.01": 0.8}}})
             Traceback (most recent call last):
-            robustatlas.errors.UserError: every accuracy is at most 1: these look like fractions, and percent are \
-expected; multiply them by 100
+            robustatlas.errors.UserError: Every accuracy is at most 1: these look like fractions, and percent are \
+expected; multiply them by 100.
         """
         if not isinstance(data, Mapping) or not {"clean", "cells"} <= data.keys():
             raise UserError(
-                'an accuracy table is {"clean": percent, "cells": {attack: {strength: percent}}}; '
-                f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}"
+                'An accuracy table is {"clean": percent, "cells": {attack: {strength: percent}}}; '
+                f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}."
             )
         cells: dict[str, dict[float, float]] = {}
         for attack, row in _mapping(data["cells"], "the cells").items():
@@ -211,17 +211,18 @@ expected; multiply them by 100
         highest = max([*values, 0.0 if math.isnan(self.clean) else self.clean])
         if 0 < self.clean <= 1 and highest > 10:
             raise UserError(
-                f"the clean accuracy is {self.clean:g} and one under attack {highest:g}: the clean one looks like a "
-                "fraction, and percent are expected; multiply it by 100"
+                f"The clean accuracy is {self.clean:g} and one under attack {highest:g}: the clean one looks like a "
+                "fraction, and percent are expected; multiply it by 100."
             )
         if 0 < highest <= 1:
             raise UserError(
-                "every accuracy is at most 1: these look like fractions, and percent are expected; multiply them by 100"
+                "Every accuracy is at most 1: these look like fractions, and percent are expected; multiply them by "
+                "100."
             )
 
     def _row(self, attack: str) -> Mapping[float, float]:
         if attack not in self.cells:
-            raise UserError(f"the table has no attack {attack!r}; it has {_names(self.cells)}")
+            raise UserError(f"The table has no attack {attack!r}; it has {_names(self.cells)}.")
         return self.cells[attack]
 
 
@@ -229,7 +230,7 @@ def _mapping(value: Any, what: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise UserError(
             f"{what} of an accuracy table must be a mapping (attack -> strength -> percent); given: "
-            f"{type(value).__name__}"
+            f"{type(value).__name__}."
         )
     return value
 
@@ -238,12 +239,12 @@ def _number(value: Any, where: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise UserError(f"{value!r} in {where} of the accuracy table is not a number") from None
+        raise UserError(f"{value!r} in {where} of the accuracy table is not a number.") from None
 
 
 def _check_percent(value: float, what: str) -> None:
     if not 0.0 <= value <= 100.0:
-        raise UserError(f"{what} is {value:g}; a percentage in [0, 100] is expected")
+        raise UserError(f"{what} is {value:g}; a percentage in [0, 100] is expected.")
 
 
 def _names(names: Iterable[str]) -> str:

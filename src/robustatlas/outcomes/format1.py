@@ -125,8 +125,8 @@ def read(root: Path) -> Format1:
     try:
         return Format1(root, _Manifest.model_validate_json((root / "run.json").read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
-        said = fault(error, "its content") if isinstance(error, ValidationError) else first_line(error)
-        raise UserError(f"{root / 'run.json'} is not a valid manifest of format 1: {said}.") from error
+        said = fault(error, "its content") if isinstance(error, ValidationError) else f"{first_line(error)}."
+        raise UserError(f"{root / 'run.json'} is not a valid manifest of format 1: {said}") from error
 
 
 def copy(old: Format1, run: Run) -> None:

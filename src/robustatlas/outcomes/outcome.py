@@ -38,19 +38,21 @@ def check_minimal(values: ArrayLike, what: str) -> Floats:
     try:
         minimal = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise UserError(f"the minimal strengths or sizes of {what} are not all numbers") from None
+        raise UserError(f"The minimal strengths or sizes of {what} are not all numbers.") from None
     if minimal.ndim != 1 or minimal.size == 0:
         raise UserError(
-            f"the minimal strengths or sizes of {what} must be one number for each sample; given an array of shape "
-            f"{minimal.shape}"
+            f"The minimal strengths or sizes of {what} must be one number for each sample; given an array of shape "
+            f"{minimal.shape}."
         )
     if np.isnan(minimal).any():
         raise UserError(
             f"{int(np.isnan(minimal).sum())} of the minimal strengths or sizes of {what} are NaN; use inf for samples "
-            "that were never broken"
+            "that were never broken."
         )
     if (minimal < 0).any():
-        raise UserError(f"the smallest of the minimal strengths or sizes of {what} is {minimal.min():g}; expected >= 0")
+        raise UserError(
+            f"The smallest of the minimal strengths or sizes of {what} is {minimal.min():g}; expected >= 0."
+        )
     return minimal
 
 
@@ -204,7 +206,7 @@ class Outcome:
         grid, wanted = self.strengths.tolist(), np.atleast_1d(reals(strengths, f"strengths of {self.attack}")).tolist()
         found = [position_of(strength, grid) for strength in wanted]
         if None in found:
-            raise UserError(f"{self.attack} was not evaluated at strength {wanted[found.index(None)]:g}")
+            raise UserError(f"{self.attack} was not evaluated at strength {wanted[found.index(None)]:g}.")
         kept = np.asarray(found, np.int64)
         return replace(self, strengths=self.strengths[kept], margins=self.margins[:, kept], fooled=self.fooled[:, kept])
 

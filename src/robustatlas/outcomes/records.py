@@ -113,7 +113,7 @@ class ModelRecord(Record):
     @model_validator(mode="after")
     def _check(self) -> ModelRecord:
         if len({len(row) for row in self.probe}) > 1:
-            raise UserError("the probe's rows are expected to be of one length, the number of classes")
+            raise UserError("The probe's rows are expected to be of one length, the number of classes.")
         return self
 
     def differences(self, given: ModelRecord) -> list[str]:
@@ -302,7 +302,7 @@ class CallRecord(Record):
     @model_validator(mode="after")
     def _check(self) -> CallRecord:
         if any(end <= first for first, end in self.spans) or any(a[1] > b[0] for a, b in pairwise(self.spans)):
-            raise UserError("spans are expected as (first, end) of samples, increasing and apart")
+            raise UserError("Spans are expected as (first, end) of samples, increasing and apart.")
         return self
 
     @property
@@ -385,7 +385,7 @@ def parse(kind: type[R], text: str, source: str) -> R:
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
-        raise UserError(f"{source} is not what it should be: {fault(error, 'its content')}.") from error
+        raise UserError(f"{source} is not what it should be: {fault(error, 'its content')}") from error
 
 
 def format_of(text: str, source: str) -> int:

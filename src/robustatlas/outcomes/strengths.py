@@ -52,17 +52,17 @@ def snapped(sizes: ArrayLike, grid: ArrayLike) -> NDArray[np.float64]:
 def check_strengths(strengths: Sequence[float], attack: str) -> None:
     """Raise where strengths of an attack are not positive, finite, increasing and distinct."""
     if not strengths:
-        raise UserError(f"{attack} has no strengths; at least one is expected")
+        raise UserError(f"{attack} has no strengths; at least one is expected.")
     if not all(0 < strength <= LARGEST_STRENGTH for strength in strengths):
         raise UserError(
-            f"the strengths of {attack} must be positive numbers of at most {LARGEST_STRENGTH:g}; given: "
-            f"{_listed(strengths)}"
+            f"The strengths of {attack} must be positive numbers of at most {LARGEST_STRENGTH:g}; given: "
+            f"{_listed(strengths)}."
         )
     for smaller, larger in pairwise(strengths):
         if same_strength(smaller, larger):
-            raise UserError(f"the strength {larger:g} of {attack} is given twice; give each strength once")
+            raise UserError(f"The strength {larger:g} of {attack} is given twice; give each strength once.")
         if smaller > larger:
-            raise UserError(f"the strengths of {attack} are not in increasing order ({_listed(strengths)}); sort them")
+            raise UserError(f"The strengths of {attack} are not in increasing order ({_listed(strengths)}); sort them.")
 
 
 def _listed(strengths: Sequence[float]) -> str:

@@ -57,9 +57,9 @@ class OutcomeTable:
 
     def __post_init__(self) -> None:
         if not len(self.index):
-            raise UserError(f"{self.name} has no samples; at least one is expected")
+            raise UserError(f"{self.name} has no samples; at least one is expected.")
         if len(np.unique(self.index)) != len(self.index):
-            raise UserError(f"the samples of {self.name} are not distinct; give each sample once")
+            raise UserError(f"The samples of {self.name} are not distinct; give each sample once.")
         columns: dict[str, NDArray[Any]] = {
             "labels": self.labels,
             "clean predictions": self.clean_prediction,
@@ -68,14 +68,14 @@ class OutcomeTable:
         for what, values in columns.items():
             if values.shape != self.index.shape:
                 raise UserError(
-                    f"the {what} of {self.name} have shape {values.shape}; one for each of its {self.samples} samples "
-                    "is expected"
+                    f"The {what} of {self.name} have shape {values.shape}; one for each of its {self.samples} samples "
+                    "is expected."
                 )
         for attack, outcome in self.outcomes.items():
             if outcome.samples != self.samples:
                 raise UserError(
                     f"{self.name} has {self.samples} samples and outcomes of {outcome.samples} under {attack}; give "
-                    "the same samples to all"
+                    "the same samples to all."
                 )
 
     @property
@@ -247,10 +247,10 @@ class OutcomeTable:
         predictions = reals(clean_prediction, "clean predictions").astype(np.int64)
         outcomes = {}
         if not isinstance(minimal_size, Mapping) or not isinstance(strengths, Mapping):
-            raise UserError("the minimal sizes and the strengths are expected by attack, such as {'linf': [0.1, 0.2]}")
+            raise UserError("The minimal sizes and the strengths are expected by attack, such as {'linf': [0.1, 0.2]}.")
         for attack, sizes in minimal_size.items():
             if attack not in strengths:
-                raise UserError(f"there are no strengths of {attack}; give those at which {model} is judged")
+                raise UserError(f"There are no strengths of {attack}; give those at which {model} is judged.")
             size = check_minimal(sizes, f"{model} under {attack}")
             grid = np.atleast_1d(reals(strengths[attack], f"the strengths of {attack}"))
             shape, none = (len(size), len(grid)), np.zeros(len(size), np.int64)
@@ -304,7 +304,7 @@ class OutcomeTable:
             array([100.,  50.])
         """
         if not minimal_sizes:
-            raise UserError(f"the set of attacks of {name} is empty; give the minimal sizes of at least one attack")
+            raise UserError(f"The set of attacks of {name} is empty; give the minimal sizes of at least one attack.")
         sizes = {attack: check_minimal(values, f"{name} under {attack}") for attack, values in minimal_sizes.items()}
         classes = np.asarray(labels, dtype=np.int64)
         first, clean = next((attack, values > 0) for attack, values in sizes.items())
@@ -312,12 +312,12 @@ class OutcomeTable:
             if values.shape != classes.shape:
                 raise UserError(
                     f"{name} has {classes.size} labels and {values.size} minimal sizes under {attack}; give the same "
-                    "samples to all"
+                    "samples to all."
                 )
             if not np.array_equal(values > 0, clean):
                 sample = int(np.flatnonzero((values > 0) != clean)[0])
                 raise UserError(
-                    f"sample {sample} of {name} is misclassified clean (size 0) under only one of {first} and {attack}"
+                    f"Sample {sample} of {name} is misclassified clean (size 0) under only one of {first} and {attack}."
                 )
         return cls.from_arrays(classes, np.where(clean, classes, classes + 1), sizes, strengths, model=name)
 
@@ -349,7 +349,7 @@ def common_strengths(tables: Sequence[OutcomeTable]) -> dict[str, list[float]]:
 
 def _check_any(tables: Sequence[OutcomeTable]) -> None:
     if not tables:
-        raise UserError("no model is given; give the outcomes of at least one")
+        raise UserError("No model is given; give the outcomes of at least one.")
 
 
 def check_paired(first: OutcomeTable, second: OutcomeTable) -> None:
@@ -357,7 +357,7 @@ def check_paired(first: OutcomeTable, second: OutcomeTable) -> None:
     if not (np.array_equal(first.index, second.index) and np.array_equal(first.labels, second.labels)):
         raise UserError(
             f"{first.name} ({first.samples} samples) and {second.name} ({second.samples} samples) were not evaluated "
-            "on the same samples in the same order; take the ones they share with shared_samples"
+            "on the same samples in the same order; take the ones they share with shared_samples."
         )
 
 
@@ -384,7 +384,7 @@ def shared_samples(tables: Sequence[T]) -> list[T]:
     for model in tables[1:]:
         common = np.intersect1d(common, model.index)
     if common.size == 0:
-        raise UserError(f"{', '.join(model.name for model in tables)} share no samples; evaluate the same samples")
+        raise UserError(f"{', '.join(model.name for model in tables)} share no samples; evaluate the same samples.")
     common = np.sort(common)
     chosen: list[T] = []
     for model in tables:
@@ -393,6 +393,6 @@ def shared_samples(tables: Sequence[T]) -> list[T]:
         if not np.array_equal(chosen[0].labels, chosen[-1].labels):
             raise UserError(
                 f"{tables[0].name} and {model.name} have different labels at the same positions of the data set; "
-                "they were evaluated on different data"
+                "they were evaluated on different data."
             )
     return chosen

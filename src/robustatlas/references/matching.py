@@ -62,17 +62,19 @@ def chosen_attacks(
         unknown = [attack for attack in accuracies.attacks if attack not in _table(reference).cells]
         if unknown:
             raise UserError(
-                f"the reference has no accuracies for {some(unknown)}; name the attacks to compare with attacks=[...]"
+                f"The reference has no accuracies for {some(unknown)}; name the attacks to compare with attacks=[...]."
             )
         return tuple(ranked)
     if not isinstance(attacks, Iterable):
-        raise UserError(f"attacks={brief(repr(attacks))}; names of attacks are expected, such as ['linf', 'l2']")
+        raise UserError(f"attacks={brief(repr(attacks))}; names of attacks are expected, such as ['linf', 'l2'].")
     chosen = (attacks,) if isinstance(attacks, str) else tuple(attacks)
     if not chosen:
-        raise UserError("the set of attacks is empty; name at least one attack, or leave it out to use all ranked ones")
+        raise UserError(
+            "The set of attacks is empty; name at least one attack, or leave it out to use all ranked ones."
+        )
     repeated = sorted({attack for attack in chosen if chosen.count(attack) > 1})
     if repeated:
-        raise UserError(f"{some(repeated)} is given more than once among the attacks; give each attack once")
+        raise UserError(f"{some(repeated)} is given more than once among the attacks; give each attack once.")
     return chosen
 
 
@@ -97,8 +99,8 @@ def match_cells(
     for each, kinds in ((accuracies, AccuracyTable), (reference, Reference | AccuracyTable)):
         if not isinstance(each, kinds):
             raise UserError(
-                f"a {type(each).__name__} is given; metrics take result.accuracies() and a reference, such as "
-                "load_reference('multirobustbench-cifar10')"
+                f"A {type(each).__name__} is given; metrics take result.accuracies() and a reference, such as "
+                "load_reference('multirobustbench-cifar10')."
             )
     chosen = chosen_attacks(accuracies, reference, attacks)
     table = _table(reference)
@@ -114,7 +116,7 @@ def match_cells(
     if clean:
         for given, owner in ((accuracies.clean, "accuracy table"), (table.clean, "reference")):
             if math.isnan(given):
-                raise UserError(f"the {owner} has no clean accuracy, which this metric needs; UAR does without it")
+                raise UserError(f"The {owner} has no clean accuracy, which this metric needs; UAR does without it.")
         names.append(CLEAN)
         strengths.append(0.0)
         accuracy.append(accuracies.clean)
@@ -139,17 +141,17 @@ def seen_mask(cells: MatchedCells, trained_on: Mapping[str, float], known: Itera
     if not isinstance(trained_on, Mapping):
         raise UserError(
             f"trained_on={brief(repr(trained_on))}; attacks and the strengths of the training are expected, such as "
-            "{'linf': 0.03}"
+            "{'linf': 0.03}."
         )
     for attack, strength in trained_on.items():
         if attack not in known:
             raise UserError(
-                f"the model is said to be trained on {attack!r}, which the reference does not have "
-                f"({some(known)}); leave it out if the evaluation does not contain that attack"
+                f"The model is said to be trained on {attack!r}, which the reference does not have "
+                f"({some(known)}); leave it out if the evaluation does not contain that attack."
             )
         if not real(strength) > 0:
             raise UserError(
-                f"the training strength of {attack} is {brief(repr(strength))}; a positive number is expected"
+                f"The training strength of {attack} is {brief(repr(strength))}; a positive number is expected."
             )
     limits = np.array([math.inf if attack == CLEAN else trained_on.get(attack, -1.0) for attack in cells.attacks])
     return cells.strengths <= limits * (1 + STRENGTH_TOLERANCE)
@@ -169,6 +171,6 @@ def _check_same_points(accuracies: AccuracyTable, reference: AccuracyTable, atta
     if missing or extra:
         parts = [f"{what}: {some(points)}" for what, points in (("missing", missing), ("extra", extra)) if points]
         raise UserError(
-            f"the accuracies and the reference do not cover the same points; {'; '.join(parts)}. Evaluate the missing "
-            "ones, choose attacks with attacks=[...], or restrict the tables with AccuracyTable.restrict"
+            f"The accuracies and the reference do not cover the same points; {'; '.join(parts)}. Evaluate the missing "
+            "ones, choose attacks with attacks=[...], or restrict the tables with AccuracyTable.restrict."
         )

@@ -119,7 +119,7 @@ class Reference:
             if defense.name == name:
                 return defense
         known = ", ".join(defense.name for defense in self.defenses) or "none"
-        raise UserError(f"{self.name} has no defense {name!r}; it has {known}")
+        raise UserError(f"{self.name} has no defense {name!r}; it has {known}.")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `load_reference` reads a file of it."""
@@ -133,7 +133,7 @@ class Reference:
             UserError: there is no folder to write to.
         """
         if not (folder := Path(path).parent).is_dir():
-            raise UserError(f"cannot write {path}: there is no folder {folder}")
+            raise UserError(f"Cannot write {path}: there is no folder {folder}.")
         write_text(Path(path), json.dumps(self.to_dict(), indent=1) + "\n")
 
     @classmethod
@@ -148,20 +148,20 @@ class Reference:
             UserError: entries that are missing, of another kind, or contradict each other.
         """
         if not isinstance(data, Mapping):
-            raise UserError(f"a reference is an object with name, source and accuracies; given: {type(data).__name__}")
+            raise UserError(f"A reference is an object with name, source and accuracies; given: {type(data).__name__}.")
         missing = [key for key in ("name", "source", "accuracies") if key not in data]
         if missing:
             hint = "; this is an accuracy table, wrap it as accuracies" if {"clean", "cells"} <= data.keys() else ""
             raise UserError(
-                f"a reference needs the entries name, source and accuracies; missing: {', '.join(missing)}{hint}"
+                f"A reference needs the entries name, source and accuracies; missing: {', '.join(missing)}{hint}."
             )
         accuracies = AccuracyTable.from_dict(data["accuracies"])
         reference = checked(_adapter(), {"ranked": accuracies.attacks, **data, "accuracies": accuracies}, what)
         if not reference.ranked:
-            raise UserError("the reference ranks no attack; at least one is expected")
+            raise UserError("The reference ranks no attack; at least one is expected.")
         unknown = [attack for attack in reference.ranked if attack not in accuracies.cells]
         if unknown:
-            raise UserError(f"the reference ranks {', '.join(unknown)} but has no accuracies for it")
+            raise UserError(f"The reference ranks {', '.join(unknown)} but has no accuracies for it.")
         return reference
 
     @classmethod
@@ -189,21 +189,23 @@ class Reference:
             >>> mine.to_json("mine.json")  # doctest: +SKIP
         """
         if not tables:
-            raise UserError("no accuracy table is given; a reference is made from at least one model")
+            raise UserError("No accuracy table is given; a reference is made from at least one model.")
         first_model, first = next(iter(tables.items()))
         if not first.attacks:
-            raise UserError(f"{first_model} has no attacks; a reference is made of accuracies under attacks")
+            raise UserError(f"{first_model} has no attacks; a reference is made of accuracies under attacks.")
         for model, table in tables.items():
             table.require_percent()
             for attack in {*first.attacks, *table.attacks}:
                 if attack not in table.cells or attack not in first.cells:
-                    raise UserError(f"{model} and {first_model} were not evaluated with the same attacks: see {attack}")
+                    raise UserError(
+                        f"{model} and {first_model} were not evaluated with the same attacks: see {attack}."
+                    )
             missing, extra = different_points(table.cells, first.cells, first.attacks)
             if missing or extra:
                 attack = (missing or extra)[0].partition("@")[0]
                 raise UserError(
                     f"{model} and {first_model} were evaluated at different strengths of {attack}: only one of them at "
-                    f"{some([*missing, *extra])}"
+                    f"{some([*missing, *extra])}."
                 )
         cells = {
             attack: {

@@ -50,8 +50,8 @@ def load_reference(name_or_path: str | Path) -> Reference:
         return Reference.from_dict(read_json(shipped), str(name_or_path))
     if not Path(name_or_path).is_file():
         raise UserError(
-            f"there is no reference {str(name_or_path)!r}; give one of {', '.join(available_references())} "
-            "or the path of a reference file"
+            f"There is no reference {str(name_or_path)!r}; give one of {', '.join(available_references())} "
+            "or the path of a reference file."
         )
     return Reference.from_dict(read_json(name_or_path), str(name_or_path))
 

@@ -61,7 +61,7 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str, compared: 
     """
     attacks = sorted(reference.accuracies.attacks, key=lambda attack: _place(reference, attack))
     if not rows:
-        raise UserError(f"there is nothing to show: {reference.name} has no published defenses, and no run is given")
+        raise UserError(f"There is nothing to show: {reference.name} has no published defenses, and no run is given.")
     unique = _with_unique_names(rows)
     return {
         "title": title,
@@ -113,13 +113,13 @@ def build_leaderboard(
     if strangers := [name for name in details if name not in {result.name for result in runs}]:
         names = ", ".join(row.name for row in own) or "none"
         raise UserError(
-            f"{', '.join(strangers)} is described, but no run has a model of that name; the runs have {names}"
+            f"{', '.join(strangers)} is described, but no run has a model of that name; the runs have {names}."
         )
     rows = [*published_rows(against), *own]
     board = board_data(against, rows, title or _title(reference), compared=reference is not None)
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; give a folder for the leaderboard")
+        raise UserError(f"{folder} is a file; give a folder for the leaderboard.")
     files = {name: pages.static(name) for name in (*STYLES, *SCRIPTS)} | {"plotly.min.js": pages.plotly_script()}
     page = pages.render("leaderboard.html", board=board, summary=_summary(board), scripts=SCRIPTS)
     _write_all(folder, files | {"index.html": page})

@@ -77,10 +77,10 @@ def build_report(
         the path of the page.
     """
     if not 1 <= len(results) <= MOST_RUNS:
-        raise UserError(f"a report shows 1 to {MOST_RUNS} runs; {len(results)} are given")
+        raise UserError(f"A report shows 1 to {MOST_RUNS} runs; {len(results)} are given.")
     path = Path(output)
     if path.is_dir():
-        raise UserError(f"{path} is a folder; give the name of an HTML file")
+        raise UserError(f"{path} is a folder; give the name of an HTML file.")
     distances = _distances(results, data)
     runs = [
         _run(result, name, reference, (trained_on or {}).get(result.name), data, distances, alone=len(results) == 1)

@@ -9,12 +9,23 @@ from torch import Tensor, nn
 
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.training.against import Against
 from robustatlas.training.recipes import Recipe, recipe_named
 from robustatlas.training.settings import Settings
 
 _HELD_OUT = 1024
+
+
+def settings_of(settings: Settings | None, epochs: int | None, seed: int | None) -> Settings:
+    """The settings that ``train(settings=, epochs=, seed=)`` asks for."""
+    if not isinstance(settings, Settings | None):
+        raise UserError(f"settings={brief(repr(settings))}; expected Settings(epochs=20, ...).")
+    given = settings or Settings()
+    given = replace(given, epochs=given.epochs if epochs is None else epochs, seed=given.seed if seed is None else seed)
+    if given.selection == "best" and given.held_out == 0:
+        raise UserError("selection='best' needs held-out images to choose by; give held_out more than 0.")
+    return given
 
 
 def recipe_of(recipe: str | Recipe, against: Against | None) -> Recipe:

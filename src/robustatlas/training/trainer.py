@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from robustatlas.datasets import Dataset
-from robustatlas.errors import UserError, brief
+from robustatlas.errors import UserError
 from robustatlas.files import named
 from robustatlas.models.card import WEIGHTS, Card, TrainingIdentity, here
 from robustatlas.outcomes import sha256_of_tensors
@@ -23,7 +23,7 @@ from robustatlas.training.devices import workers
 from robustatlas.training.display import TrainingDisplay, display_of
 from robustatlas.training.epoch import close_epoch, measured
 from robustatlas.training.folder import claimed, identity_of
-from robustatlas.training.given import bound, check_net, held_out, recipe_of
+from robustatlas.training.given import bound, check_net, held_out, recipe_of, settings_of
 from robustatlas.training.journal import Events
 from robustatlas.training.recipes import Recipe
 from robustatlas.training.run import TrainingRun, begin, restore, save
@@ -106,14 +106,9 @@ def train(
     for value, kind, what in ((net, nn.Module, "net"), (data, Dataset, "data")):
         if not isinstance(value, kind):
             raise UserError(f"{what} is a {type(value).__name__}; expected {kind.__module__}.{kind.__name__}.")
-    if not isinstance(settings, Settings | None):
-        raise UserError(f"settings={brief(repr(settings))}; expected Settings(epochs=20, ...).")
-    given = settings or Settings()
-    given = replace(given, epochs=given.epochs if epochs is None else epochs, seed=given.seed if seed is None else seed)
+    given = settings_of(settings, epochs, seed)
     plan = recipe_of(recipe, against)
     check_inputs(data.images, data.labels)
-    if given.selection == "best" and given.held_out == 0:
-        raise UserError("selection='best' needs held-out images to choose by; give held_out more than 0.")
     team = workers(device)
     net.to(team.device)
     plan_here = bound(plan, net)
@@ -132,22 +127,27 @@ def train(
         restore(run, folder)
     with display_of(progress if team.main else False) as display, generators_kept(team.device):
         display.begin(plan.name, run.steps, run.position.step)
-        events = Events(folder) if folder is not None and team.main else None
-        begun = time.perf_counter() - run.position.seconds
-        saved = time.perf_counter()
-        while run.position.step < run.steps:
-            step(run, display)
-            run.position.seconds = time.perf_counter() - begun
-            ended = run.position.step % run.steps_per_epoch == 0
-            if ended:
-                record = close_epoch(run, display)
-                if events is not None:
-                    events.add(record)
-            late = time.perf_counter() - saved > _CHECKPOINT_SECONDS and team.count == 1
-            if folder is not None and team.main and (ended or late):
-                save(run, folder)
-                saved = time.perf_counter()
+        _carry_out(run, display, folder if team.main else None)
         return _finish(run, identity, name, plan, folder)
+
+
+def _carry_out(run: TrainingRun, display: TrainingDisplay, folder: Path | None) -> None:
+    """All updates that are left, with checkpoints and a log in ``folder``."""
+    events = Events(folder) if folder is not None else None
+    begun = time.perf_counter() - run.position.seconds
+    saved = time.perf_counter()
+    while run.position.step < run.steps:
+        step(run, display)
+        run.position.seconds = time.perf_counter() - begun
+        ended = run.position.step % run.steps_per_epoch == 0
+        if ended:
+            record = close_epoch(run, display)
+            if events is not None:
+                events.add(record)
+        late = time.perf_counter() - saved > _CHECKPOINT_SECONDS and run.workers.count == 1
+        if folder is not None and (ended or late):
+            save(run, folder)
+            saved = time.perf_counter()
 
 
 def _finish(

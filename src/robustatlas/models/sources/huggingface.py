@@ -37,19 +37,7 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
     except ImportError as error:
         optional("torchvision", source, "transformers")  # what its import fails with where it does not fit torch
         raise UserError(f"{source} needs {_FINDS}, which this transformers cannot import ({error}).") from error
-    local: dict[str, Any] = {"local_files_only": True}
-    if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
-        raise UserError(f"The folder {name} holds no model of transformers (no config.json).")
-    try:
-        config = transformers.AutoConfig.from_pretrained(name, **local, **settings)
-    except (OSError, ValueError) as error:
-        if Path(name).is_dir():
-            raise UserError(f"The folder {name} holds no model of transformers ({_brief(error)}).") from error
-        local = {}
-        try:
-            config = transformers.AutoConfig.from_pretrained(name, **settings)
-        except (OSError, ValueError) as failed:
-            raise unreachable(source, "Hugging Face", failed) from failed
+    config, local = _configuration(transformers, name, settings)
     try:
         if pretrained:
             net = finder.from_pretrained(name, config=config, use_safetensors=True, trust_remote_code=False, **local)
@@ -74,6 +62,22 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
             notes=() if about else (f"{source} says nothing of its preprocessing: images go in as they are.",),
         ),
     )
+
+
+def _configuration(transformers: ModuleType, name: str, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The configuration of a model with ``settings``, and how to ask for its other files: here or at the hub."""
+    local = {"local_files_only": True}
+    if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
+        raise UserError(f"The folder {name} holds no model of transformers (no config.json).")
+    try:
+        return transformers.AutoConfig.from_pretrained(name, **local, **settings), local
+    except (OSError, ValueError) as error:
+        if Path(name).is_dir():
+            raise UserError(f"The folder {name} holds no model of transformers ({_brief(error)}).") from error
+    try:
+        return transformers.AutoConfig.from_pretrained(name, **settings), {}
+    except (OSError, ValueError) as error:
+        raise unreachable(f"hf:{name}", "Hugging Face", error) from error
 
 
 def _preprocessor(transformers: ModuleType, name: str, local: Mapping[str, Any]) -> dict[str, Any]:
