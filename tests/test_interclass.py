@@ -148,7 +148,7 @@ def test_progress_ends_at_one():
         ((np.zeros((3, 4)), [0.5, 1, 1]), "integers"),
         ((np.zeros((3, 4)), [1, 1, 1]), "at least two classes"),
         ((np.full((3, 4), 200.0), [0, 1, 1]), "between 200 and 200; floats in"),
-        ((np.zeros(3), [0, 1, 1]), "images .N, .... are expected"),
+        ((np.zeros(3), [0, 1, 1]), "Images .N, .... are expected"),
         ((np.array([["a"], ["b"]]), [0, 1]), "real numbers; given <U1"),
         ((np.zeros((2, 3), complex), [0, 1]), "real numbers; given complex128"),
         ((np.full((2, 3), np.nan), [0, 1]), "at least two classes"),

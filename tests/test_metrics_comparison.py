@@ -213,7 +213,7 @@ def test_outcomes_of_a_run():
     ("call", "message"),
     [
         (lambda: metrics.mcnemar([True], [True, False]), "not judged on the same samples"),
-        (lambda: metrics.mcnemar([1, 0], [0, 1]), "booleans"),
+        (lambda: metrics.mcnemar([1, 0], [0, 1]), "Booleans"),
         (lambda: metrics.mcnemar_at_strengths(model("a", 0), model("b", 0, samples=9)), "same samples in the same"),
         (lambda: metrics.holm([2.0]), "p-values between 0 and 1"),
         (lambda: metrics.signed_rank_test([1.0], [1.0, 2.0]), "paired test needs the same samples"),
@@ -267,7 +267,7 @@ def test_outcomes_of_a_run():
         ),
         (
             lambda: OutcomeTable.from_sizes("a", [1, 2], {"p": [0, 1], "q": [1, 1]}, STRENGTHS),
-            "sample 0 of a is misc",
+            "Sample 0 of a is misc",
         ),
         (lambda: OutcomeTable.from_sizes("a", [], {"p": []}, STRENGTHS), "one number for each sample"),
     ],

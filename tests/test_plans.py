@@ -388,4 +388,4 @@ def test_no_sample_on_which_all_comes_to_nothing_takes_more_passes_than_are_told
         (most,) = (row.cells[0] for row in rows_of(attack, search, 3, (effort,)) if not row.role)
         assert np.isinf(result.minimal_size(name)).all()
         outcome = result.outcome(name)
-        assert (outcome.forward + outcome.backward).max() <= int(most.replace(",", "")) + 1, "One clean pass"
+        assert (outcome.forward + outcome.backward).max() <= int(most.replace(",", "")) + 1, "one clean pass"

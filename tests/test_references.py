@@ -111,7 +111,7 @@ def test_own_reference_takes_the_best_model_at_every_strength():
     with pytest.raises(UserError, match=r"different strengths of linf: only one of them at linf@0.03"):
         Reference.from_models("mine", "", {"a": a, "b": longer})
     elsewhere = AccuracyTable(90, {"linf": {0.01: 65, 0.04: 50}})
-    with pytest.raises(UserError, match=r"Only one of them at linf@0.02, linf@0.04"):
+    with pytest.raises(UserError, match=r"only one of them at linf@0.02, linf@0.04"):
         Reference.from_models("mine", "", {"a": a, "b": elsewhere})
     with pytest.raises(UserError, match="look like fractions"):
         Reference.from_models("mine", "", {"a": AccuracyTable(0.9, {"linf": {0.01: 0.7}})})

@@ -134,10 +134,10 @@ def gated(net: nn.Module, factor: float) -> Callable[[Tensor], Tensor]:
 
 def test_functions_that_differ_on_the_data_alone_are_refused(net: nn.Module, data: Any, tmp_path: Path) -> None:
     run(gated(net, 1.0), data, tmp_path / "r", samples=8)
-    with pytest.raises(ra.UserError, match="The model is not the one of the run: its margin on sample 0 is"):
+    with pytest.raises(ra.UserError, match="the model is not the one of the run: its margin on sample 0 is"):
         run(gated(net, 0.9), data, tmp_path / "r", samples=12)
     assert found(run(gated(net, 1.0), data, tmp_path / "r", samples=12)) == found(run(gated(net, 1.0), data, None))
-    with pytest.raises(ra.UserError, match="The model is not the one of the run"):
+    with pytest.raises(ra.UserError, match="the model is not the one of the run"):
         ra.verify(tmp_path / "r", {"images": data.images[:1].numpy(), "index": np.arange(1)}, "me",
                   model=gated(net, 0.9), data=data)  # fmt: skip
 
@@ -157,7 +157,7 @@ def test_models_whose_answers_vary_are_known_again(
     first = run(ra.Classifier(Noisy(0.0), draws=draws), data, tmp_path / "r", samples=8, seed=1)
     assert run(ra.Classifier(Noisy(0.0), draws=draws), data, tmp_path / "r", samples=12, seed=1).samples == 12
     assert first.samples == 8
-    with pytest.raises(ra.UserError, match="The model is not the one of the run"):
+    with pytest.raises(ra.UserError, match="the model is not the one of the run"):
         run(ra.Classifier(Noisy(1.0), draws=draws), data, tmp_path / "r", samples=12, seed=1)
 
 

@@ -94,7 +94,7 @@ def test_each_example_is_checked() -> None:
         ra.verify(result, {"images": images}, "J", model=net, data=mistaken)
     other = ra.evaluate(net, mistaken, WEAK)
     found = ra.verify(other, {"images": images[4:5], "index": np.array([4])}, "J", model=net, data=mistaken)
-    assert found.refused == {"The clean image is misclassified already": 1}
+    assert found.refused == {"the clean image is misclassified already": 1}
     with pytest.raises(UserError, match="its weights are others"):
         ra.verify(result, {"images": images}, "J", model=linear(np.eye(3, 6), np.zeros(3)), data=data)
     with pytest.raises(UserError, match="do not say which images they change"):

@@ -92,7 +92,7 @@ def check_sound(
     if contains_clean:
         check_neutral(threat, x)
         at_zero = threat.project(x, moved(threat, x, strength), x.new_zeros(len(x)))
-        assert torch.equal(threat.apply(x, at_zero), x), "The set of size 0 holds more than the image"
+        assert torch.equal(threat.apply(x, at_zero), x), "the set of size 0 holds more than the image"
 
     epsilon = strengths_up_to(strength, x)
     projected = threat.project(x, moved(threat, x, epsilon), epsilon)

@@ -46,7 +46,8 @@ def fault(error: ValidationError, what: str) -> str:
     place = ".".join(str(part) for part in first["loc"])
     owner = f"{place} of {what}" if place else what
     if first["type"] == "value_error":
-        return f"{owner}: {str(first['ctx']['error']).rstrip('.')}."
+        said = str(first["ctx"]["error"]).rstrip(".")
+        return f"{owner}: {said[:1].lower()}{said[1:]}."
     if first["type"] == "missing":
         return f"{owner} is missing."
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
