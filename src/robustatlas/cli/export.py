@@ -32,12 +32,21 @@ def export(
             "--output",
             "-o",
             metavar="FILE",
-            help="The file to write, by default beside the run.",
+            help="The file to write (mlflow, wandb: a folder, instead of the tracker of the environment). By default "
+            "beside the run.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
 ) -> None:
     """Write a run in the form that another program, or an auditor, reads.
+
+    Accuracies, settings and figures in a tracker:
+
+        robustatlas export runs/mynet --to mlflow
+
+    The model-index of a Hugging Face model card:
+
+        robustatlas export runs/mynet --to huggingface-card -o README.md
 
     Every sample's outcome, hashes of model and data, settings and versions, as JSON with a documented schema:
 
@@ -46,6 +55,6 @@ def export(
     if to not in EXPORTERS:
         raise UserError(f"--to {to!r} is no form" + instead(to, EXPORTERS, f"there are {', '.join(EXPORTERS)}"))
     exporter = EXPORTERS[to]
-    path = output or run.with_name(run.name + exporter.suffix)
-    exporter.write(load_result(run), path)
-    Console().print(f"Written: {safe(path)}", highlight=False, soft_wrap=True)
+    path = output or exporter.path(run)
+    said = exporter.write(load_result(run), path)
+    Console().print(f"Written: {safe(said or path)}", highlight=False, soft_wrap=True)
