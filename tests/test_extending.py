@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from robustatlas import registry
+from robustatlas.attacks.catalogue import ATTACKS, attack_named, catalogue
 from robustatlas.errors import RobustnessWarning, UserError
 from robustatlas.registry import Registry, subclass_of
 
@@ -125,3 +126,28 @@ def test_a_name_that_two_packages_have_is_nobody_s(package: Path, monkeypatch: p
     recipes: Registry[type] = Registry("recipe", "robustatlas.recipes", {}, "a class", subclass_of(object))
     with pytest.raises(UserError, match="'half' is named by the packages more-atlas and second; uninstall all but one"):
         recipes["half"]
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: 3, "The attack 'odd' of another package cannot be made: TypeError"),
+        (lambda procedure: ["linf"], "cannot be made: UserError: A str is among them; expected objects of robustatlas"),
+        (lambda: attack_named("carben"), "There are two attacks 'carben'; the one that 'odd' brings is left out"),
+    ],
+)
+def test_attacks_that_cannot_be_had_leave_the_others(made: object, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = catalogue()
+    monkeypatch.setitem(ATTACKS, "odd", made)  # type: ignore[arg-type]
+    with pytest.warns(RobustnessWarning, match=said):
+        assert catalogue() == before
+
+
+def test_an_optimizer_alone_searches_the_sets_of_an_attack() -> None:
+    attack, alone = attack_named("stadv"), attack_named("apgd-stadv")
+    assert (alone.threat, alone.strengths) == (attack.threat, attack.strengths)
+    assert {type(stage.optimizer).__name__ for stage in alone.stages} == {"APGD"}
+    with pytest.raises(UserError, match="needs"):
+        attack_named("hop-skip-jump-hue")
+    with pytest.raises(UserError, match="did you mean 'fmn-l2'"):
+        attack_named("fnm-l2")

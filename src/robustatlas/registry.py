@@ -54,6 +54,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         self.kind, self.group, self._expected, self._fits = kind, group, expected, fits
         self._own = dict(own)
         self._entered: dict[str, T] = {}
+        self._left_out: set[str] = set()
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -80,6 +81,12 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def __delitem__(self, name: str) -> None:
         del self._entered[name]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """What ``name`` stands for, or ``default`` where there is no such name."""
+        if name not in self:
+            return default
+        return self[name]
+
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (name in self._entered or name in self._own or name in self._others())
 
@@ -90,7 +97,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return sum(1 for _ in self)
 
     def usable(self) -> dict[str, T]:
-        """All by name, but for those of other packages that cannot be had, of which a warning tells.
+        """All by name, but for those of other packages that cannot be had, of which a warning tells once.
 
         Example:
             >>> Registry("shape", "robustatlas.shapes", {"list": list}, "a class", callable).usable()
@@ -101,7 +108,9 @@ class Registry(MutableMapping[str, T], Generic[T]):
             try:
                 found[name] = self[name]
             except UserError as error:
-                warn(f"{error} It is left out.")
+                if name not in self._left_out:
+                    warn(f"{error} It is left out.")
+                self._left_out.add(name)
         return found
 
     def unknown(self, name: object) -> UserError:

@@ -46,8 +46,13 @@ def catalogue(procedure: Procedure = "default") -> dict[str, Attack]:
         >>> catalogue()["linf"].strengths[:3]
         (0.005, 0.01, 0.015)
     """
+    return dict(_catalogue(procedure, tuple(ATTACKS.usable().items())))
+
+
+@cache
+def _catalogue(procedure: Procedure, lines: tuple[tuple[str, Attacks], ...]) -> dict[str, Attack]:
     found: dict[str, Attack] = {}
-    for name, made in ATTACKS.usable().items():
+    for name, made in lines:
         try:
             attacks = _made(made, procedure)
         except Exception as error:
@@ -61,12 +66,13 @@ def catalogue(procedure: Procedure = "default") -> dict[str, Attack]:
     return found
 
 
-@cache
 def _made(made: Attacks, procedure: Procedure) -> tuple[Attack, ...]:
     """The attacks that a line of :data:`ATTACKS` stands for."""
     given = (procedure,) if callable(made) and inspect.signature(made).parameters else ()
     named = made(*given) if callable(made) else made
     attacks = (named,) if isinstance(named, Attack) else tuple(named)
+    if other := [attack for attack in attacks if not isinstance(attack, Attack)]:
+        raise UserError(f"A {type(other[0]).__name__} is among them; expected objects of robustatlas.Attack.")
     return tuple(map(_as_published, attacks)) if procedure == "paper" else attacks
 
 
