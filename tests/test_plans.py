@@ -23,9 +23,9 @@ from robustatlas.attacks.plans import plans_of
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.attacks.table import rows_of
 from robustatlas.engine.numerics import NUMERICS, Numerics
-from robustatlas.evaluation import Request
 from robustatlas.evaluation.plan import record_of, samples_of
 from robustatlas.evaluation.prepared import prepared
+from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Job, Manner, done
 from robustatlas.models.defenses import BitDepthReduction
 from robustatlas.noise import Noise

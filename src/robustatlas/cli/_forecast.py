@@ -10,12 +10,13 @@ from robustatlas.cli._terminal import safe, table
 from robustatlas.wording import counted, duration, volume
 
 if TYPE_CHECKING:
-    from robustatlas.evaluation import Forecast, Request
+    from robustatlas.evaluation import Forecast
+    from robustatlas.evaluation.request import Request
 
 
 def print_forecast(model: Any, data: Any, request: Request) -> None:
     """What the request would take, from some seconds of each attack; nothing is written."""
-    from robustatlas.evaluation import forecasted
+    from robustatlas.evaluation.forecast import forecasted
 
     Console().print(forecast_table(forecasted(model, data, request, budget=5.0), f"{model.device}"))
 

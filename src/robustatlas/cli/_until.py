@@ -16,7 +16,7 @@ from robustatlas.scalars import fraction
 from robustatlas.wording import counted
 
 if TYPE_CHECKING:
-    from robustatlas.evaluation import Request
+    from robustatlas.evaluation.request import Request
     from robustatlas.evaluation.until import Known
     from robustatlas.result import Result
 

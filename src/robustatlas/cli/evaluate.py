@@ -270,7 +270,8 @@ def evaluate(
     Ctrl-C stops the evaluation, and the same command continues it. The same command with more samples, attacks or
     strengths adds them to the run.
     """
-    from robustatlas.evaluation import Request, evaluated
+    from robustatlas.evaluation.evaluating import evaluated
+    from robustatlas.evaluation.request import Request
 
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])

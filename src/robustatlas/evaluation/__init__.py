@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import Tensor, nn
+import torch
+from torch import nn
 
 from robustatlas.attacks.definition import Effort, Procedure, Search
 from robustatlas.classifier import Classifier
@@ -24,16 +25,13 @@ __all__ = [
     "Cluster",
     "Expected",
     "Forecast",
-    "Request",
     "evaluate",
-    "evaluated",
     "forecast",
-    "forecasted",
 ]
 
 
 def evaluate(
-    model: Classifier | nn.Module | Callable[[Tensor], Any],
+    model: Classifier | nn.Module | Callable[[torch.Tensor], Any],
     data: Data,
     attacks: Attacks = ("linf", "l2"),
     search: Search | None = None,
@@ -124,7 +122,7 @@ def evaluate(
 
 
 def forecast(
-    model: Classifier | nn.Module | Callable[[Tensor], Any],
+    model: Classifier | nn.Module | Callable[[torch.Tensor], Any],
     data: Data,
     attacks: Attacks = ("linf", "l2"),
     search: Search | None = None,
