@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from robustatlas.host import cached
 from robustatlas.noise import Noise
+from robustatlas.threats.imagenet_ua.correlation import correlated
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize
 
@@ -54,8 +54,7 @@ def random_positions(x: Tensor, noise: Noise) -> Tensor:
 
 def patterned(x: Tensor, weights: Tensor, kernel: Tensor) -> Tensor:
     """``x`` [B, C, H, W] plus, channel by channel, ``weights`` like it correlated with ``kernel`` [B, 23, 23]."""
-    pattern = F.conv2d(weights.transpose(0, 1), kernel[:, None], padding=KERNEL // 2, groups=len(x)).transpose(0, 1)
-    return (x + pattern).clamp(0, 1)
+    return (x + correlated(weights, kernel[:, None])).clamp(0, 1)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robustatlas.host import cached
 from robustatlas.noise import Noise
-from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.imagenet_ua.geometry import POSITIVE_BALL, Geometry
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
 from robustatlas.threats.imagenet_ua.smoothing import require_room, smoothed
@@ -43,8 +43,9 @@ class UaMix(LatentThreat):
     """Mixing of ImageNet-UA: another picture shines through, by a smoothed weight at every pixel; the Euclidean norm of
     the weights, none of them negative, is at most epsilon.
 
-    ``bank`` [N, C, H, W] are the pictures that may shine through, as many and as different as there are classes at
-    best; without it sixteen random ones with the spectrum of photographs.
+    ``bank`` [N, C, H, W] are the pictures that may shine through. An evaluation takes the first ones of the data set,
+    whichever samples are evaluated; elsewhere, without a bank, there are sixteen random ones with the spectrum of
+    photographs.
 
     Differences from the published attack: there the other picture is one of another class from the same batch, so that
     results depend on the batch; here it is one of the bank, the most promising of several drawn.
@@ -68,6 +69,10 @@ class UaMix(LatentThreat):
                 f"the pictures that {self.title} mixes in have shape {tuple(self.bank.shape[1:])}, and the images "
                 f"{tuple(x.shape[1:])}; expected the same."
             )
+
+    def for_data(self, first: Tensor) -> ThreatModel:
+        """With the first images of the data, where no bank is given."""
+        return replace(self, bank=first) if self.bank is None and first.dim() == 4 else self
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (1, *x.shape[2:])

@@ -37,7 +37,8 @@ def random_shapes(noise: Noise, count: int, size: int, height: int, width: int) 
 
 
 def spans(drawn: tuple[Tensor, ...], size: int, height: int, width: int) -> Tensor:
-    """``[B, K, 2, 2, width]`` float64: both parts of every shape that is ``drawn`` (kind, row, column and turn), low and
+    """``[B, K, 2, 2, width]`` float64: both parts of every shape that is ``drawn`` (kind, row, column and turn), low
+    and
     high."""
     kind, row, column, turn = drawn
     centre = torch.stack([row, column], -1)

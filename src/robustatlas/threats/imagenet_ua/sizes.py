@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -31,6 +32,6 @@ class BySize(Generic[T]):
         return self.large if is_large(x.shape[2:]) else self.small
 
 
-def is_large(sides: tuple[int, ...]) -> bool:
+def is_large(sides: Sequence[int]) -> bool:
     """Whether images of these sides have ImageNet's settings."""
     return min(sides) >= LARGE

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from robustatlas.bundle import per_sample
 from robustatlas.noise import Noise
+from robustatlas.threats.imagenet_ua.correlation import together
 from robustatlas.threats.imagenet_ua.geometry import Geometry
 from robustatlas.threats.imagenet_ua.jpeg import require_grey_or_colour
 from robustatlas.threats.imagenet_ua.latents import Faded, FadedLatents, LatentThreat
@@ -50,21 +51,14 @@ def random_streaks(noise: Noise, size: int, blur: bool, dtype: torch.dtype) -> T
     return blurred(lines, 10 + 5 * noise.child(4).uniform(LAYERS, dtype=dtype)) if blur else lines
 
 
-def snowfall(flakes: Tensor, kernels: Tensor) -> Tensor:
-    """``[B, 1, H, W]``: ``flakes`` [B, 5, H, W], each layer smeared with its kernel [B, 5, k, k], together."""
-    batch, layers, height, width = flakes.shape
-    stacked = flakes.reshape(1, batch * layers, height, width)
-    return F.conv2d(stacked, kernels, padding=kernels.shape[-1] // 2, groups=batch).transpose(0, 1)
-
-
 def bleached(x: Tensor, share: Tensor | float) -> Tensor:
     """The image bleached, by ``share`` [B, 1, 1, 1] of the published 15 %."""
     return x + PALENESS * share * (pale(x) - x)
 
 
 def fallen(base: Tensor, flakes: Tensor, kernels: Tensor) -> Tensor:
-    """``base`` with the snow, in [0, 1]."""
-    return (base + snowfall(flakes, kernels)).clamp(0, 1)
+    """``base`` with ``flakes`` [B, 5, H, W], each layer smeared with its kernel [B, 5, k, k], in [0, 1]."""
+    return (base + together(flakes, kernels)).clamp(0, 1)
 
 
 class Flakes(Geometry):
