@@ -72,7 +72,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Entry:
+class UaEntry:
     """One attack: both threat models, the published steps on ImageNet and on CIFAR-10, and what a reader wants to
     know."""
 
@@ -124,34 +124,34 @@ def around(levels: Strengths, count: int = 20) -> tuple[float, ...]:
 
 
 ENTRIES = (
-    Entry(
+    UaEntry(
         "jpeg", UaJpeg(), HistoricalUaJpeg(), Published(0.0024, 80), Published(0.0024, 50),
         "change of a cosine coefficient, pixels in [0, 1]",
         f"Unlike jpeg-linf of 2019 nothing is quantised, and chrominance has the full resolution. {_SAME_SETS}",
     ),
-    Entry(
+    UaEntry(
         "elastic", UaElastic(), HistoricalUaElastic(), Published(0.003, 100), Published(0.006, 30),
         "l2 norm of coarse displacements, half the image side is 1",
         "Unlike elastic of 2019 the displacements are coarse and bounded as a whole. The public code zooms the image "
         "and darkens its border even without a displacement; the default does not.",
     ),
-    Entry(
+    UaEntry(
         "wood", UaWood(), HistoricalUaWood(), Published(0.005, 80), Published(0.000625, 70),
         "bend of a ring, half the image side is 1", _FADED,
     ),
-    Entry(
+    UaEntry(
         "glitch", UaGlitch(), HistoricalUaGlitch(), Published(0.005, 90), Published(0.0025, 60),
         "shift of a bar, half the image width is 1", _HALF_A_PIXEL,
     ),
-    Entry(
+    UaEntry(
         "kaleidoscope", UaKaleidoscope(), HistoricalUaKaleidoscope(), Published(0.005, 90), Published(0.005, 30),
         "change of a colour, pixels in [0, 1]", _FADED,
     ),
-    Entry(
+    UaEntry(
         "pixel", UaPixel(), HistoricalUaPixel(), Published(1.0, 100), Published(1.0, 60),
         "l2 norm of mixing weights", "The sets are the published ones; the start is random in every weight.",
     ),
-    Entry(
+    UaEntry(
         "snow", UaSnow(), HistoricalUaSnow(), Published(0.1, 100), Published(0.2, 20),
         "number of full flakes",
         "Unlike snow of 2019 flakes lie anywhere and are bounded as a whole. The public code bounds the l2 norm of "
@@ -159,56 +159,56 @@ ENTRIES = (
         "themselves, in whole flakes (the square of the published strength), and fades the bleaching in.",
         historical_unit="l2 norm of fourth roots of the flakes",
     ),
-    Entry(
+    UaEntry(
         "gabor", UaGabor(), HistoricalUaGabor(), Published(0.0003125, 100), Published(0.0025, 80),
         "weight of one kernel, pixels in [0, 1]",
         "Unlike gabor of 2019 the noise is sparse, not normalised, and of both signs. The public code draws another "
         "kernel at every step; the default keeps the most promising one.",
     ),
-    Entry(
+    UaEntry(
         "edge", UaEdge(), HistoricalUaEdge(), Published(0.02, 60), Published(0.02, 60),
         "change of a pixel on an edge, pixels in [0, 1]", _FADED,
     ),
-    Entry(
+    UaEntry(
         "fbm", UaFbm(), HistoricalUaFbm(), Published(0.006, 29), Published(0.006, 29),
         "number of a gradient of the noise",
         f"{_SAME_SETS} Its last update never reaches the image, so one step less than published is made.",
     ),
-    Entry(
+    UaEntry(
         "fog", UaFog(), HistoricalUaFog(), Published(0.05, 40), Published(0.05, 40),
         "number of the plasma",
         f"Unlike fog of 2019 nothing is stretched or divided by a maximum. {_SAME_SETS}",
     ),
-    Entry(
+    UaEntry(
         "hsv", UaHsv(), HistoricalUaHsv(), Published(0.006, 20), Published(0.003, 20),
         "change of hue, saturation and value, each in [0, 1]", _SAME_SETS,
     ),
-    Entry(
+    UaEntry(
         "klotski", UaKlotski(), HistoricalUaKlotski(), Published(0.01, 40), Published(0.005, 50),
         "shift of a block, half the image side is 1", _HALF_A_PIXEL,
     ),
-    Entry(
+    UaEntry(
         "mix", UaMix(), HistoricalUaMix(), Published(1.0, 70), Published(0.5, 30),
         "l2 norm of the weights of another picture",
         "The public code mixes in images of the same batch; here it is one of the first images of the data set.",
     ),
-    Entry(
+    UaEntry(
         "polkadot", UaPolkadot(), HistoricalUaPolkadot(), Published(0.3, 40), Published(0.3, 40),
         "l2 norm of the strengths of the dots", _FADED,
     ),
-    Entry(
+    UaEntry(
         "prison", UaPrison(), HistoricalUaPrison(), Published(0.0015, 30), Published(0.0015, 20),
         "change of a pixel on a bar, pixels in [0, 1]", _FADED,
     ),
-    Entry(
+    UaEntry(
         "blur", UaBlur(), HistoricalUaBlur(), Published(0.03, 40), Published(0.015, 20),
         "weight of the blurred image", _SAME_SETS,
     ),
-    Entry(
+    UaEntry(
         "texture", UaTexture(), HistoricalUaTexture(), Published(0.003, 80), Published(0.003, 30),
         "weight of white", _FADED,
     ),
-    Entry(
+    UaEntry(
         "whirlpool", UaWhirlpool(), HistoricalUaWhirlpool(), Published(4.0, 40), Published(16.0, 50),
         "l2 norm of rotations, radians",
         f"The public code turns every whirlpool by half a radian at least; the default from none. {_HALF_A_PIXEL}",

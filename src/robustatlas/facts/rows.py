@@ -15,7 +15,7 @@ from robustatlas.errors import UserError
 from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.best_known import best_known
 from robustatlas.facts.breaking import BreakingPoint, breaking_point
-from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, union_strengths
+from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, own, union_strengths
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.points import shared_points
@@ -105,6 +105,7 @@ class Row:
         breaking: where the model breaks; None for rows of which only the accuracies are known.
         union: accuracy in percent under all attacks at once, each up to the middle one of its strengths; None for a
             single attack, and for rows of which only the accuracies are known.
+        own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Row:
     ratios: Mapping[str, Interval] = field(default_factory=dict)
     breaking: BreakingPoint | None = None
     union: float | None = None
+    own: Mapping[str, float] = field(default_factory=dict)
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
         """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
@@ -197,6 +199,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         ratios=_ratios(result, held),
         breaking=breaking_point(result),
         union=100 * float(judged.survivors(union_strengths(judged)).mean()) if len(judged.attacks) > 1 else None,
+        own={name: statistic.value for name, statistic in own(judged).items()},
     )
 
 

@@ -166,6 +166,7 @@ class RunFacts:
         average: mean accuracy over every (attack, strength); None where no attack is known at every strength.
         union: accuracy under all attacks of `union_at` at once; None for a single attack.
         union_at: attack -> strength up to which it counts there.
+        own: name -> what the outcomes give beside these, such as UA2.
         breaking: where it breaks; None without any attack.
         attacks: of the run.
         reference: None without one, or without a shared strength.
@@ -192,6 +193,7 @@ class RunFacts:
     provenance: Mapping[str, str] = field(default_factory=dict)
     rejected: Interval | None = None
     void: Mapping[str, float] = field(default_factory=dict)
+    own: Mapping[str, Interval] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
@@ -205,6 +207,7 @@ class RunFacts:
             "average accuracy": _plain(self.average),
             "union accuracy": _plain(self.union),
             "union at": dict(self.union_at),
+            **{name: _plain(number) for name, number in self.own.items()},
             "attacks": {attack.attack: _plain_attack(attack) for attack in self.attacks},
             "reference": None if self.reference is None else _plain_reference(self.reference),
             "void": dict(self.void),
@@ -252,6 +255,7 @@ def facts_of(
         provenance=_provenance(result),
         rejected=_rejected(result),
         void=result.void,
+        own={name: found[name] for name in numbers.own(judged)},
     )
 
 

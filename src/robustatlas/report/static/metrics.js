@@ -16,7 +16,7 @@
  *   trainedOn: Record<string, number> | null, clean: number | null, accuracies: Record<string, (number | null)[]>,
  *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
  *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null, hypervolumeIs: string,
- *   union: number | null, petaflops: number | null, notes: string, ownRun: boolean, breaks: string}} Defense
+ *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, breaks: string}} Defense
  *
  * `compared` is false where the reference is only 100% everywhere: ratios to it are the accuracies themselves.
  * @typedef {{title: string, compared: boolean, reference: {name: string, source: string, clean: number | null}, alpha: number,

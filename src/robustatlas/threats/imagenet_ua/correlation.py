@@ -45,5 +45,5 @@ def _spectrum(fields: Tensor, kernels: Tensor) -> Tensor:
 
 
 def _back(spectrum: Tensor, fields: Tensor, size: int) -> Tensor:
-    whole = torch.fft.irfft2(spectrum, s=_sides(fields, size)).roll((size // 2, size // 2), (2, 3))
+    whole: Tensor = torch.fft.irfft2(spectrum, s=_sides(fields, size)).roll((size // 2, size // 2), (2, 3))
     return whole[..., : fields.shape[2], : fields.shape[3]]

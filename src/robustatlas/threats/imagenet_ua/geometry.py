@@ -77,7 +77,7 @@ class Box(Geometry):
 
 
 @dataclass(frozen=True)
-class Ball(Geometry):
+class EuclideanBall(Geometry):
     """Euclidean norm at most epsilon; ``positive``: no number below 0. None is larger than ``most``."""
 
     positive: bool = False
@@ -109,5 +109,5 @@ class Ball(Geometry):
 
 SIGNED = Box()
 POSITIVE = Box(positive=True)
-BALL = Ball()
-POSITIVE_BALL = Ball(positive=True)
+BALL = EuclideanBall()
+POSITIVE_BALL = EuclideanBall(positive=True)

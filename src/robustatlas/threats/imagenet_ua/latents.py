@@ -166,8 +166,10 @@ class Faded(LatentThreat):
         return replace(inside, fade=fade)
 
     def steepest(self, x: Tensor, gradient: FadedLatents) -> FadedLatents:
+        """At the image itself, where nothing of the latent numbers is seen, the only way is to fade the map in."""
         direction: FadedLatents = super().steepest(x, gradient)
-        return replace(direction, fade=gradient.fade.sign())
+        unseen = (gradient.latent == 0).flatten(1).all(1)
+        return replace(direction, fade=torch.where(unseen, 1, gradient.fade.sign()))
 
     def size(self, x: Tensor, theta: FadedLatents) -> Tensor:
         return torch.maximum(super().size(x, theta), theta.fade)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from robustatlas.threats.imagenet_ua.geometry import Ball, Geometry
+from robustatlas.threats.imagenet_ua.geometry import EuclideanBall, Geometry
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize
 
@@ -39,7 +39,7 @@ class UaPixel(LatentThreat):
     """
 
     title: ClassVar[str] = "ua-pixel"
-    geometry: ClassVar[Geometry] = Ball(positive=True, most=1)
+    geometry: ClassVar[Geometry] = EuclideanBall(positive=True, most=1)
     block: BySize[int] = field(default=BySize(4, 16))
 
     def shape(self, x: Tensor) -> tuple[int, ...]:

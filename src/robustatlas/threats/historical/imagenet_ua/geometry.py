@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from robustatlas.threats.imagenet_ua.geometry import Ball, shrunk
+from robustatlas.threats.imagenet_ua.geometry import EuclideanBall, shrunk
 
 
 @dataclass(frozen=True)
-class SignBall(Ball):
+class SignBall(EuclideanBall):
     """Steps go along the signs of the gradient, in a Euclidean ball."""
 
     def direction(self, gradient: Tensor) -> Tensor:
@@ -18,7 +18,7 @@ class SignBall(Ball):
 
 
 @dataclass(frozen=True)
-class ClippedBall(Ball):
+class ClippedBall(EuclideanBall):
     """After a step the numbers are shrunk to the ball, and then clipped to [0, 1]."""
 
     def within(self, latent: Tensor, epsilon: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ class ClippedBall(Ball):
 
 
 @dataclass(frozen=True)
-class ReflectedBall(Ball):
+class ReflectedBall(EuclideanBall):
     """After a step the numbers are shrunk to the ball, and those below 0 change their signs."""
 
     def within(self, latent: Tensor, epsilon: Tensor) -> Tensor:
