@@ -60,7 +60,7 @@ class KaleidoscopeMap(LatentThreat):
         least = shapes.least_side(self.extent.at(x))
         if min(x.shape[2:]) < least:
             raise UnsupportedInputError(
-                f"the shapes of {self.title} need images of at least {least}x{least} pixels; got shape "
+                f"{self.title} lays shapes over images, which need at least {least}x{least} pixels; got shape "
                 f"{tuple(x.shape)}: leave this attack out for this data."
             )
 

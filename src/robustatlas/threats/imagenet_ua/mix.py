@@ -66,7 +66,7 @@ class UaMix(LatentThreat):
         require_room(x, KERNEL, self.title)
         if self.bank is not None and self.bank.shape[1:] != x.shape[1:]:
             raise UnsupportedInputError(
-                f"the pictures that {self.title} mixes in have shape {tuple(self.bank.shape[1:])}, and the images "
+                f"The pictures that {self.title} mixes in have shape {tuple(self.bank.shape[1:])}, and the images "
                 f"{tuple(x.shape[1:])}; expected the same."
             )
 
