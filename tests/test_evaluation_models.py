@@ -108,7 +108,7 @@ WARNED: dict[str, tuple[Callable[[nn.Module], Callable[[Tensor], Tensor]], str]]
     "rounding": (lambda net: lambda x: net(x).round() + 0 * x.flatten(1).sum(1, True), "whose gradient is zero"),
     "zero gradient": (
         lambda net: lambda x: net(x).detach() + 0 * x.flatten(1).sum(1, True),
-        "no gradient at any sample",
+        "misleads at any sample",
     ),
     "random": (lambda net: lambda x: net(x) + torch.randn(10), "randomised"),
     "batch": (lambda net: lambda x: net(x - x.mean(0)), "other samples of its batch"),

@@ -16,6 +16,7 @@ PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 SAID_BY = {
     "evaluation/__init__.py": ("_rejections",),
     "evaluation/plan.py": ("those_that_fit",),
+    "diagnosis/verdict.py": ("warned",),
     "training/watch.py": ("concerns",),
     "wording.py": ("void_sentence",),
 }

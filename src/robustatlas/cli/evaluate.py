@@ -226,6 +226,14 @@ def evaluate(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    diagnose: Annotated[
+        bool,
+        typer.Option(
+            "--diagnose/--no-diagnose",
+            help="Look at some samples first, to tell whether the numbers can be trusted.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = True,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -300,6 +308,7 @@ def evaluate(
     try:
         asked |= {
             "shard_size": shard_size,
+            "diagnose": diagnose,
             "progress": True,
             "ray": _workers.cluster_from(ray, ray_address, ray_gpus, workers),
         }

@@ -39,6 +39,7 @@ from robustatlas.evaluation.plan import (
     tasks_for,
     those_that_fit,
 )
+from robustatlas.evaluation.reading import Question, diagnosed, question_of
 from robustatlas.evaluation.work import Doer, Manner, doing_elsewhere
 from robustatlas.outcomes import CallRecord, Identity, Run
 from robustatlas.outcomes.gradients import GradientRecord
@@ -53,6 +54,8 @@ from robustatlas.workers import Cluster, cluster_of, work_elsewhere, work_here
 from robustatlas.workers.share import share_of
 
 DEFAULT_BATCH = 256
+_USUAL = 0.6
+"""Of the most passes that plans may take, what samples take on average."""
 
 __all__ = ["DEFAULT_BATCH", "Cluster", "Expected", "Forecast", "evaluate", "forecast"]
 
@@ -73,6 +76,7 @@ def evaluate(
     exclude: Sequence[str] = (),
     shard_size: int | None = None,
     keep_adversarial: bool = False,
+    diagnose: bool = True,
     progress: bool | Progress | None = None,
     part: str | tuple[int, int] | None = None,
     workers: int | None = None,
@@ -103,6 +107,8 @@ def evaluate(
         exclude: names of attacks to leave out of the suites.
         shard_size: samples per file, the most that a crash can lose (default: about 45 seconds of work).
         keep_adversarial: keep the smallest adversarial example of each sample.
+        diagnose: look at samples before the work, to tell whether the numbers can be trusted (see
+            :func:`robustatlas.diagnose`): at 32, or as many as cost a twentieth of the passes.
         progress: show a progress bar (default: where standard error is a terminal), or an object of your own.
         part: ``"I/N"`` with I from 0 to N-1: only every N-th of the samples, from the I-th on. The run's plan covers
             all of them, so that N machines that know nothing of each other fill one directory, or several to be merged.
@@ -154,7 +160,13 @@ def evaluate(
                 for note in found_otherwise(ready.tasks, store):
                     display.note(note)
                 tasks = _planned(store, ready)
-            costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
+            weights = [weight_of(task, ready.classes) for task in tasks]
+            if diagnose:
+                with claims.alone("diagnosis"):
+                    verdict = diagnosed(store, ready.model, _question(ready, seed, manner, sum(weights)))
+                if verdict.doubted:
+                    _tell(display, verdict.warned)
+            costs = Costs(weights, ready.pair)
             places = _places(workers, devices, classifier)
             mine = share.mask(len(work.index))
             hands = max(1, len(places)) if cluster is None else cluster.workers or 2
@@ -365,6 +377,12 @@ def _places(workers: int | None, devices: Sequence[str] | None, model: Classifie
     return [devices[number % len(devices)] for number in range(count)]
 
 
+def _question(ready: Prepared, seed: int, manner: Manner, pairs: float) -> Question:
+    """What a diagnosis beside the evaluation asks, which takes at most so many ``pairs`` of passes a sample."""
+    plans = [task.attack.plans[task.search] for task in ready.tasks]
+    return question_of(ready.work, ready.attacks, plans, seed, manner.batch_size, passes=_USUAL * 2 * pairs)
+
+
 def _work_through(
     desk: Desk, ready: Prepared, tasks: Sequence[Task], manner: Manner, places: Sequence[str] | Cluster
 ) -> None:
@@ -407,8 +425,8 @@ def _seconds_of_a_pair(model: Classifier, work: Work) -> float:
     x = _probed(model, work.rows[:8]).requires_grad_(model.knowledge == "gradients")
     begun = time.perf_counter()
     logits = model.logits(x)
-    if x.requires_grad:
-        torch.autograd.grad(logits.sum(), x)
+    if x.requires_grad and logits.requires_grad:
+        torch.autograd.grad(logits.sum(), x, allow_unused=True)
     return (time.perf_counter() - begun) / len(x)
 
 

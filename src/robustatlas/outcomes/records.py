@@ -239,7 +239,7 @@ class AttackRecord(Record):
             told = self.model_dump(mode="json", exclude={"gradient", "unit", "source", "note", "effort"})
             if self.gradient is not None:
                 told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
-            return _digest(told)
+            return digest(told)
 
     @property
     def key(self) -> str:
@@ -308,7 +308,7 @@ class CallRecord(Record):
     @property
     def name(self) -> str:
         """Of its file; the same for the same attacks and samples."""
-        return _digest([list(self.attacks), [list(span) for span in self.spans]])
+        return digest([list(self.attacks), [list(span) for span in self.spans]])
 
     @property
     def count(self) -> int:
@@ -329,7 +329,7 @@ class CardRecord(Record):
     @property
     def name(self) -> str:
         """Of its file."""
-        return _digest([self.created, self.about])
+        return digest([self.created, self.about])
 
 
 def spans_of(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
@@ -406,7 +406,8 @@ def format_of(text: str, source: str) -> int:
     return version
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """Twelve hexadecimal digits of what JSON says of ``value``."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
