@@ -76,7 +76,10 @@ def _diagnose(store: Run, ready: Prepared, claims: Claims) -> None:
     plans = [task.attack.plans[task.search] for task in ready.tasks]
     passes = _USUAL * 2 * sum(weight_of(task, ready.classes) for task in ready.tasks)
     batch = ready.manner.batch_size
-    question = question_of(ready.work, ready.attacks, plans, ready.manner.seed, batch, passes=passes)
+    gradients = [task.record.gradient for task in ready.tasks if task.record.gradient is not None]
+    question = question_of(
+        ready.work, ready.attacks, plans, ready.manner.seed, batch, passes=passes, gradients=gradients
+    )
     with claims.alone("diagnosis"):
         diagnosis = diagnosed(store, ready.model, question)
     if diagnosis.doubted:

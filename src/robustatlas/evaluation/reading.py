@@ -17,6 +17,7 @@ from robustatlas.evaluation.plan import Work
 from robustatlas.indicators import INDICATORS, Indicator, Look, Measured
 from robustatlas.noise import Noise
 from robustatlas.outcomes import Run
+from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
 from robustatlas.outcomes.records import digest, now, spans_of
 from robustatlas.sanity import ways_back
@@ -42,7 +43,8 @@ class Question:
         seed: of the choice, and of the random directions.
         count: samples, at most.
         batch: samples at once.
-        indicators: name -> indicator.
+        indicators: to be read.
+        gradients: as the run records them; another gradient is another question.
     """
 
     work: Work
@@ -52,6 +54,7 @@ class Question:
     count: int
     batch: int
     indicators: Sequence[type[Indicator]]
+    gradients: Sequence[GradientRecord] = ()
 
     @property
     def asked(self) -> str:
@@ -59,7 +62,8 @@ class Question:
         ways = sorted({str(way) for plan in self.plans for way in ways_back(plan)})
         objectives = sorted({leg.stage.objective for plan in self.plans for leg in plan.legs})
         spans = [list(span) for span in spans_of(self.work.index)]
-        return digest([self.seed, self.count, ways, objectives, spans])
+        taken = [gradient.model_dump(mode="json", include={"at", "ways"}) for gradient in self.gradients]
+        return digest([self.seed, self.count, ways, objectives, spans, taken])
 
 
 def question_of(
@@ -70,13 +74,14 @@ def question_of(
     batch: int,
     count: int | None = None,
     passes: float = 0.0,
+    gradients: Sequence[GradientRecord] = (),
 ) -> Question:
     """The question that a diagnosis of some attacks asks: of ``count`` samples, by default as many as cost a twentieth
     of the ``passes`` a sample that the evaluation takes, at least 32 or all."""
     everyone = len(work.index)
     affordable = int(_SHARE * passes * everyone / _PASSES)
     number = min(everyone, max(FEWEST, affordable) if count is None else count)
-    return Question(work, attacks, plans, seed, number, batch, tuple(INDICATORS.usable().values()))
+    return Question(work, attacks, plans, seed, number, batch, tuple(INDICATORS.usable().values()), gradients)
 
 
 def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
@@ -94,7 +99,7 @@ def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
     count = max(1, len(chosen))
     return DiagnosisRecord(
         asked=question.asked,
-        created=now(),
+        created=now("microseconds"),
         told=gradients or not any(attack.threat.optimised for attack in question.attacks),
         index=tuple(question.work.index[chosen.numpy()].tolist()),
         readings=tuple(
