@@ -53,9 +53,7 @@ def look(source: str, samples: int) -> dict[str, Any]:
     if kind == "broken":
         defense = BROKEN[name]
         told = defense.exposed is not None or defense.draws is not None
-        best = np.minimum(
-            best, sizes(robust(defense.attacked(), "linf" if told else "square-linf", samples))
-        )
+        best = np.minimum(best, sizes(robust(defense.attacked(), "linf" if told else "square-linf", samples)))
     found, known = accuracies(sizes(default)), accuracies(best)
     return {
         "network": source,

@@ -190,6 +190,16 @@ def test_the_command_and_the_gate(tmp_path: Path) -> None:
     assert isinstance(runner.invoke(app, ["check", folder, "--require", "diagnosis=fine"]).exception, ra.UserError)
 
 
+@pytest.mark.parametrize("name", ["black-and-white", "detached"])
+def test_a_gradient_that_ends_is_a_number_and_a_verdict(name: str) -> None:
+    sound = ra.load_model("builtin:digits-linf").net
+    model = ra.Classifier((lambda x: sound(x).detach()) if name == "detached" else ra.load_model(f"broken:{name}"))
+    with pytest.warns(UserWarning, match="gradient"):
+        result = ra.evaluate(model, DATA, ["pgd-linf", "square-linf"], strengths={"square-linf": [0.3]}, samples=8)
+    assert result.diagnosis is not None and result.diagnosis.verdict == "masked" and "pgd-linf" in result.void
+    assert result.accuracies().values("square-linf")[0] < result.accuracies().values("pgd-linf")[-1]
+
+
 def test_what_rests_on_no_gradient_is_untold() -> None:
     asked = ra.diagnose(ra.load_model("broken:rounded"), DATA, attacks="square-linf", samples=40)
     assert asked.verdict == "untold" and "No attack by gradients" in asked.sentence

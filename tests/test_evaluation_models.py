@@ -147,7 +147,6 @@ REFUSED: dict[str, tuple[Callable[[nn.Module], Any], str]] = {
     "later inf": (lambda net: later(net, lambda z: z / 0), "NaN or infinite logits during"),
     "raises": (lambda net: raises, "the network broke"),
     "later raises": (lambda net: later(net, raises), "the network broke"),
-    "no gradient": (lambda net: lambda x: net(x).detach(), "no gradient"),
     "few classes": (lambda net: lambda x: net(x)[:, :3], "3 classes"),
     "not a model": (lambda net: 3, "expected an nn.Module"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +31,8 @@ _PASSES = 17
 """Forward and backward passes a sample of all indicators together, and of the choice of samples."""
 _DIGITS = 4
 _KNOWS = {"labels": 0, "scores": 1, "gradients": 2}
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def question_of(
 def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
     """Ask: choose samples at random among those that are classified correctly, and read all indicators at them."""
     with model.counting() as passes:
-        chosen = _chosen(model, question)
+        chosen = _halving(question.batch, lambda size: _chosen(model, question, size))
         gradients = model.knowledge == "gradients" and any(map(ways_back, question.plans))
         indicators = [
             indicator()
@@ -146,14 +149,14 @@ def _rounded(value: float) -> float:
     return float(f"{min(max(value, -1e300), 1e300):.{_DIGITS}g}")
 
 
-def _chosen(model: Classifier, question: Question) -> Tensor:
+def _chosen(model: Classifier, question: Question, size: int) -> Tensor:
     """Rows [n] of the samples to look at: the first in random order that are classified correctly, in that order."""
     work = question.work
     order = torch.from_numpy(np.argsort(work.index, kind="stable"))
     order = order[torch.from_numpy(np.random.default_rng(question.seed).permutation(len(order)))]
     found: list[Tensor] = []
     with torch.no_grad():
-        for rows in torch.split(order, max(1, min(question.batch, question.count))):
+        for rows in torch.split(order, max(1, min(size, question.count))):
             x, labels = work.rows[rows].to(model.device, model.dtype), work.labels[rows].to(model.device)
             noise = _noise(question, rows).child(0)
             with seeded(0, model.device):
@@ -185,7 +188,7 @@ def _measured(
     return [Measured.joined(found) for found in zip(*parts, strict=True)]
 
 
-def _halving(size: int, attempt: Callable[[int], list[Measured]]) -> list[Measured]:
+def _halving(size: int, attempt: Callable[[int], T]) -> T:
     """What ``attempt`` gives with as many samples at once as the memory takes."""
     while True:
         try:
