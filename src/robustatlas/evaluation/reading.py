@@ -18,9 +18,11 @@ from robustatlas.evaluation.plan import Work
 from robustatlas.indicators import INDICATORS, Indicator, Look, Measured
 from robustatlas.noise import Noise
 from robustatlas.outcomes import Run
+from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.gradients import GradientRecord
+from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
-from robustatlas.outcomes.records import digest, now, spans_of
+from robustatlas.outcomes.records import spans_of
 from robustatlas.sanity import ways_back
 
 FEWEST = 32

@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from robustatlas.errors import UserError
-from robustatlas.outcomes.records import MOST_SAMPLES, Record, digest
+from robustatlas.outcomes.base import Record
+from robustatlas.outcomes.hashes import digest
+from robustatlas.outcomes.records import MOST_SAMPLES
 
 Severity = Literal["masked", "doubtful", "note"]
 """What a flag makes of the verdict: ``"masked"`` (attacks by gradients are blind at many samples), ``"doubtful"``, or
