@@ -46,6 +46,8 @@ def result_of(model: Any, data: Any, request: Request, until: str | None, agains
     from robustatlas.evaluation.until import evaluated_until
 
     if until is None:
+        if against is not None:
+            raise UserError("--against is for --until separated; give both, or neither.")
         return evaluated(model, data, request)
     width = fraction(until)
     if until != "separated" and width != width:
