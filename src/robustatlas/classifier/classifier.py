@@ -25,7 +25,7 @@ from robustatlas.classifier.placement import arriving, copy_on, first_float, hel
 from robustatlas.classifier.precision import true_float32
 from robustatlas.classifier.rejection import Errors, Rejection, folded, looks_rejecting
 from robustatlas.classifier.sampling import drawn_logits
-from robustatlas.classifier.settings import DEFAULT, HALF, Knowledge, Precision, Settings
+from robustatlas.classifier.settings import DEFAULT, HALF, ClassifierSettings, Knowledge, Precision
 from robustatlas.classifier.wrappers import (
     Net,
     answering,
@@ -119,7 +119,7 @@ class Classifier:
         name: str | None = None,
         origin: Origin | None = None,
     ) -> None:
-        said = Settings(
+        said = ClassifierSettings(
             mean=mean,
             std=std,
             prepare=prepare,
@@ -141,7 +141,7 @@ class Classifier:
         else:
             self._set_up(net, said.completed(DEFAULT))
 
-    def _set_up(self, net: Net, said: Settings) -> None:
+    def _set_up(self, net: Net, said: ClassifierSettings) -> None:
         if not callable(net):
             raise UserError(
                 f"The model is a {type(net).__name__}; expected an nn.Module or a function from images to logits."
@@ -172,10 +172,12 @@ class Classifier:
         self._total = Passes()
         self._classes: int | None = None
 
-    def _said(self) -> Settings:
+    def _said(self) -> ClassifierSettings:
         """The settings of this classifier, for another one of its network."""
-        mine = {field.name: getattr(self, field.name, None) for field in fields(Settings)}
-        return Settings(**mine | {"batch_size": self.batch_sizes or None, "dtype": None if self.casts else self.dtype})
+        mine = {field.name: getattr(self, field.name, None) for field in fields(ClassifierSettings)}
+        return ClassifierSettings(
+            **mine | {"batch_size": self.batch_sizes or None, "dtype": None if self.casts else self.dtype}
+        )
 
     @property
     def forward_passes(self) -> int:

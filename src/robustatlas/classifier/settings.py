@@ -26,7 +26,7 @@ HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ClassifierSettings:
     """The arguments of :class:`Classifier` beside its network, as it takes them; None: not given."""
 
     mean: Given = None
@@ -45,7 +45,7 @@ class Settings:
     name: str | None = None
     origin: Origin | None = None
 
-    def completed(self, others: Settings) -> Settings:
+    def completed(self, others: ClassifierSettings) -> ClassifierSettings:
         """With what is not given taken from ``others``."""
         lacking = [field.name for field in fields(self) if getattr(self, field.name) is None]
         return replace(self, **{name: getattr(others, name) for name in lacking})
@@ -87,4 +87,6 @@ class Settings:
             raise UserError(f"compiled=True goes with an nn.Module that draws no random numbers, not with {what}.")
 
 
-DEFAULT = Settings(precision="float32", compiled=False, outputs="logits", knowledge="gradients", threshold=0.5)
+DEFAULT = ClassifierSettings(
+    precision="float32", compiled=False, outputs="logits", knowledge="gradients", threshold=0.5
+)
