@@ -46,12 +46,13 @@ def _uar(reference: str, only: tuple[str, ...] = ()) -> Callable[[Procedure], li
     def build(procedure: Procedure) -> list[Attack]:
         table = load_reference(reference).accuracies
         names = [name for name in table.attacks if not only or name in only]
-        return [_uar_attack(name, tuple(float(s) for s in table.strengths(name)), procedure) for name in names]
+        return [uar_attack(name, tuple(float(s) for s in table.strengths(name)), procedure) for name in names]
 
     return build
 
 
-def _uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -> Attack:
+def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -> Attack:
+    """An attack at UAR's strengths; as published it takes 200 steps towards a random class."""
     attack = replace(attack_named(name, procedure), strengths=strengths)
     if procedure != PAPER:
         return attack

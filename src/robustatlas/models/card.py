@@ -42,6 +42,7 @@ class TrainingIdentity(_Record):
     recipe: dict[str, Any]
     settings: dict[str, Any]
     data: TrainingData
+    extra: TrainingData | None = None
     initial_sha256: str
     processes: int = 1
 

@@ -21,6 +21,9 @@ RECIPES: Registry[type[Recipe]] = Registry(
         "pgd": "training.recipes.pgd:Pgd",
         "uniform": "training.recipes.uniform:Uniform",
         "trades": "training.recipes.trades:Trades",
+        "mart": "training.recipes.mart:Mart",
+        "hat": "training.recipes.hat:Hat",
+        "awp": "training.recipes.awp:Awp",
         "ascending": "training.recipes.ascending:Ascending",
         "avg": "training.recipes.avg:Avg",
         "max": "training.recipes.worst:Max",
@@ -42,6 +45,7 @@ def recipe_named(
     against: Against | None = None,
     steps: int | None = None,
     rate: float | None = None,
+    features: str | None = None,
     **settings: Any,
 ) -> Recipe:
     """The recipe of that name.
@@ -51,6 +55,7 @@ def recipe_named(
         against: attack -> strength, or :class:`~robustatlas.training.crafting.Opponent` objects.
         steps: of crafting; default: the recipe's.
         rate: length of a step as a share of the strength; default: the recipe's.
+        features: what ``lpips`` compares images by, ``ARCHITECTURE=FILE``; default: the network that is trained.
         **settings: fields of the recipe, such as ``beta=6.0`` of trades or ``warmup=0.5`` of any.
 
     Returns:
@@ -73,5 +78,7 @@ def recipe_named(
             raise UserError(f"The recipe {name!r} has no setting {key!r}{instead(key, known, there)}")
     count = kind.steps if steps is None else steps
     given_rate = kind.rate_of(max(count, 1)) if rate is None else rate
-    opponents = opponents_of(against, count, given_rate, optimizer=kind.optimizer, l2_start=kind.l2_start)
+    opponents = opponents_of(
+        against, count, given_rate, optimizer=kind.optimizer, l2_start=kind.l2_start, features=features
+    )
     return kind(against=opponents, **settings)
