@@ -12,8 +12,8 @@ Architecture = Annotated[
     str,
     typer.Argument(
         metavar="ARCH",
-        help="Network to train: digits-cnn, small-cnn, trades-cnn, resnet18, resnet20, resnet32, resnet50, resnet56, "
-        "preact18, wrn-28-10, `timm:NAME`, or `path/file.py:function`.",
+        help="Network to train: digits-cnn, small-cnn, trades-cnn, resnet18, resnet20, resnet32, resnet34, resnet50, "
+        "resnet56, resnet101, preact18, wrn-28-10, `timm:NAME`, or `path/file.py:function`.",
     ),
 ]
 RecipeSettings = Annotated[
@@ -39,8 +39,8 @@ Features = Annotated[
     str | None,
     typer.Option(
         metavar="NET=FILE",
-        help="Network by whose activations lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` or `vgg16=FILE`, "
-        "with its file of weights. By default the trained network itself.",
+        help="Network by whose activations lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` or "
+        "`vgg16=FILE`, with its file of weights. By default the trained network itself.",
         rich_help_panel=ATTACKS,
     ),
 ]

@@ -124,7 +124,7 @@ def reference(
         str,
         typer.Option(
             metavar="NAME",
-            help="`default`, or `paper`: evaluate by the attacks as they were published, for ata by UAR's of 200 steps.",
+            help="`default`, or `paper`: evaluate by the attacks as published, for ata by UAR's of 200 steps.",
             rich_help_panel=ATTACKS,
         ),
     ] = "default",

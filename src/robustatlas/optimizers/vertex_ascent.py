@@ -9,7 +9,6 @@ from robustatlas.bundle import Tree, over
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.optimizers.frank_wolfe import HasLinearOracle
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.lp import Lp
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class VertexAscent(Optimizer[State]):
     rate: float = 0.25
 
     def check(self, threat: ThreatModel) -> None:
-        if not isinstance(threat, HasLinearOracle) or not isinstance(threat, Lp):
+        if not isinstance(threat, HasLinearOracle) or not threat.additive:
             raise unsearchable(self, threat, "an lp ball with a linear oracle (L1)", "PGD or APGD")
 
     def init(self, problem: Problem, theta: Tree) -> State:

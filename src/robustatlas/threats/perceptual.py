@@ -102,9 +102,9 @@ def distance_by(features: str) -> PerceptualDistance:
         UserError: not understood, or the file does not fit.
 
     Example:
-        >>> distance_by("alexnet")
+        >>> distance_by("alexnet=nothing.pth")
         Traceback (most recent call last):
-        robustatlas.errors.UserError: The features 'alexnet' are not understood; expected ARCHITECTURE=FILE with one of alexnet, alexnet_cifar, vgg16, such as alexnet=alexnet.pth.
+        robustatlas.errors.UserError: There is no weights file nothing.pth.
     """
     architecture, separator, file = features.partition("=")
     if not separator or not architecture or not file:

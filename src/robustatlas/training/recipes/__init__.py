@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -11,7 +12,7 @@ from robustatlas.training.against import Against, opponents_of
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update
 from robustatlas.wording import instead
 
-__all__ = ["RECIPES", "Batch", "Memory", "Recipe", "Update", "recipe_named"]
+__all__ = ["RECIPES", "Batch", "Memory", "Recipe", "Update", "check_options", "recipe_named"]
 
 RECIPES: Registry[type[Recipe]] = Registry(
     "recipe",
@@ -38,6 +39,15 @@ RECIPES: Registry[type[Recipe]] = Registry(
     "a class derived from robustatlas.training.Recipe",
     subclass_of(Recipe),
 )
+
+
+def check_options(name: str, given: Iterable[str]) -> None:
+    """Raise :class:`UserError` where the recipe ``name`` has no setting of a ``given`` name."""
+    known = [field.name for field in fields(RECIPES[name]) if field.name != "against"]
+    for key in given:
+        if key not in known:
+            there = f"known are {', '.join(known)}"
+            raise UserError(f"The recipe {name!r} has no setting {key!r}{instead(key, known, there)}")
 
 
 def recipe_named(
@@ -71,11 +81,7 @@ def recipe_named(
         ('max', ['linf', 'l2'], 5)
     """
     kind = RECIPES[name]
-    known = [field.name for field in fields(kind) if field.name != "against"]
-    for key in settings:
-        if key not in known:
-            there = f"known are {', '.join(known)}"
-            raise UserError(f"The recipe {name!r} has no setting {key!r}{instead(key, known, there)}")
+    check_options(name, settings)
     count = kind.steps if steps is None else steps
     given_rate = kind.rate_of(max(count, 1)) if rate is None else rate
     opponents = opponents_of(
