@@ -1,11 +1,13 @@
 """Which inner attack training in l1 should have: what each finds of what ``evaluate`` finds, what networks trained with
 it withstand, and what a step costs.
 
-    python benchmarks/inner_l1.py [--sets digits,mnist,fashion-mnist] [--seeds 2] [--output FILE.json]
+    python benchmarks/inner_l1.py [--sets digits,mnist,fashion-mnist] [--recipes pgd,max,msd] [--by NAMES] [--seeds N]
+                                  [--samples N] [--output FILE.json]
 
 Networks are trained by ``pgd`` in l1 and by ``max`` and ``msd`` in linf, l2 and l1, each time with another inner attack
-of ten steps in l1. MNIST and Fashion-MNIST are the test images of each: the first 8,000 train, the last evaluate.
-Evaluation is the package's own, at the strength trained at. Seconds are the processor's.
+of ten steps in l1 (``--by``: only with these). All inner attacks are tried on all networks. MNIST and Fashion-MNIST are
+the test images of each: the first 8,000 train, the last evaluate. Evaluation is the package's own, at the strength
+trained at. Seconds are the processor's.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ import argparse
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +43,7 @@ from robustatlas.training import Opponent, Settings, network_for, opponents_of, 
 from robustatlas.training.crafting import Crafted, Start, craft
 
 STEPS = 10
+Row = dict[str, Any]
 _PURPOSE = "inner-l1"
 
 
@@ -92,8 +96,6 @@ INNER: Mapping[str, Inner] = {
     "frank-wolfe": Inner(L1(_START), FrankWolfe, "neutral", joint=False),
 }
 """A twentieth of the coordinates: steepest ascent as evaluations use it, which the box stops."""
-COMPARED = ("a twentieth", "apgd-l1", "frank-wolfe")
-"""In training on the worst of three norms."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,8 @@ class Setting:
 
 SETS: Mapping[str, Setting] = {
     "digits": Setting("digits-cnn", {"linf": 0.15, "l2": 0.8, "l1": 2.5}, 1197, 20, 1e-2),
-    "mnist": Setting("small-cnn", {"linf": 0.2, "l2": 1.5, "l1": 12.0}, 2000, 6),
-    "fashion-mnist": Setting("small-cnn", {"linf": 0.1, "l2": 1.25, "l1": 8.0}, 2000, 6),
+    "mnist": Setting("small-cnn", {"linf": 0.2, "l2": 1.5, "l1": 12.0}, 1500, 6),
+    "fashion-mnist": Setting("small-cnn", {"linf": 0.1, "l2": 1.25, "l1": 8.0}, 1500, 6),
 }
 
 
@@ -170,27 +172,24 @@ def evaluated(net: nn.Module, data: Dataset, against: Mapping[str, float]) -> di
     return broken | {"union": 100 * (1 - float(result.survivors(dict(against)).mean()))}
 
 
-def measured(name: str, seeds: int, samples: int) -> Iterator[dict[str, Any]]:
+def measured(name: str, recipes: Sequence[str], inners: Sequence[str], seeds: int, samples: int) -> Iterator[Row]:
     """A row for each network: what evaluation breaks, and what each inner attack of 5, 10 and 20 steps does."""
     setting = SETS[name]
     training, test = images(name, setting.training)
     test = test.take(samples)
-    for recipe in ("pgd", "max", "msd"):
-        against = {"l1": setting.epsilon} if recipe == "pgd" else setting.against
-        for by, inner in INNER.items():
-            if (recipe == "msd" and not inner.joint) or (recipe == "max" and by not in COMPARED):
-                continue
-            for seed in range(seeds):
-                net = trained(setting, training, recipe, inner, seed)
-                broken = evaluated(net, test, against)
-                found = {
-                    other: {s: errors(net, test, attack(net, each, setting.epsilon, s)) for s in (5, 10, 20)}
-                    for other, each in INNER.items()
-                }
-                yield {"set": name, "recipe": recipe, "by": by, "seed": seed, "broken": broken, "found": found}
+    for recipe, by, seed in product(recipes, inners, range(seeds)):
+        if recipe == "msd" and not INNER[by].joint:
+            continue
+        net = trained(setting, training, recipe, INNER[by], seed)
+        broken = evaluated(net, test, {"l1": setting.epsilon} if recipe == "pgd" else setting.against)
+        found = {
+            other: {str(s): errors(net, test, attack(net, each, setting.epsilon, s)) for s in (5, STEPS, 20)}
+            for other, each in INNER.items()
+        }
+        yield {"set": name, "recipe": recipe, "by": by, "seed": seed, "broken": broken, "found": found}
 
 
-def seconds(name: str, repeats: int = 15) -> dict[str, float]:
+def seconds(name: str, repeats: int = 9) -> dict[str, float]:
     """Processor seconds of crafting a batch of 128 by each inner attack, over those in linf; medians of turns."""
     setting = SETS[name]
     training, _ = images(name, setting.training)
@@ -209,61 +208,72 @@ def seconds(name: str, repeats: int = 15) -> dict[str, float]:
     return {by: value / medians["linf"] for by, value in medians.items()}
 
 
-def summary(rows: list[dict[str, Any]], costs: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """For each set and inner attack: share found in ten steps over all networks, accuracy of its networks, cost."""
+def summary(rows: Sequence[Row], costs: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """For each set and inner attack: share found in ten steps over all networks, accuracies of its own, cost."""
     found: dict[str, Any] = {}
-    for name in costs:
+    for name in dict.fromkeys(row["set"] for row in rows):
         here = [row for row in rows if row["set"] == name]
-        found[name] = {
-            by: {
-                "share_found": _mean(100 * row["found"][by][STEPS][0] / row["broken"]["l1"] for row in here),
-                "lowest_share": min(100 * row["found"][by][STEPS][0] / row["broken"]["l1"] for row in here),
-                "share_found_anywhere": _mean(100 * row["found"][by][STEPS][1] / row["broken"]["l1"] for row in here),
-                "accuracy": {
-                    recipe: {what: _mean(100 - row["broken"][what] for row in own) for what in own[0]["broken"]}
-                    for recipe in ("pgd", "max", "msd")
-                    if (own := [row for row in here if row["recipe"] == recipe and row["by"] == by])
-                },
-                "times_linf": costs[name][by],
-            }
-            for by in INNER
-        }
+        found[name] = {by: _line(by, here) | {"times_linf": costs.get(name, {}).get(by)} for by in INNER}
     return found
 
 
-def _mean(values: Iterator[float]) -> float:
-    return round(float(np.mean(list(values))), 2)
+def _line(by: str, rows: Sequence[Row]) -> dict[str, Any]:
+    last, anywhere = ([100 * row["found"][by][str(STEPS)][k] / row["broken"]["l1"] for row in rows] for k in range(2))
+    own: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["by"] == by:
+            own.setdefault(row["recipe"], []).append(row)
+    accuracy = {
+        recipe: {what: _mean([100 - row["broken"][what] for row in each]) for what in each[0]["broken"]}
+        for recipe, each in own.items()
+    }
+    shares = {"share_found": _mean(last), "lowest_share": round(min(last), 2), "share_found_anywhere": _mean(anywhere)}
+    return shares | {"accuracy": accuracy}
 
 
-def main() -> None:
-    """Measure, print, and write."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sets", default=",".join(SETS))
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--samples", type=int, default=300)
-    parser.add_argument("--output", type=Path)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    names = given.sets.split(",")
-    rows = []
-    for name in names:
-        for row in measured(name, given.seeds, given.samples):
-            rows.append(row)
-            print(name, row["recipe"], row["by"], row["seed"], row["broken"], flush=True)
-    found = summary(rows, {name: seconds(name) for name in names})
-    result = {"steps": STEPS, "samples": given.samples, "seeds": given.seeds, "machine": platform.platform()}
-    result |= {"sets": {name: vars(SETS[name]) for name in names}, "summary": found, "networks": rows}
-    console = Console()
+def _mean(values: Sequence[float]) -> float:
+    return round(float(np.mean(values)), 2)
+
+
+def shown(found: Mapping[str, Any]) -> Iterator[Table]:
+    """A table for each set."""
     for name, each in found.items():
         table = Table("inner attack", "found, %", "lowest", "anywhere", "pgd", "max", "msd", "x linf", title=name)
         for by, row in each.items():
             own = [row["accuracy"].get(recipe, {}) for recipe in ("pgd", "max", "msd")]
-            shown = [f"{a['l1']:.1f} ({a['union']:.1f})" if a else "" for a in own]
+            cells = [f"{a['l1']:.1f} ({a['union']:.1f})" if a else "" for a in own]
             shares = (row["share_found"], row["lowest_share"], row["share_found_anywhere"])
-            table.add_row(by, *(f"{share:.1f}" for share in shares), *shown, f"{row['times_linf']:.2f}")
-        console.print(table)
-    if given.output:
-        given.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            cost = "" if row["times_linf"] is None else f"{row['times_linf']:.2f}"
+            table.add_row(by, *(f"{share:.1f}" for share in shares), *cells, cost)
+        yield table
+
+
+def main() -> None:
+    """Measure, print, and write after each network."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--recipes", default="pgd,max,msd")
+    parser.add_argument("--by", default=",".join(INNER))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--samples", type=int, default=300)
+    parser.add_argument("--output", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    recipes, inners = given.recipes.split(","), given.by.split(",")
+    rows: list[Row] = []
+    costs: dict[str, dict[str, float]] = {}
+    for name in given.sets.split(","):
+        costs[name] = seconds(name)
+        for row in measured(name, recipes, inners, given.seeds, given.samples):
+            rows.append(row)
+            print(name, row["recipe"], row["by"], row["seed"], row["broken"], flush=True)
+            if given.output:
+                result = {"steps": STEPS, "samples": given.samples, "machine": platform.platform()}
+                sets = {each: vars(SETS[each]) for each in costs}
+                result |= {"sets": sets, "summary": summary(rows, costs), "networks": rows}
+                given.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for table in shown(summary(rows, costs)):
+        Console().print(table)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ _LINF, _L2, _L1 = {"linf": 0.1}, {"l2": 1.25}, {"l1": 8.0}
 _THREE = _LINF | _L2 | _L1
 _WARM = {"warmup": 0.3}
 
-_ON_CIFAR = {"linf": 4 / 255, "l2": 0.4, "l1": 6.0, "lpips": 0.3}
+_ON_CIFAR = {"linf": 4 / 255, "l2": 0.4, "l1": 6.0, "lpips": 0.3, "elastic": 0.4}
 
 FULL = Board(
     data="fashion-mnist",
@@ -201,9 +201,7 @@ CIFAR = replace(
     defenses={
         name: replace(given, against={attack: _ON_CIFAR[attack] for attack in given.against})
         for name, given in FULL.defenses.items()
-        if name != "uniform-linf"
-    }
-    | {"uniform-linf": Defense("uniform", {"linf": 8 / 255})},
+    },
 )
 """A miniature of CIFAR-10: of its test images the first 8,000 train, and the rest evaluates."""
 
@@ -225,8 +223,7 @@ SMALL = Board(
 
 @cache
 def images(name: str, split: Literal["train", "test"], at: int | None = None, count: int | None = None) -> Dataset:
-    """A data set, or so many of its images, evenly from all classes; read once in each process. ``at``: the test images
-    of the set up to there are what trains, those from there on what evaluates."""
+    """A data set, or so many of its images, evenly from all classes; ``at``: its test images up to there train."""
     if at is None:
         return ra.load_dataset(name, split).take(count, stratified=True)
     whole = ra.load_dataset(name)
@@ -236,12 +233,7 @@ def images(name: str, split: Literal["train", "test"], at: int | None = None, co
 
 
 def named(name: str, seed: int) -> str:
-    """What a network of a seed is called.
-
-    Example:
-        >>> named("msd", 1)
-        'msd-seed1'
-    """
+    """What a network of a seed is called: 'msd-seed1'."""
     return f"{name}-seed{seed}"
 
 
@@ -353,8 +345,7 @@ def _times(out: Path) -> dict[str, dict[str, float]]:
 
 
 def make(board: Board, out: Path, workers: int = 1, ray: str | None = None) -> None:
-    """All stages, one seed after the other; what is in ``out`` already is not done again. ``ray``: address of a cluster
-    that works at them."""
+    """All stages, seed after seed; what is in ``out`` is not done again. ``ray``: address of a cluster that works."""
     out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     cluster = Cluster(ray) if ray else None

@@ -33,8 +33,10 @@ def script() -> ModuleType:
 
 
 def test_the_chain_from_nothing(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every number of the board belongs to a run, every run to a card; a second call finds all there."""
-    board = replace(script.SMALL, training=300, epochs=3, test=15)
+    """Every number of the board belongs to a run, every run to a card; a second seed goes on from the first. At a
+    strength that covers the image the reference is 0, and that cell is left out."""
+    attacks, references = {"linf": (0.1, 0.9), "contrast": (0.25, 0.5)}, {"linf": (0.1,), "contrast": (0.5,)}
+    board = replace(script.SMALL, training=300, epochs=3, test=15, attacks=attacks, references=references)
     script.make(board, tmp_path)
     box = tmp_path / "board"
     names = {"standard-seed0", "pgd-linf-seed0", "bits-standard-seed0"}
@@ -53,37 +55,23 @@ def test_the_chain_from_nothing(script: ModuleType, tmp_path: Path, capsys: pyte
     assert all(name in site for name in names)
     there = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*/weights.safetensors")}
     assert len(there) == 5
-    script.make(board, tmp_path)
+    assert reference.accuracies.at("linf", 0.9) == 0
+    assert " ± " not in (box / "table.md").read_text()
+    script.make(replace(board, seeds=2), tmp_path)
     assert {path: path.stat().st_mtime_ns for path in there} == there
-    assert set(json.loads((box / "times.json").read_text())["seconds"]) == {"train", "reference", "evaluate"}
-    assert "board (0." in capsys.readouterr().out
-
-
-def test_replicates_and_references_of_zero(
-    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Two seeds, of which the second goes on from the first; at a strength that covers the image the reference is 0,
-    and that cell is left out."""
-    attacks, references = {"linf": (0.1, 0.9)}, {"linf": (0.1,)}
-    one = replace(script.SMALL, training=200, epochs=2, test=15, attacks=attacks, references=references)
-    script.make(one, tmp_path)
-    first = (tmp_path / "board/table.md").read_text()
-    assert load_reference(tmp_path / "board/reference.json").accuracies.at("linf", 0.9) == 0
-    assert " ± " not in first
-    script.make(replace(one, seeds=2), tmp_path)
-    rows = [row.split("|") for row in (tmp_path / "board/table.md").read_text().splitlines()[2:]]
+    rows = [row.split("|") for row in (box / "table.md").read_text().splitlines()[2:]]
     assert len(rows) == 3
     assert all(" ± " in row[3] for row in rows)
-    at = (["linf"], {"linf": [0.1]})
+    assert "2 replicates" in load_reference(box / "reference.json").notes[-1]
+    cells = {"linf": [0.1], "contrast": [0.25, 0.5]}
     ratios = []
     for seed in (0, 1):
-        run = ra.load_result(tmp_path / f"board/runs/standard-seed{seed}").accuracies().restrict(*at)
-        own = load_reference(tmp_path / f"board/reference-seed{seed}.json").accuracies.restrict(*at)
+        run = ra.load_result(box / f"runs/standard-seed{seed}").accuracies().restrict(list(cells), cells)
+        own = load_reference(box / f"reference-seed{seed}.json").accuracies.restrict(list(cells), cells)
         ratios.append(ra.metrics.competitiveness_ratio(run, own))
-    assert f"{sum(ratios) / 2:.1f} [" in next(row[3] for row in rows if "`standard`" in row[1])
-    mean = load_reference(tmp_path / "board/reference.json")
-    assert "2 replicates" in mean.notes[-1]
-    assert len(list((tmp_path / "board/runs").iterdir())) == 6
+    assert f" {sum(ratios) / 2:.1f} [" in next(row[3] for row in rows if "`standard`" in row[1])
+    assert set(json.loads((box / "times.json").read_text())["seconds"]) == {"train", "reference", "evaluate"}
+    assert "board (0." in capsys.readouterr().out
 
 
 def test_the_miniature_of_cifar_keeps_training_and_test_apart(script: ModuleType) -> None:

@@ -180,7 +180,7 @@ def test_cutmix_mixes_labels_by_area(data: Dataset) -> None:
     own = (patched == one).flatten(1).double().mean(1)
     torch.testing.assert_close(own, share.double())
     assert torch.equal(mixed, torch.where(patched == one, x, x[partner]))
-    assert share.min() < 0.3 < 0.9 < share.max()
+    assert share.min() < 0.5 < 0.9 < share.max()
     assert bool((cutmix(x, noise, 0.0)[2] == 1).all())
     batch = seen(data, replace(FAST, cutmix=1.0))[0]
     torch.testing.assert_close(batch.targets.sum(1), torch.ones(len(batch.x)))

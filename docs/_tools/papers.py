@@ -109,6 +109,7 @@ PAPERS = {
         "Provable defenses against adversarial examples via the convex outer adversarial polytope", "1711.00851"
     ),
     "Wong et al. 2020": _arxiv("Fast is better than free: Revisiting adversarial training", "2001.03994"),
+    "Wu et al. 2020": _arxiv("Adversarial Weight Perturbation Helps Robust Generalization", "2004.05884"),
     "Xiao et al. 2018": _arxiv("Spatially Transformed Adversarial Examples", "1801.02612"),
     "Xu et al. 2018": _arxiv("Feature Squeezing: Detecting Adversarial Examples in Deep Neural Networks", "1704.01155"),
     "Zagoruyko and Komodakis 2016": _arxiv("Wide Residual Networks", "1605.07146"),

@@ -251,7 +251,7 @@ def attack_correlation(
     if trained.shape != values.shape:
         raise UserError(f"seen has the shape {trained.shape}, the scores {values.shape}; expected the same.")
     attacks = range(values.shape[1])
-    rows = [[_correlation(values[:, [a, b]], trained[:, [a, b]].any(axis=1), method) for b in attacks] for a in attacks]
+    rows = [[_correlation(values[:, [a, b]], trained[:, a] | trained[:, b], method) for b in attacks] for a in attacks]
     return np.asarray(rows, dtype=np.float64)
 
 
