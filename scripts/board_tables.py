@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,20 +41,23 @@ def table(attacks: Sequence[str], results: Mapping[str, Sequence[Result]], refer
         counted = [
             numbers.against(run, hold_against(run, reference)) for run, reference in zip(runs, references, strict=True)
         ]
-        ratio, worst, mean = (_over_seeds([of[metric] for of in counted]) for metric in _METRICS)
+        ratio, worst, mean = (_over_seeds([of[metric] for of in counted if metric in of]) for metric in _METRICS)
         tables = [run.accuracies() for run in runs]
         averages = [f"{statistics.fmean(t.values(attack).mean() for t in tables):.0f}" for attack in attacks]
         clean = statistics.fmean(t.clean for t in tables)
-        rows.append((ratio[0].value, [f"`{name}`", f"{clean:.1f}", *map(_shown, (ratio, worst, mean)), *averages]))
+        place = -math.inf if ratio is None else ratio[0].value
+        rows.append((place, [f"`{name}`", f"{clean:.1f}", *map(_shown, (ratio, worst, mean)), *averages]))
     rows.sort(key=lambda row: -row[0])
     head = ["defense", "clean", "CR", "worst CR", "mUAR", *attacks]
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *(cells for _, cells in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _over_seeds(each: Sequence[SampleStatistic]) -> tuple[Interval, float | None]:
+def _over_seeds(each: Sequence[SampleStatistic]) -> tuple[Interval, float | None] | None:
     """The mean over trainings with its interval for the draw of images, the same for all of them; and the standard
-    deviation between trainings, where there are several."""
+    deviation between trainings, where there are several. None where no reference is above 0."""
+    if not each:
+        return None
     values = [statistic.value for statistic in each]
     draws = bootstrap_replicates(each).mean(0)
     low, high = np.percentile(draws, [2.5, 97.5])
@@ -61,7 +65,9 @@ def _over_seeds(each: Sequence[SampleStatistic]) -> tuple[Interval, float | None
     return interval, statistics.stdev(values) if len(values) > 1 else None
 
 
-def _shown(number: tuple[Interval, float | None]) -> str:
+def _shown(number: tuple[Interval, float | None] | None) -> str:
+    if number is None:
+        return "–"
     interval, spread = number
     between = "" if spread is None else f" ± {spread:.1f}"
     return f"{interval.value:.1f} [{interval.low:.1f}, {interval.high:.1f}]{between}"

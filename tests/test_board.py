@@ -36,7 +36,7 @@ def test_the_chain_from_nothing(script: ModuleType, tmp_path: Path, capsys: pyte
     """Every number of the board belongs to a run, every run to a card; a second seed goes on from the first. At a
     strength that covers the image the reference is 0, and that cell is left out."""
     attacks, references = {"linf": (0.1, 0.9), "contrast": (0.25, 0.5)}, {"linf": (0.1,), "contrast": (0.5,)}
-    board = replace(script.SMALL, training=300, epochs=3, test=15, attacks=attacks, references=references)
+    board = replace(script.SMALL, training=500, epochs=6, test=15, attacks=attacks, references=references)
     script.make(board, tmp_path)
     box = tmp_path / "board"
     names = {"standard-seed0", "pgd-linf-seed0", "bits-standard-seed0"}
@@ -88,7 +88,8 @@ def test_the_miniature_of_cifar_keeps_training_and_test_apart(script: ModuleType
 def test_the_board_that_ships_is_as_large_as_promised(script: ModuleType) -> None:
     board = script.FULL
     assert len(board.defenses) + len(board.transformations) >= 14
-    assert {defense.recipe for defense in board.defenses.values()} == set(RECIPES) - {"hat"}  # it needs a helper
+    left_out = {"hat", "mmr"}  # they need a helper network, and small images
+    assert {defense.recipe for defense in board.defenses.values()} == set(RECIPES) - left_out
     assert (board.training, board.epochs, board.steps, board.test, board.seeds) == (10_000, 8, 7, 1000, 3)
     assert len(board.attacks) >= 8
     assert min(map(len, board.attacks.values())) >= 10

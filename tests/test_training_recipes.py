@@ -582,6 +582,31 @@ def test_manifold() -> None:
     check(recipe_named("manifold", {"linf": LINF}), expected, net, b)
 
 
+@pytest.mark.parametrize("against", [{"linf": LINF}, {"l2": L2}, {"linf": LINF, "l1": L1}])
+def test_mmr(against: dict[str, float]) -> None:
+    """Slopes unit by unit by the backward mode; the universal regulariser is the sum over linf and l1."""
+    net, b = network(), batch()
+    dual = {"linf": 1.0, "l2": 2.0, "l1": math.inf}
+    hidden, logits = net[0](b.x).flatten(1), net(b.x)
+    second = net[3](F.relu(hidden.view(COUNT, 3, 4, 4)).flatten(1))
+    units = [lambda x: net[0](x).flatten(1), lambda x: net[3](net[2](net[1](net[0](x)))), net]
+    jacobians = [
+        torch.stack([torch.autograd.functional.jacobian(unit, b.x[n : n + 1], create_graph=True)[0, :, 0].flatten(1)
+                     for n in range(COUNT)]) for unit in units
+    ]  # fmt: skip
+    expected = F.cross_entropy(logits, b.labels)
+    for name, radius in against.items():
+        far = [u.abs() / j.norm(dual[name], dim=2) for u, j in zip((hidden, second), jacobians[:2], strict=True)]
+        nearest = torch.cat(far, 1).sort(1).values[:, : round(9 + (5 - 9) * b.done)]
+        expected = expected + 0.5 * (1 - nearest / radius).clamp_min(0).mean()
+        for n in range(COUNT):
+            y = int(b.labels[n])
+            for k in set(range(CLASSES)) - {y}:
+                d = (logits[n, y] - logits[n, k]) / (jacobians[2][n, y] - jacobians[2][n, k]).norm(dual[name])
+                expected = expected + 0.5 * (1 - d / radius).clamp_min(0) / (COUNT * (CLASSES - 1))
+    check(recipe_named("mmr", against, weight=0.5, first=9, last=5), expected, net, b)
+
+
 def test_every_recipe_is_tested_here() -> None:
     tested = {name.removeprefix("test_").split("_linf")[0].replace("_", "-") for name in globals()}
     assert set(RECIPES) <= tested | {"pgd"}
@@ -605,6 +630,8 @@ def test_every_recipe_is_tested_here() -> None:
         ("msd", {"linf": 0.1, "elastic": 0.5}, {}, "'elastic' is none"),
         ("pat", {"linf": 0.1}, {}, "perceptual distance lpips"),
         ("manifold", {"l2": 0.1}, {}, "takes linf"),
+        ("mmr", {"l0": 3.0}, {}, "takes linf, l2 and l1"),
+        ("mmr", {"linf": 0.1}, {"first": 3}, "numbers of boundaries"),
         ("trades", {"linf": 0.1}, {"betta": 3}, "did you mean 'beta'"),
         ("trades", {"linf": 0.1}, {"beta": -3}, "positive weight"),
         ("pgd", {"linf": 0.1}, {"steps": 0}, "at least 1"),

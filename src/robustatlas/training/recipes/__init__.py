@@ -35,6 +35,7 @@ RECIPES: Registry[type[Recipe]] = Registry(
         "pat": "training.recipes.pat:Pat",
         "variation": "training.recipes.variation:Variation",
         "manifold": "training.recipes.manifold:Manifold",
+        "mmr": "training.recipes.mmr:Mmr",
     },
     "a class derived from robustatlas.training.Recipe",
     subclass_of(Recipe),
