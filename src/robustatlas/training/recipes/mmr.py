@@ -78,7 +78,7 @@ def linearised(net: nn.Module, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     slopes: list[Tensor] = []
 
     def keep(u: Tensor) -> Tensor:
-        dual = forward_ad.unpack_dual(u)
+        dual = forward_ad.unpack_dual(u)  # type: ignore[no-untyped-call]  # torch declares no types here
         if dual.tangent is None:
             raise UserError("The recipe 'mmr' needs a network of layers that torch can differentiate forwards.")
         values.append(dual.primal.view(len(x), size, -1)[:, 0])
@@ -86,7 +86,8 @@ def linearised(net: nn.Module, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         return u
 
     with forward_ad.dual_level(), Activations(keep):
-        keep(net(forward_ad.make_dual(x.repeat_interleave(size, 0), basis)))
+        moved = forward_ad.make_dual(x.repeat_interleave(size, 0), basis)  # type: ignore[no-untyped-call]
+        keep(net(moved))
     if len(values) == 1:
         raise UserError("The recipe 'mmr' measures distances to the switches of ReLUs, and this network calls none.")
     return values, slopes
