@@ -74,6 +74,9 @@ class Preset:
 
         Returns:
             the recipe.
+
+        Raises:
+            UserError: settings that the recipe has not, unknown attacks, strengths in another unit.
         """
         kind = RECIPES[self.kind]
         check_options(self.kind, options)
