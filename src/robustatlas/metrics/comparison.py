@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,9 @@ from robustatlas.outcomes.table import OutcomeTable, check_paired
 from robustatlas.scalars import reals
 
 Floats = NDArray[np.float64]
+
+_CONSTANT = 1e-13
+"""Scores whose deviations are no larger than this share of them differ by rounding alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,9 +253,10 @@ def attack_correlation(
     trained = np.zeros(values.shape, dtype=np.bool_) if seen is None else np.asarray(seen, dtype=np.bool_)
     if trained.shape != values.shape:
         raise UserError(f"seen has the shape {trained.shape}, the scores {values.shape}; expected the same.")
-    attacks = range(values.shape[1])
-    rows = [[_correlation(values[:, [a, b]], trained[:, a] | trained[:, b], method) for b in attacks] for a in attacks]
-    return np.asarray(rows, dtype=np.float64)
+    found = np.empty((values.shape[1],) * 2)
+    for a, b in combinations_with_replacement(range(values.shape[1]), 2):
+        found[a, b] = found[b, a] = _correlation(values[:, [a, b]], trained[:, a] | trained[:, b], method)
+    return found
 
 
 def _correlation(pair: Floats, left_out: NDArray[np.bool_], method: str) -> float:
@@ -262,9 +266,12 @@ def _correlation(pair: Floats, left_out: NDArray[np.bool_], method: str) -> floa
         return float("nan")
     if method == "spearman":
         kept = scipy.stats.rankdata(kept, axis=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
-        return float(scipy.stats.pearsonr(kept[:, 0], kept[:, 1]).statistic)
+    centred = kept - kept.mean(axis=0)
+    length = np.linalg.norm(centred, axis=0)
+    if (length <= _CONSTANT * np.linalg.norm(kept, axis=0)).any():
+        return float("nan")
+    first, second = (centred / length).T
+    return float(np.clip(first @ second, -1, 1))
 
 
 def _correctness(values: ArrayLike) -> NDArray[np.bool_]:
