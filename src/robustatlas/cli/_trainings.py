@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
 
@@ -71,15 +71,11 @@ def carry_out(asked: Asked, out: Path, seed: int) -> None:
     if asked.weights is not None:
         load_weights(net, asked.weights / WEIGHTS if asked.weights.is_dir() else asked.weights)
         notes.append(f"It began with the weights in {asked.weights}.")
-    try:
+    with stopped_by_hand(lambda: f"Stopped. The checkpoint is in {out}; the same command goes on from there."):
         trained = ra.train(
             net, asked.data, recipe, settings=settings, out=out, architecture=asked.architecture, device=asked.device,
             progress=True, extra=asked.extra, keep=asked.keep, notes=notes,
         )  # fmt: skip
-    except KeyboardInterrupt:
-        kept = f"\nStopped. The checkpoint is in {safe(out)}; the same command goes on from there."
-        Console(stderr=True, soft_wrap=True).print(kept, highlight=False)
-        raise typer.Exit(130) from None
     _say(trained, out, write_training_page(out))
 
 

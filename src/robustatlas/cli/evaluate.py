@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,7 +14,7 @@ from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, DISTRIBUTED, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
-from robustatlas.cli._stopped import what_is_kept
+from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
 from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
@@ -232,6 +231,14 @@ def evaluate(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    diagnose: Annotated[
+        bool,
+        typer.Option(
+            "--diagnose/--no-diagnose",
+            help="Look at some samples first, to tell whether the numbers can be trusted.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = True,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -270,8 +277,8 @@ def evaluate(
     Ctrl-C stops the evaluation, and the same command continues it. The same command with more samples, attacks or
     strengths adds them to the run.
     """
-    from robustatlas.evaluation.evaluating import evaluated
     from robustatlas.evaluation.request import Request
+    from robustatlas.workers.memory import hand_back_at_once
 
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
@@ -295,6 +302,7 @@ def evaluate(
         exclude=names_in(exclude),
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
+        diagnose=diagnose,
         progress=True,
         part=share,
         workers=workers,
@@ -304,24 +312,11 @@ def evaluate(
     if dry_run:
         print_forecast(classifier, dataset, request)
         return
-    with _keeping(folder):
-        known = None if until is None else _until.print_until(until, against, classifier, dataset, request)
-        result = known or evaluated(classifier, dataset, request)
+    hand_back_at_once()
+    with stopped_by_hand(partial(what_is_kept, folder)):
+        result = _until.result_of(classifier, dataset, request, until, against)
     result.describe(card)
     _print(result, folder, share)
-
-
-@contextmanager
-def _keeping(folder: Path) -> Iterator[None]:
-    """Ctrl-C says what is kept in the folder."""
-    from robustatlas.workers.memory import hand_back_at_once
-
-    hand_back_at_once()
-    try:
-        yield
-    except KeyboardInterrupt:
-        Console(stderr=True, soft_wrap=True).print(f"\n{safe(what_is_kept(folder))}", highlight=False)
-        raise typer.Exit(130) from None
 
 
 def _print(result: Result, folder: Path, share: Share) -> None:
