@@ -47,6 +47,7 @@ from robustatlas.metrics.intervals import (
 from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
 from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
+from robustatlas.metrics.ua2 import ua2
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples
 
@@ -104,6 +105,7 @@ __all__ = [
     "shared_samples",
     "signed_rank_test",
     "stability_constant",
+    "ua2",
     "unforeseen_attack_robustness",
     "union_accuracy",
 ]
