@@ -1,8 +1,8 @@
 """How well many workers share one evaluation: the dispatcher that hands out jobs, run against a simulated clock.
 
 The dispatcher is the one that every evaluation uses; only the workers are simulated (discrete events, nothing sleeps).
-What a sample costs is what was measured: the seconds of the nine ranked attacks on a ResNet-32 (suite.json), spread over
-samples as their passes are in a run of the board. A job takes the sum of its samples' seconds, and at
+What a sample costs is what was measured: the seconds of the nine ranked attacks on a ResNet-32 (suite.json), spread
+over samples as their passes are in a run of the board. A job takes the sum of its samples' seconds, and at
 least as long as its longest sample takes alone; a worker that begins loads the model first (scale.json).
 
 Efficiency is the work divided by workers x the time until all is done; the tail is the time from the first worker that
