@@ -22,7 +22,7 @@ from robustatlas.certificates.activations import Activation, Lines
 from robustatlas.certificates.operations import Affine, Convolution, Dense, Sum, accumulated
 from robustatlas.certificates.pooling import MaxPool, Picked
 from robustatlas.certificates.reading import Graph, Node
-from robustatlas.certificates.regions import Ball, Region
+from robustatlas.certificates.regions import Ball, Region, Segment
 
 NUMBERS = 1 << 18
 """Numbers of one layer that are at work at once: 2 MiB, which caches hold."""
@@ -117,8 +117,8 @@ class Bounds:
         rounding: of each node, ``[B, ...]``, what its own arithmetic may be off by.
         lines: of each nonlinear node, what encloses it.
 
-    ``_direct``: of each node that is affine in the input, its value at the centre of a ball, and by how much roundings
-    up to it may move it.
+    ``_direct``: of each node that is affine in the input, its values at the centre of a ball or the ends of a segment,
+    and by how much roundings, and what lies beside the segment, may move it.
     """
 
     network: Network
@@ -127,7 +127,7 @@ class Bounds:
     high: list[Tensor] = field(default_factory=list)
     rounding: list[Tensor | None] = field(default_factory=list)
     lines: dict[int, Lines | Picked] = field(default_factory=dict)
-    _direct: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _direct: dict[int, tuple[tuple[Tensor, ...], Tensor]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, network: Network, region: Region, *, backwards: bool) -> Bounds:
@@ -254,9 +254,13 @@ class Bounds:
 
     def _begin(self) -> None:
         low, high = self.region.limits()
-        rounding = torch.full_like(low, self.network.unit / 2) if self.network.unit else None
-        if isinstance(self.region, Ball):
-            self._direct[0] = self.region.centre, torch.zeros_like(low) if rounding is None else rounding
+        rounding = torch.full_like(low, self.network.unit * self.region.roundings) if self.network.unit else None
+        own = torch.zeros_like(low) if rounding is None else rounding
+        if isinstance(self.region, Segment):
+            aside = torch.maximum(self.region.below, self.region.above)
+            self._direct[0] = (self.region.start, self.region.end), own + aside
+        elif isinstance(self.region, Ball):
+            self._direct[0] = (self.region.centre,), own
         self._enter(low, high, rounding)
 
     def _affine(self, position: int, node: Node, operation: Affine) -> None:
@@ -266,22 +270,37 @@ class Bounds:
             largest = [torch.maximum(a.abs(), b.abs()) for a, b in zip(low, high, strict=True)]
             rounding = operation.size(*largest) * accumulated(operation.count(*largest), self.network.unit)
         if all(k in self._direct for k in node.inputs):
-            centre = operation.apply(*(self._direct[k][0] for k in node.inputs))
+            points = zip(*(self._direct[k][0] for k in node.inputs), strict=True)
+            values = tuple(operation.apply(*given) for given in points)
             noise = operation.spread(*(self._direct[k][1] for k in node.inputs))
-            self._direct[position] = centre, noise if rounding is None else noise + rounding
-            if isinstance(self.region, Ball) and self.region.p != torch.inf and mixes(operation):
-                width = per_sample(self.region.radius, centre) * self.network.norms(position, self.region.dual) + noise
-                self._enter(centre - width, centre + width, rounding)
+            self._direct[position] = values, noise if rounding is None else noise + rounding
+            if not self._boxes(operation):
+                low_at, high_at = torch.stack(values).amin(0), torch.stack(values).amax(0)
+                width = self._reach(position, low_at) + noise
+                self._enter(low_at - width, high_at + width, rounding)
                 return
         middle = operation.apply(*((a + b) / 2 for a, b in zip(low, high, strict=True)))
         width = operation.spread(*((b - a) / 2 for a, b in zip(low, high, strict=True)))
         self._enter(middle - width, middle + width, rounding)
 
+    def _boxes(self, operation: Affine) -> bool:
+        """Whether boxes are as good as the region itself."""
+        if isinstance(self.region, Ball):
+            return self.region.p == torch.inf or not mixes(operation)
+        return False
+
+    def _reach(self, position: int, like: Tensor) -> Tensor | float:
+        """How far the ball moves each number of a node that is affine in the input."""
+        if not isinstance(self.region, Ball):
+            return 0.0
+        return per_sample(self.region.radius, like) * self.network.norms(position, self.region.dual)
+
     def _exact(self, position: int) -> bool:
         """Whether the interval of a node is the smallest there is: going backwards would find the same."""
-        if position not in self._direct or not isinstance(self.region, Ball):
+        if position not in self._direct:
             return False
-        return self.region.p != torch.inf or self.network.products[position] <= 1
+        in_boxes = isinstance(self.region, Ball) and self.region.p == torch.inf
+        return not in_boxes or self.network.products[position] <= 1
 
     def _tighten(self, position: int, operation: Activation | MaxPool) -> None:
         """Bound what goes into a nonlinear node backwards, where that matters."""

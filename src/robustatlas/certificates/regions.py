@@ -12,7 +12,12 @@ from robustatlas.bundle import per_sample
 
 
 class Region(ABC):
-    """A set of inputs for each of B samples."""
+    """A set of inputs for each of B samples.
+
+    ``roundings``: of each number of an input, in units, where attacks compute it.
+    """
+
+    roundings: float
 
     @abstractmethod
     def limits(self) -> tuple[Tensor, Tensor]:
@@ -38,6 +43,7 @@ class Ball(Region):
     radius: Tensor
     p: float
     box: bool = True
+    roundings: float = 0.5
 
     @property
     def dual(self) -> float:
@@ -70,6 +76,7 @@ class Segment(Region):
     end: Tensor
     below: Tensor
     above: Tensor
+    roundings: float = 0.5
 
     def limits(self) -> tuple[Tensor, Tensor]:
         return torch.minimum(self.start, self.end) - self.below, torch.maximum(self.start, self.end) + self.above
@@ -82,4 +89,4 @@ class Segment(Region):
         return ends + aside.flatten(1).sum(1)
 
     def take(self, rows: Tensor) -> Segment:
-        return Segment(self.start[rows], self.end[rows], self.below[rows], self.above[rows])
+        return Segment(self.start[rows], self.end[rows], self.below[rows], self.above[rows], self.roundings)
