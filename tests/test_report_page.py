@@ -24,7 +24,7 @@ from robustatlas.metrics.intervals import accuracy_interval
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
 from robustatlas.outcomes import AccuracyTable, AttackRecord, CallRecord
-from robustatlas.outcomes.records import circumstances
+from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.references import Reference, load_reference
 from robustatlas.report import words
 from robustatlas.report.gallery import examples, picture
