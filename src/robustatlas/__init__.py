@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from robustatlas.attacks.catalogue import compose
     from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Stage
     from robustatlas.attacks.plans import plans_of
+    from robustatlas.certification import certify
     from robustatlas.classifier import Classifier
     from robustatlas.datasets import Dataset, load_dataset
     from robustatlas.errors import UserError
@@ -52,6 +53,7 @@ __all__ = [
     "__version__",
     "as_foolbox",
     "as_torchattacks",
+    "certify",
     "compose",
     "evaluate",
     "evaluate_until",
@@ -88,6 +90,7 @@ _HOME = {
     "UserError": "errors",
     "as_foolbox": "peers",
     "as_torchattacks": "peers",
+    "certify": "certification",
     "compose": "attacks.catalogue",
     "evaluate": "evaluation",
     "evaluate_until": "evaluation.until",

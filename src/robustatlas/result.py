@@ -14,6 +14,7 @@ from robustatlas import display
 from robustatlas.errors import UserError
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
 from robustatlas.metrics.intervals import Interval, proportion_interval
+from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.identity import Identity
 from robustatlas.outcomes.outcome import Integers, Outcome
@@ -133,6 +134,54 @@ class Result(OutcomeTable, Tabular):
     def circumstances(self) -> Sequence[Mapping[str, str]]:
         """Where and with what the numbers were computed, each combination once."""
         return self._run.circumstances() if self._run else ()
+
+    @classmethod
+    def of_certificates(cls, run: Run, attacks: Sequence[str], index: Integers) -> Result:
+        """What a run holds of both sides of some attacks, on the samples ``index``; attacks that nobody ran on all of
+        them have their lower side alone."""
+        found = [name for name in attacks if name in {record.name for record in run.records().values()}]
+        both = [name for name in found if not len(np.setdiff1d(index, run.finished(name)))]
+        return cls.of_run(run, both, index)
+
+    def certified(self, attack: str) -> RobustnessCurve:
+        """The curve of the certified sizes: an upper bound of the robust error at every size.
+
+        Args:
+            attack: its name.
+
+        Returns:
+            the curve; 100 less its values is the certified accuracy, and the robust accuracy is at least that.
+
+        Raises:
+            UserError: nothing was certified under that attack.
+        """
+        sizes, held = self.certified_size(attack), self.certified_sizes[attack]
+        return RobustnessCurve(sizes, attack=attack, unit=held.unit)
+
+    def two_sided(self, attack: str) -> TwoSided:
+        """Both sides of an attack's robustness curve: what was found, and what is certain.
+
+        Args:
+            attack: its name.
+
+        Returns:
+            both curves, with their bands and how far they are apart.
+
+        Raises:
+            UserError: the attack was not run, or nothing was certified under it.
+
+        Example:
+            >>> import robustatlas as ra
+            >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     common = {"samples": 4, "run": f"{folder}/run", "effort": "low", "progress": False}
+            ...     _ = ra.evaluate(model, data, "linf", **common)
+            ...     print(ra.certify(model, data, "linf", **common).two_sided("linf").at(0.02))
+            at least 100.0 %, at most 100.0 % robust at 0.02
+        """
+        largest = float(self.outcome(attack).strengths[-1])
+        return TwoSided(self.certified(attack), self.curve(attack), largest)
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from robustatlas.certificates.base import Certificate, Samples, Subject
+from robustatlas.errors import UserError
 from robustatlas.registry import Registry, subclass_of
+from robustatlas.wording import instead
 
 __all__ = ["CERTIFICATES", "Certificate", "Samples", "Subject", "certificate_named"]
 
@@ -19,9 +22,6 @@ CERTIFICATES: Registry[type[Certificate]] = Registry(
         "alpha-crown": "certificates.alpha_crown:AlphaCrown",
         "linear": "certificates.linear:Linear",
         "line": "certificates.line:LineCertificate",
-        "lipschitz": "certificates.lipschitz:Lipschitz",
-        "smoothing": "certificates.smoothing:Smoothing",
-        "complete": "certificates.complete:Complete",
     },
     "a class derived from robustatlas.certificates.Certificate",
     subclass_of(Certificate),
@@ -40,10 +40,16 @@ def certificate_named(name: str, **settings: Any) -> Certificate:
         the certificate with these settings.
 
     Raises:
-        UserError: there is no such method.
+        UserError: there is no such method, or it has no such setting.
 
     Example:
         >>> certificate_named("alpha-crown", steps=50).steps
         50
     """
-    return CERTIFICATES[name](**settings)
+    kind = CERTIFICATES[name]
+    known = [field.name for field in fields(kind)]
+    for key in settings:
+        if key not in known:
+            there = f"known are {', '.join(known)}" if known else "it has none"
+            raise UserError(f"The certificate {name!r} has no setting {key!r}{instead(key, known, there)}")
+    return kind(**settings)

@@ -88,6 +88,11 @@ class Certificate(ABC):
 
     covers: ClassVar[str] = "it covers linf, l2 and l1"
 
+    @property
+    def certifies(self) -> str:
+        """What is certified where that is not the model itself, in a few words."""
+        return ""
+
     @abstractmethod
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
         """Certified sizes of samples that the model classifies correctly.

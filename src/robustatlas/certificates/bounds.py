@@ -19,9 +19,9 @@ from torch import Tensor
 
 from robustatlas.bundle import per_sample
 from robustatlas.certificates.activations import Activation, Lines
+from robustatlas.certificates.graph import Graph, Node
 from robustatlas.certificates.operations import Affine, Convolution, Dense, Sum, accumulated
 from robustatlas.certificates.pooling import MaxPool, Picked
-from robustatlas.certificates.reading import Graph, Node
 from robustatlas.certificates.regions import Ball, Region, Segment
 
 NUMBERS = 1 << 18
@@ -56,7 +56,9 @@ class Network:
     def nonlinear(self) -> frozenset[int]:
         """Positions of what is not affine."""
         nodes = enumerate(self.graph.nodes)
-        return frozenset(k for k, node in nodes if node.operation is not None and not isinstance(node.operation, Affine))
+        return frozenset(
+            k for k, node in nodes if node.operation is not None and not isinstance(node.operation, Affine)
+        )
 
     @cached_property
     def like(self) -> Tensor:

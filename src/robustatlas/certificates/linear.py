@@ -35,8 +35,8 @@ class Linear(Certificate):
         super().check(subject, attack)
         if not subject.network.graph.affine:
             raise UserError(
-                f"{subject.model.name} is not linear, and the certificate 'linear' is for networks without activations; "
-                "use 'crown'."
+                f"{subject.model.name} is not linear, and the certificate 'linear' is for networks without "
+                "activations; use 'crown'."
             )
 
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
@@ -100,13 +100,14 @@ def _levelled(weight: Tensor, room: Tensor, margin: Tensor, p: float) -> Tensor:
     """linf and l2: every number falls by min(room, level) or min(room, level * weight); the level by break points."""
     pull = torch.ones_like(weight) if p == torch.inf else weight
     breaks = torch.where(weight > 0, room / pull.clamp_min(1e-300), torch.inf)
-    level, order = breaks.sort(1)
+    order = breaks.argsort(1)
     w, v, r = (each.gather(1, order) for each in (weight, pull, room))
     full = (w * r).cumsum(1) - w * r
     slope = (w * v).flip(1).cumsum(1).flip(1)
-    reach = (margin[:, None] - full) / slope.clamp_min(1e-300)
-    at = torch.where((reach <= level) & (slope > 0), reach, torch.inf).amin(1, keepdim=True)
-    move = torch.minimum(pull * at.clamp_max(1e300), room)
+    reach = torch.where(slope > 0, (margin[:, None] - full) / slope.clamp_min(1e-300), -torch.inf)
+    at = reach.amax(1, keepdim=True).clamp_min(0)  # what is reached is concave in the level: the least of these lines
+    move = torch.minimum(pull * at, room)
     if p == torch.inf:
         return at[:, 0]
-    return torch.linalg.vector_norm(move, dim=1)
+    length: Tensor = torch.linalg.vector_norm(move, dim=1)
+    return length

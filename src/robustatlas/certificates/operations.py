@@ -202,6 +202,6 @@ class Moved(Affine):
 
     def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
         zeros = [rows.new_zeros(len(rows), *shape) for shape in shapes]
-        _, transposed = torch.func.vjp(self.run, *zeros)
+        transposed = torch.func.vjp(self.run, *zeros)[1]
         back: tuple[Tensor, ...] = transposed(rows)
         return back

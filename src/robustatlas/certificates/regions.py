@@ -62,7 +62,8 @@ class Ball(Region):
             low, high = self.limits()
             return (rows.clamp_min(0) * low[owner] + rows.clamp_max(0) * high[owner]).flatten(1).sum(1)
         length = torch.linalg.vector_norm(rows.flatten(1), self.dual, dim=1)
-        return (rows * self.centre[owner]).flatten(1).sum(1) - self.radius[owner] * length
+        lowest: Tensor = (rows * self.centre[owner]).flatten(1).sum(1) - self.radius[owner] * length
+        return lowest
 
     def take(self, rows: Tensor) -> Ball:
         return replace(self, centre=self.centre[rows], radius=self.radius[rows])
@@ -82,9 +83,7 @@ class Segment(Region):
         return torch.minimum(self.start, self.end) - self.below, torch.maximum(self.start, self.end) + self.above
 
     def lowest(self, rows: Tensor, owner: Tensor) -> Tensor:
-        ends = torch.minimum(
-            (rows * self.start[owner]).flatten(1).sum(1), (rows * self.end[owner]).flatten(1).sum(1)
-        )
+        ends = torch.minimum((rows * self.start[owner]).flatten(1).sum(1), (rows * self.end[owner]).flatten(1).sum(1))
         aside = rows.clamp_max(0) * self.above[owner] - rows.clamp_min(0) * self.below[owner]
         return ends + aside.flatten(1).sum(1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -278,7 +278,7 @@ def evaluate(
     classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name, compiled)
     chosen = _attacks.chosen(names_in(attacks), procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
-    folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
+    folder = run or run_folder(classifier, dataset)
     used = set_threads(threads, classifier, dataset.rows)
     if verbose:
         Console(stderr=True).print(f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False)
@@ -304,15 +304,20 @@ def evaluate(
     if dry_run:
         print_forecast(classifier, dataset, request)
         return
-    with _keeping(folder):
+    with keeping(folder):
         known = None if until is None else _until.print_until(until, against, classifier, dataset, request)
         result = known or evaluated(classifier, dataset, request)
     result.describe(card)
     _print(result, folder, share)
 
 
+def run_folder(model: Any, data: Any) -> Path:
+    """Where a run of a model on a data set goes by default."""
+    return Path("runs") / f"{_plain(model.name)}-{_plain(data.name)}"
+
+
 @contextmanager
-def _keeping(folder: Path) -> Iterator[None]:
+def keeping(folder: Path) -> Iterator[None]:
     """Ctrl-C says what is kept in the folder."""
     from robustatlas.workers.memory import hand_back_at_once
 

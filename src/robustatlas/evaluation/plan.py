@@ -60,6 +60,16 @@ class Task:
     search: Search
     record: AttackRecord
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Columns that are read of what a run has already."""
+        return ("minimal_size", "seconds", *(() if self.record.monotone else ("fooled",)))
+
+    @property
+    def held(self) -> int:
+        """Inputs that a sample takes the memory of."""
+        return len(self.attack.strengths) + 1 if search_named(self.search).shares else 1
+
 
 def samples_of(data: Data, samples: Samples) -> Work:
     """The samples that ``samples`` names of ``data``: the first so many, positions, or a boolean mask."""
