@@ -46,6 +46,7 @@ class Result(OutcomeTable, Tabular):
         clean_margin: ``[N]``, softmax margin of the clean input, in [-1, 1]; NaN where not known.
         outcomes: attack -> :class:`Outcome` of the same samples.
         clean_rejected: ``[N]``, whether the model refuses to answer for the clean input; None: it never may.
+        certified_sizes: attack -> sizes up to which nothing can be found, where some were certified.
         identity: what the run is about; None for a table of arrays at hand.
         records: the attacks as they were run, by their keys.
         plans: what was asked of the run, oldest first.

@@ -14,7 +14,7 @@ from robustatlas.certificates.base import Samples, Subject
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.crown import Crown
 from robustatlas.certificates.interval import InBalls
-from robustatlas.certificates.regions import Ball
+from robustatlas.certificates.regions import NormBall
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class AlphaCrown(InBalls):
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
         return self.largest(subject, attack, samples, Crown().sizes(subject, attack, samples))
 
-    def margins(self, subject: Subject, ball: Ball, labels: Tensor) -> Tensor:
+    def margins(self, subject: Subject, ball: NormBall, labels: Tensor) -> Tensor:
         bounds = Bounds.of(subject.network, ball, backwards=True)
         found = bounds.margins(labels, backwards=True)
         rows, owner, place = bounds.margin_rows(labels)

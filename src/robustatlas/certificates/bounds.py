@@ -22,7 +22,7 @@ from robustatlas.certificates.activations import Activation, Lines
 from robustatlas.certificates.graph import Graph, Node
 from robustatlas.certificates.operations import Affine, Convolution, Dense, Sum, accumulated
 from robustatlas.certificates.pooling import MaxPool, Picked
-from robustatlas.certificates.regions import Ball, Region, Segment
+from robustatlas.certificates.regions import NormBall, Region, Segment
 
 NUMBERS = 1 << 18
 """Numbers of one layer that are at work at once: 2 MiB, which caches hold."""
@@ -261,7 +261,7 @@ class Bounds:
         if isinstance(self.region, Segment):
             aside = torch.maximum(self.region.below, self.region.above)
             self._direct[0] = (self.region.start, self.region.end), own + aside
-        elif isinstance(self.region, Ball):
+        elif isinstance(self.region, NormBall):
             self._direct[0] = (self.region.centre,), own
         self._enter(low, high, rounding)
 
@@ -287,13 +287,13 @@ class Bounds:
 
     def _boxes(self, operation: Affine) -> bool:
         """Whether boxes are as good as the region itself."""
-        if isinstance(self.region, Ball):
+        if isinstance(self.region, NormBall):
             return self.region.p == torch.inf or not mixes(operation)
         return False
 
     def _reach(self, position: int, like: Tensor) -> Tensor | float:
         """How far the ball moves each number of a node that is affine in the input."""
-        if not isinstance(self.region, Ball):
+        if not isinstance(self.region, NormBall):
             return 0.0
         return per_sample(self.region.radius, like) * self.network.norms(position, self.region.dual)
 
@@ -301,7 +301,7 @@ class Bounds:
         """Whether the interval of a node is the smallest there is: going backwards would find the same."""
         if position not in self._direct:
             return False
-        in_boxes = isinstance(self.region, Ball) and self.region.p == torch.inf
+        in_boxes = isinstance(self.region, NormBall) and self.region.p == torch.inf
         return not in_boxes or self.network.products[position] <= 1
 
     def _tighten(self, position: int, operation: Activation | MaxPool) -> None:

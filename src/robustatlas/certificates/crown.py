@@ -10,7 +10,7 @@ from torch import Tensor
 from robustatlas.certificates.base import Subject
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.interval import InBalls
-from robustatlas.certificates.regions import Ball
+from robustatlas.certificates.regions import NormBall
 
 
 @dataclass(frozen=True)
@@ -28,5 +28,5 @@ class Crown(InBalls):
     name: ClassVar[str] = "crown"
     source: ClassVar[str] = "Zhang et al. 2018 (CROWN)"
 
-    def margins(self, subject: Subject, ball: Ball, labels: Tensor) -> Tensor:
+    def margins(self, subject: Subject, ball: NormBall, labels: Tensor) -> Tensor:
         return Bounds.of(subject.network, ball, backwards=True).margins(labels, backwards=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from robustatlas.certificates.base import Subject
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.interval import InBalls
-from robustatlas.certificates.regions import Ball
+from robustatlas.certificates.regions import NormBall
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,6 @@ class CrownIBP(InBalls):
     name: ClassVar[str] = "crown-ibp"
     source: ClassVar[str] = "Zhang et al. 2020 (CROWN-IBP)"
 
-    def margins(self, subject: Subject, ball: Ball, labels: Tensor) -> Tensor:
+    def margins(self, subject: Subject, ball: NormBall, labels: Tensor) -> Tensor:
         bounds = Bounds.of(subject.network, ball, backwards=False)
         return torch.maximum(bounds.margins(labels, backwards=True), bounds.margins(labels, backwards=False))

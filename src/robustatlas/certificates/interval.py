@@ -11,7 +11,7 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject, in_ball, norm_of
 from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.regions import Ball
+from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.sizes import largest
 
 
@@ -36,12 +36,12 @@ class InBalls(Certificate):
         first = attack.strengths[len(attack.strengths) // 2]
 
         def margin(size: Tensor, rows: Tensor) -> Tensor:
-            ball = Ball(samples.x[rows], size.to(samples.x.device) * MARGIN_OF_SIZES, p)
+            ball = NormBall(samples.x[rows], size.to(samples.x.device) * MARGIN_OF_SIZES, p)
             return self.margins(subject, ball, samples.labels[rows]).amin(1).cpu()
 
         return largest(margin, len(samples.x), first, whole(p, samples.x[0].numel()), start)
 
-    def margins(self, subject: Subject, ball: Ball, labels: Tensor) -> Tensor:
+    def margins(self, subject: Subject, ball: NormBall, labels: Tensor) -> Tensor:
         """``[B, C]``: lower bounds of the margins on a ball, inf at the label."""
         raise NotImplementedError
 
@@ -65,5 +65,5 @@ class Interval(InBalls):
     name: ClassVar[str] = "interval"
     source: ClassVar[str] = "Gowal et al. 2018 (IBP)"
 
-    def margins(self, subject: Subject, ball: Ball, labels: Tensor) -> Tensor:
+    def margins(self, subject: Subject, ball: NormBall, labels: Tensor) -> Tensor:
         return Bounds.of(subject.network, ball, backwards=False).margins(labels, backwards=False)

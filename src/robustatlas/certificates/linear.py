@@ -11,7 +11,7 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject, norm_of
 from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.regions import Ball
+from robustatlas.certificates.regions import NormBall
 from robustatlas.errors import UserError
 
 
@@ -42,7 +42,7 @@ class Linear(Certificate):
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
         p, network = norm_of(attack), subject.network
         assert p is not None
-        everywhere = Ball(samples.x, samples.x.new_full((len(samples.x),), 1.0), torch.inf)
+        everywhere = NormBall(samples.x, samples.x.new_full((len(samples.x),), 1.0), torch.inf)
         bounds = Bounds.of(network, everywhere, backwards=False)
         rows, owner, _ = bounds.margin_rows(samples.labels)
         plane, margin_at_0 = bounds.planes(network.graph.output, rows, owner)

@@ -85,8 +85,8 @@ def _exported(whole: nn.Module, example: Tensor, name: str) -> Any:
             return torch.export.export(whole, (example,)).run_decompositions({})
     except Exception as error:
         raise UserError(
-            f"torch.export cannot read {name}: {first_line(error)}. Bounds need a network without control flow that "
-            "depends on its input; write its forward so that torch.export.export(net, (x,)) succeeds."
+            f"The model {name} cannot be read by torch.export: {first_line(error)}. Bounds need a network without "
+            "control flow that depends on its input; write its forward so that torch.export.export(net, (x,)) succeeds."
         ) from error
     finally:
         logger.setLevel(level)
@@ -131,8 +131,8 @@ class _Reader:
             self._values[node] = value
 
     def _called(self, node: fx.Node) -> Any:
-        args = fx.map_arg(node.args, self._values.__getitem__)
-        named = fx.map_arg(node.kwargs, self._values.__getitem__)
+        args: Any = fx.map_arg(node.args, self._values.__getitem__)
+        named: Any = fx.map_arg(node.kwargs, self._values.__getitem__)
         name = str(getattr(node.target, "_opname", None) or getattr(node.target, "__name__", node.target))
         if name == "getitem" and isinstance(args[0], Of):
             return args[0]

@@ -33,7 +33,7 @@ class Region(ABC):
 
 
 @dataclass(frozen=True)
-class Ball(Region):
+class NormBall(Region):
     """Inputs within ``radius`` [B] of ``centre`` [B, ...] in the lp norm.
 
     In the maximum norm, and with ``box``, only those in [0, 1]; other balls are taken whole, which is sound.
@@ -65,7 +65,7 @@ class Ball(Region):
         lowest: Tensor = (rows * self.centre[owner]).flatten(1).sum(1) - self.radius[owner] * length
         return lowest
 
-    def take(self, rows: Tensor) -> Ball:
+    def take(self, rows: Tensor) -> NormBall:
         return replace(self, centre=self.centre[rows], radius=self.radius[rows])
 
 

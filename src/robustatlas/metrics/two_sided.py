@@ -17,7 +17,7 @@ CLOSED = 1.01
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Between:
     """The robust accuracy at one size, between two numbers in percent.
 
     Attributes:
@@ -26,7 +26,7 @@ class Bounds:
         most: the accuracy that attacks left.
 
     Example:
-        >>> print(Bounds(0.1, least=41.2, most=43.0))
+        >>> print(Between(0.1, least=41.2, most=43.0))
         at least 41.2 %, at most 43.0 % robust at 0.1
     """
 
@@ -111,7 +111,7 @@ class TwoSided:
         upper, lower = (np.minimum(side[known], self.largest) for side in (self.upper, self.lower))
         return float(np.median(upper / lower))
 
-    def at(self, size: float) -> Bounds:
+    def at(self, size: float) -> Between:
         """The robust accuracy at a size, from both sides.
 
         Args:
@@ -120,7 +120,7 @@ class TwoSided:
         Returns:
             both numbers, which print as a sentence.
         """
-        return Bounds(size, 100 - float(self.certified.at(size)), 100 - float(self.found.at(size)))
+        return Between(size, 100 - float(self.certified.at(size)), 100 - float(self.found.at(size)))
 
     def bands(self, confidence: float = 0.95, kind: BandKind = "simultaneous") -> tuple[Band, Band]:
         """Confidence bands of the certified curve and of the one found.
