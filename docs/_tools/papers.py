@@ -67,6 +67,7 @@ PAPERS = {
         "2202.04235",
     ),
     "Jin and Rinard 2020": _arxiv("Manifold Regularization for Locally Stable Deep Neural Networks", "2003.04286"),
+    "Kaufmann et al. 2023": _arxiv("Testing Robustness Against Unforeseen Adversaries", "1908.08016v4"),
     "Kang et al. 2019": _arxiv("Testing Robustness Against Unforeseen Adversaries", "1908.08016"),
     "Kim 2020": _arxiv("Torchattacks: A PyTorch Repository for Adversarial Attacks", "2010.01950"),
     "Kingma and Ba 2015": _arxiv("Adam: A Method for Stochastic Optimization", "1412.6980"),

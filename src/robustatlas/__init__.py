@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
+    from robustatlas.trust import diagnose, repair
 
 __all__ = [
     "Attack",
@@ -55,6 +56,7 @@ __all__ = [
     "as_torchattacks",
     "certify",
     "compose",
+    "diagnose",
     "evaluate",
     "evaluate_until",
     "external",
@@ -70,6 +72,7 @@ __all__ = [
     "plans_of",
     "plot_accuracy_matrix",
     "plot_curves",
+    "repair",
     "straight_through",
     "surrogate",
     "train",
@@ -92,6 +95,7 @@ _HOME = {
     "as_torchattacks": "peers",
     "certify": "certification",
     "compose": "attacks.catalogue",
+    "diagnose": "trust",
     "evaluate": "evaluation",
     "evaluate_until": "evaluation.until",
     "external": "peers",
@@ -106,6 +110,7 @@ _HOME = {
     "plans_of": "attacks.plans",
     "plot_accuracy_matrix": "figures",
     "plot_curves": "figures",
+    "repair": "trust",
     "straight_through": "models.gradients",
     "surrogate": "models.gradients",
     "train": "training",

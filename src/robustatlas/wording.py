@@ -24,11 +24,12 @@ COLOUR = "Colour"
 PERCEPTION = "Perception"
 WEATHER = "Weather and texture"
 OCCLUSION = "Occlusion"
+UNFORESEEN = "ImageNet-UA"
 COMPOSED = "Composed"
 CORRUPTION = "Common corruptions"
 OTHER = "Other"
 
-GROUPS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, COMPOSED, CORRUPTION, OTHER)
+GROUPS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, UNFORESEEN, COMPOSED, CORRUPTION, OTHER)
 
 _LABELS = {
     "linf": AttackLabel("L∞", NORMS),
@@ -56,18 +57,25 @@ _LABELS = {
 }
 
 
+_UA = "ua-"
+_UA_ACRONYMS = ("fbm", "hsv", "jpeg")
+
+
 def wording(attack: str) -> AttackLabel:
     """The words for `attack`; one that is not in the list keeps its own name.
 
     Example:
-        >>> wording("linf").label, wording("corruption-gaussian-noise").label, wording("mine").label
-        ('L∞', 'Gaussian noise', 'mine')
+        >>> [wording(name).label for name in ("linf", "ua-jpeg", "corruption-gaussian-noise", "mine")]
+        ['L∞', 'UA JPEG', 'Gaussian noise', 'mine']
     """
     if attack.startswith("corruption-"):
         words = attack.removeprefix("corruption-").replace("-", " ")
         name = (words[:1].upper() + words[1:]).replace("Jpeg", "JPEG")
         taken = any(name == known.label for known in _LABELS.values())
         return AttackLabel(f"{name} corruption" if taken else name, CORRUPTION)
+    if attack.startswith(_UA):
+        name = attack.removeprefix(_UA)
+        return AttackLabel(f"UA {name.upper() if name in _UA_ACRONYMS else name}", UNFORESEEN)
     return _LABELS.get(attack, AttackLabel(attack, COMPOSED if "+" in attack else OTHER))
 
 
@@ -99,6 +107,16 @@ def strength(value: float) -> str:
         ('0.168', '0.03137', '2000')
     """
     return _significant(value, 4)
+
+
+def rough(value: float) -> str:
+    """A number that a few images decide, with no more than three significant digits and two decimals.
+
+    Example:
+        >>> rough(6816.0), rough(5.2149), rough(0.8571)
+        ('6,820', '5.21', '0.86')
+    """
+    return f"{round(float(f'{value:.3g}'), 2):,g}"
 
 
 def _significant(value: float, digits: int) -> str:
@@ -244,7 +262,8 @@ def some(names: Iterable[str], at_most: int = 6) -> str:
 
 
 MARK = "†"
-"""Beside the name of an attack or a model: numbers rest on attacks whose gradients the model does not give."""
+"""Beside the name of an attack or a model: numbers rest on attacks whose gradients the model does not give, or a
+diagnosis speaks against them."""
 
 
 def marked(name: str, void: object) -> str:
@@ -258,16 +277,17 @@ def marked(name: str, void: object) -> str:
 
 
 def void_sentence(shares: Mapping[str, float]) -> str:
-    """What the mark says; ``shares``: attack -> share of the samples at which the model gave it no gradient.
+    """What the mark says; ``shares``: attack -> share of the samples at which the model gave it no gradient, or one
+    that misleads.
 
     Example:
         >>> void_sentence({"linf": 0.25}).partition(",")[0]
-        '† linf: the margin has no gradient at 25 % of the samples'
+        '† linf: the gradient of the margin is missing or misleads at 25 % of the samples'
     """
     said = []
     for attack, share in shares.items():
         where = "any sample" if share == 1 else f"{100 * share:.0f} % of the samples"
-        said.append(f"{attack}: the margin has no gradient at {where}")
+        said.append(f"{attack}: the gradient of the margin is missing or misleads at {where}")
     judged = "void" if all(share == 1 for share in shares.values()) else "too high"
     return (
         f"{MARK} {'; '.join(said)}, so its robust accuracies are {judged}, and so is every ratio and average that "

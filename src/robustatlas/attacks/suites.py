@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Stage, grid
+from robustatlas.attacks.imagenet_ua import core, extra
 from robustatlas.attacks.plans import as_published, plans
 from robustatlas.classifier.backward import Backward
 from robustatlas.errors import UserError
@@ -130,6 +131,12 @@ SUITES: dict[str, Suite] = {
         Suite("uar-imagenet100", "UAR's attacks at six strengths calibrated for ImageNet-100", _uar("uar-imagenet100")),
         Suite("uar-core", "the five attacks of UAR that correlate least, CIFAR-10", _uar("uar-cifar10", UAR_CORE)),
         Suite(
+            "imagenet-ua",
+            "the eight core attacks of ImageNet-UA at three levels, for UA2; below 85 pixels those of CIFAR-10",
+            core,
+        ),
+        Suite("imagenet-ua-extra", "the eleven other attacks of ImageNet-UA at three levels", extra),
+        Suite(
             "hypervolume",
             "margins at ten levels of linf (8/255) and l2 (0.5) for the adversarial hypervolume",
             _hypervolume,
@@ -144,10 +151,13 @@ SUITES: dict[str, Suite] = {
 }
 
 
-def attacks_of(given: str | Attack | Sequence[str | Attack], procedure: Procedure = "default") -> list[Attack]:
+def attacks_of(
+    given: str | Attack | Sequence[str | Attack], procedure: Procedure = "default", sides: Sequence[int] = ()
+) -> list[Attack]:
     """The attacks behind names of the catalogue, names of suites and :class:`Attack` objects.
 
-    An attack that is given by itself counts instead of the one of its name in a suite.
+    An attack that is given by itself counts instead of the one of its name in a suite. ``sides`` are height and width
+    of the images, where they are known: some names mean other strengths on small ones (see :meth:`Attack.on_images`).
 
     Example:
         >>> [attack.name for attack in attacks_of(["lp", "linf"])]
@@ -161,10 +171,12 @@ def attacks_of(given: str | Attack | Sequence[str | Attack], procedure: Procedur
     for item in items:
         if isinstance(item, Attack):
             found.append(item)
-        elif item in SUITES:
-            found += [attack for attack in SUITES[item].build(procedure) if attack.name not in single]
+            continue
+        if item in SUITES:
+            named = [attack for attack in SUITES[item].build(procedure) if attack.name not in single]
         else:
-            found.append(attack_named(item, procedure, also=SUITES))
+            named = [attack_named(item, procedure, also=SUITES)]
+        found += [attack.on_images(sides) for attack in named] if sides else named
     return found
 
 

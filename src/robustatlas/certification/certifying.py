@@ -52,7 +52,7 @@ class _Ready:
 def certified(model: Model, data: Data, request: Request, method: Methods = None) -> Result:
     """:func:`robustatlas.certify`, of a request."""
     with _prepared(model, data, request, method) as ready:
-        run = Run.begin(request.run, ready.identity)
+        run = request.begin(ready.identity)
         check_answers(ready.subject.model, run, ready.work)
         for task in ready.tasks:
             run.certificates.add(task.record)
@@ -72,7 +72,7 @@ def certified(model: Model, data: Data, request: Request, method: Methods = None
 def expected(model: Model, data: Data, request: Request, method: Methods = None) -> Forecast:
     """:func:`robustatlas.certification.forecast`: each attack is tried on some samples that the run lacks."""
     with _prepared(model, data, request, method) as ready:
-        run = Run.begun(request.run, ready.identity) or Run(ready.identity)
+        run = request.begun(ready.identity)
         mine, tried = request.mine(len(ready.work.index)), []
         for task in ready.tasks:
             missing = np.flatnonzero(mine & ~np.isin(ready.work.index, run.certificates.done(task.record)))
@@ -88,7 +88,9 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
     classifier, work = given(model, data, request)
     with surroundings(classifier, request) as display:
         subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
-        attacks = chosen_attacks(request.attacks, "default", request.strengths, request.exclude, classifier)
+        attacks = chosen_attacks(
+            request.attacks, "default", request.strengths, request.exclude, classifier, work.first.images
+        )
         tasks = []
         for attack in attacks:
             attack.threat.check(work.rows[:1].to(classifier.device, classifier.dtype))

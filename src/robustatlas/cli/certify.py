@@ -14,6 +14,7 @@ from robustatlas.cli._forecast import forecast_table
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._share import share_here
+from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.errors import UserError
 from robustatlas.scalars import fraction
@@ -138,8 +139,9 @@ def certify(
     Ctrl-C stops it, and the same command continues it.
     """
     from robustatlas.certification.certifying import certified, expected
-    from robustatlas.cli.evaluate import keeping, run_folder
+    from robustatlas.cli.evaluate import run_folder
     from robustatlas.evaluation.request import Request
+    from robustatlas.workers.memory import hand_back_at_once
 
     classifier = _models.loaded(model, weights, settings, mean, std, device)
     dataset = _models.data_for(classifier, data, None, None)
@@ -162,7 +164,10 @@ def certify(
     if dry_run:
         console.print(forecast_table(expected(classifier, dataset, request, chosen), str(classifier.device)))
         return
-    with keeping(folder):
+    hand_back_at_once()
+    with stopped_by_hand(
+        lambda: f"Stopped. What is finished is kept in {folder}; the same command goes on from there."
+    ):
         result = certified(classifier, dataset, request, chosen)
     console.print(accuracy_tables(result))
     console.print(

@@ -9,7 +9,6 @@ from robustatlas.metrics.bootstrap import (
     bootstrap_replicates,
     confidence_intervals,
     mean_statistic,
-    paired_differences,
     share_statistic,
 )
 from robustatlas.metrics.comparison import (
@@ -29,6 +28,7 @@ from robustatlas.metrics.competitiveness import (
     percent_seen,
 )
 from robustatlas.metrics.curves import Band, Crossing, RobustnessCurve, envelope, local_optimality
+from robustatlas.metrics.differences import chance_of_difference, paired_differences
 from robustatlas.metrics.hypervolume import (
     AdversarialHypervolume,
     adversarial_hypervolume,
@@ -45,6 +45,7 @@ from robustatlas.metrics.intervals import (
 )
 from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
+from robustatlas.metrics.ua2 import ua2
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples
 
@@ -72,6 +73,7 @@ __all__ = [
     "average_accuracy",
     "bootstrap_intervals",
     "bootstrap_replicates",
+    "chance_of_difference",
     "common_strengths",
     "competitiveness_in_out",
     "competitiveness_ratio",
@@ -98,6 +100,7 @@ __all__ = [
     "shared_samples",
     "signed_rank_test",
     "stability_constant",
+    "ua2",
     "unforeseen_attack_robustness",
     "union_accuracy",
 ]

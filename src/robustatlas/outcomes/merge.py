@@ -52,6 +52,8 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
             joined.keep(card)
         for record in run.certified_by():
             joined.certificates.add(record)
+        for diagnosis in run.diagnoses():
+            joined.keep_diagnosis(diagnosis)
         with one_sentence(Path(into)):
             for folder in _FOLDERS:
                 for file in sorted((source / folder).rglob("*.*")):
