@@ -16,7 +16,7 @@ CERTIFICATES: Registry[type[Certificate]] = Registry(
     "certificate",
     "robustatlas.certificates",
     {
-        "interval": "certificates.interval:Interval",
+        "interval": "certificates.interval:IntervalBounds",
         "crown-ibp": "certificates.crown_ibp:CrownIBP",
         "crown": "certificates.crown:Crown",
         "alpha-crown": "certificates.alpha_crown:AlphaCrown",

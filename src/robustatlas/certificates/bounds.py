@@ -20,7 +20,7 @@ from torch import Tensor
 from robustatlas.bundle import per_sample
 from robustatlas.certificates.activations import Activation, Lines
 from robustatlas.certificates.graph import Graph, Node
-from robustatlas.certificates.operations import Affine, Convolution, Dense, Sum, accumulated
+from robustatlas.certificates.operations import AffineOperation, Convolution, Dense, Sum, accumulated
 from robustatlas.certificates.pooling import MaxPool, Picked
 from robustatlas.certificates.regions import NormBall, Region, Segment
 
@@ -49,7 +49,9 @@ class Network:
         for node in self.graph.nodes:
             before = max((found[k] for k in node.inputs), default=0.0)
             mixes = isinstance(node.operation, (Dense, Convolution, Sum))
-            found.append(before + mixes if node.operation is None or isinstance(node.operation, Affine) else torch.inf)
+            found.append(
+                before + mixes if node.operation is None or isinstance(node.operation, AffineOperation) else torch.inf
+            )
         return tuple(found)
 
     @cached_property
@@ -57,7 +59,7 @@ class Network:
         """Positions of what is not affine."""
         nodes = enumerate(self.graph.nodes)
         return frozenset(
-            k for k, node in nodes if node.operation is not None and not isinstance(node.operation, Affine)
+            k for k, node in nodes if node.operation is not None and not isinstance(node.operation, AffineOperation)
         )
 
     @cached_property
@@ -69,7 +71,7 @@ class Network:
         """``[1, ...]``: the constant part of an affine node."""
         if position not in self._offsets:
             node = self.graph.nodes[position]
-            assert isinstance(node.operation, Affine)
+            assert isinstance(node.operation, AffineOperation)
             zeros = [self.like.new_zeros(1, *self.graph.nodes[k].shape) for k in node.inputs]
             self._offsets[position] = node.operation.apply(*zeros)
         return self._offsets[position]
@@ -102,7 +104,7 @@ class Network:
 
     def onwards(self, coefficients: dict[int, Tensor], node: Node, rows: Tensor) -> None:
         """Rows of an affine node, added to those of its inputs."""
-        assert isinstance(node.operation, Affine)
+        assert isinstance(node.operation, AffineOperation)
         shapes = tuple(self.graph.nodes[k].shape for k in node.inputs)
         for k, back in zip(node.inputs, node.operation.back(rows, shapes), strict=True):
             coefficients[k] = coefficients[k] + back if k in coefficients else back
@@ -145,7 +147,7 @@ class Bounds:
         for position, node in enumerate(network.graph.nodes):
             if node.operation is None:
                 found._begin()
-            elif isinstance(node.operation, Affine):
+            elif isinstance(node.operation, AffineOperation):
                 found._affine(position, node, node.operation)
             else:
                 if backwards:
@@ -207,7 +209,7 @@ class Bounds:
         backwards: bool = True,
         slopes: dict[int, Tensor] | None = None,
     ) -> tuple[Tensor | None, Tensor]:
-        """Affine functions of the input below rows of a node: coefficients [R, ...] (None: there are none) and
+        """AffineOperation functions of the input below rows of a node: coefficients [R, ...] (None: there are none) and
         constants [R]."""
         coefficients, total = {start: rows}, rows.new_zeros(len(rows))
         for k in range(start, -1, -1):
@@ -222,7 +224,7 @@ class Bounds:
                 total = total - _sum(at.abs() * rounding[owner])
             if node.operation is None:
                 return at, total
-            if isinstance(node.operation, Affine):
+            if isinstance(node.operation, AffineOperation):
                 total = total + _sum(at * self.network.offset(k))
                 self.network.onwards(coefficients, node, at)
             else:
@@ -265,7 +267,7 @@ class Bounds:
             self._direct[0] = (self.region.centre,), own
         self._enter(low, high, rounding)
 
-    def _affine(self, position: int, node: Node, operation: Affine) -> None:
+    def _affine(self, position: int, node: Node, operation: AffineOperation) -> None:
         low, high = [self.low[k] for k in node.inputs], [self.high[k] for k in node.inputs]
         rounding = None
         if operation.terms and self.network.unit:
@@ -285,7 +287,7 @@ class Bounds:
         width = operation.spread(*((b - a) / 2 for a, b in zip(low, high, strict=True)))
         self._enter(middle - width, middle + width, rounding)
 
-    def _boxes(self, operation: Affine) -> bool:
+    def _boxes(self, operation: AffineOperation) -> bool:
         """Whether boxes are as good as the region itself."""
         if isinstance(self.region, NormBall):
             return self.region.p == torch.inf or not mixes(operation)
@@ -336,7 +338,7 @@ class Bounds:
         self._enter(least, most, rounding)
 
 
-def mixes(operation: Affine) -> bool:
+def mixes(operation: AffineOperation) -> bool:
     """Whether an affine operation adds up numbers with signs, so that intervals lose."""
     return isinstance(operation, (Dense, Convolution, Sum))
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from robustatlas.certificates.activations import Activation
-from robustatlas.certificates.operations import Affine, Shape
+from robustatlas.certificates.operations import AffineOperation, Shape
 from robustatlas.certificates.pooling import MaxPool
 
-Operation = Affine | Activation | MaxPool
+Operation = AffineOperation | Activation | MaxPool
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Graph:
     @property
     def affine(self) -> bool:
         """Whether the logits are affine in the input."""
-        return all(isinstance(node.operation, Affine) for node in self.nodes[1:])
+        return all(isinstance(node.operation, AffineOperation) for node in self.nodes[1:])
 
     def run(self, x: Tensor) -> Tensor:
         """Logits [B, C] in float64 of inputs [B, ...]."""

@@ -52,13 +52,13 @@ def whole(p: float, numbers: int) -> float:
 
 
 @dataclass(frozen=True)
-class Interval(InBalls):
+class IntervalBounds(InBalls):
     """Bounds by intervals; the last affine layers are multiplied into the margins first.
 
     Source: Gowal et al. 2018, On the Effectiveness of Interval Bound Propagation, section 3.
 
     Example:
-        >>> Interval().name
+        >>> IntervalBounds().name
         'interval'
     """
 

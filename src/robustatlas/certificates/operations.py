@@ -38,7 +38,7 @@ def accumulated(terms: Count, unit: float) -> float | Tensor:
     return terms * unit / (1 - terms * unit)
 
 
-class Affine(ABC):
+class AffineOperation(ABC):
     """An operation x -> W x + b of one or more inputs."""
 
     terms: int
@@ -67,7 +67,7 @@ class Affine(ABC):
 
 
 @dataclass(frozen=True)
-class Dense(Affine):
+class Dense(AffineOperation):
     """A linear layer on the last dimension: ``weight`` [O, I], ``bias`` [O]."""
 
     weight: Tensor
@@ -98,7 +98,7 @@ _CONVOLUTIONS: dict[int, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = 
 
 
 @dataclass(frozen=True)
-class Convolution(Affine):
+class Convolution(AffineOperation):
     """A convolution with zeros around: ``weight`` [O, I / groups, ...], ``bias`` [O]."""
 
     weight: Tensor
@@ -139,7 +139,7 @@ class Convolution(Affine):
 
 
 @dataclass(frozen=True)
-class Scaled(Affine):
+class Scaled(AffineOperation):
     """factor x + shift, number by number: normalisation, batch normalisation, arithmetic with constants.
 
     ``terms``: roundings on the way; ``shift_size``: what of the shift rounding is relative to.
@@ -164,7 +164,7 @@ class Scaled(Affine):
 
 
 @dataclass(frozen=True)
-class Sum(Affine):
+class Sum(AffineOperation):
     """The sum of inputs of one shape, each with its ``signs``."""
 
     signs: tuple[float, ...]
@@ -181,7 +181,7 @@ class Sum(Affine):
 
 
 @dataclass(frozen=True)
-class Moved(Affine):
+class Moved(AffineOperation):
     """What moves, repeats or averages numbers with weights >= 0: views, slices, zeros around, means, concatenation.
 
     ``terms`` is 0 where no arithmetic is done.

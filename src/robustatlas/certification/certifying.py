@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from robustatlas.certificates import Certificate, Subject
 from robustatlas.certification.choice import Method, certificate_for
-from robustatlas.certification.work import Certification, Doer, certifying_elsewhere, done, record_of
+from robustatlas.certification.work import Certification, Certifier, certifying_elsewhere, done, record_of
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.desk import Desk
 from robustatlas.evaluation.forecast import Expected, Forecast
@@ -126,7 +126,7 @@ def _work_through(desk: Desk, ready: _Ready, request: Request) -> None:
     model = ready.subject.model
     places = request.places(model)
     if not places:
-        work_here(Doer(ready.subject, ready.tasks, ready.manner).do, desk)
+        work_here(Certifier(ready.subject, ready.tasks, ready.manner).do, desk)
         return
     each = 1 if isinstance(places, Cluster) else max(1, torch.get_num_threads() // len(places))
     make = partial(certifying_elsewhere, model, tuple(ready.tasks), ready.manner, ready.identity, ready.subject.shape)

@@ -105,7 +105,7 @@ def _samples(model: Classifier, x: torch.Tensor, labels: torch.Tensor, index: ND
     }
 
 
-class Doer:
+class Certifier:
     """Does the jobs of some certifications one after the other; the network is read once."""
 
     def __init__(self, subject: Subject, tasks: Sequence[Certification], manner: Manner) -> None:
@@ -133,4 +133,4 @@ def certifying_elsewhere(
     """
     with undisturbed(), model.evaluating():
         check_same(model, shape, identity)
-        yield Doer(Subject(model, shape, manner.seed), tasks, manner).do
+        yield Certifier(Subject(model, shape, manner.seed), tasks, manner).do
