@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
-    from robustatlas.trust import diagnose, repair
+    from robustatlas.trust import audit, diagnose, repair
 
 __all__ = [
     "Attack",
@@ -54,6 +54,7 @@ __all__ = [
     "__version__",
     "as_foolbox",
     "as_torchattacks",
+    "audit",
     "certify",
     "compose",
     "diagnose",
@@ -93,6 +94,7 @@ _HOME = {
     "UserError": "errors",
     "as_foolbox": "peers",
     "as_torchattacks": "peers",
+    "audit": "trust",
     "certify": "certification",
     "compose": "attacks.catalogue",
     "diagnose": "trust",
