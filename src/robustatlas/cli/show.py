@@ -19,7 +19,7 @@ from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.errors import UserError
-from robustatlas.facts import RunFacts, chosen_reference, facts_of, hold_against
+from robustatlas.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import of_attack
 from robustatlas.references import Reference
@@ -129,6 +129,8 @@ def print_facts(
         console.print(f"No adversarial hypervolume of {safe(some(uneven))}: the strengths are not equal steps.")
     if facts.reference:
         names += _print_against(facts, facts.reference, console, trained_on)
+    for beside in facts.beside:
+        _print_field(beside, console)
     for attack in facts.attacks:
         if attack.best_known:
             console.print(safe(attack.best_known.sentence(attack.attack)), highlight=False)
@@ -174,6 +176,17 @@ def _print_against(
     if trained_on is None and has_ratios:
         console.print("Say what the model was trained on, such as --trained-on linf=0.03, for SC, CR in and out.")
     return names
+
+
+def _print_field(beside: Beside, console: Console) -> None:
+    """The run beside published models, and what their one point hides."""
+    console.print(f"\n{safe(beside.sentence)}", highlight=False)
+    rows = table("beside it", safe(f"{beside.point}, %"), "clean, %")
+    for entry in beside.neighbours:
+        rows.add_row(safe(entry.name), f"{entry.accuracy:.2f}", f"{entry.clean:.2f}")
+    console.print(rows)
+    if beside.hidden:
+        console.print(safe(beside.hidden), highlight=False)
 
 
 def _overall(facts: RunFacts) -> Table:

@@ -15,6 +15,7 @@ from robustatlas.facts import numbers
 from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.best_known import BestKnown, best_known
 from robustatlas.facts.breaking import BreakingPoint, breaking_point
+from robustatlas.facts.field import Beside, beside_the_field
 from robustatlas.facts.grids import GridAdvice, grid_advice
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.facts.plain import plain_run
@@ -181,6 +182,7 @@ class RunFacts:
         rejected: clean inputs that the model refuses to answer; None where it never may. They count as no error.
         void: attack -> share of the samples at which the model gave it no gradient; every name of such a run and of
             such an attack carries a mark, and a warning says what it means.
+        beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
     """
 
     name: str
@@ -198,6 +200,7 @@ class RunFacts:
     provenance: Mapping[str, str] = field(default_factory=dict)
     rejected: Interval | None = None
     void: Mapping[str, float] = field(default_factory=dict)
+    beside: tuple[Beside, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
@@ -243,6 +246,7 @@ def facts_of(
         provenance=_provenance(result),
         rejected=_rejected(result),
         void=result.void,
+        beside=beside_the_field(result),
     )
 
 

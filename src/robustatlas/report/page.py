@@ -23,7 +23,7 @@ from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import against_reference
 from robustatlas.references import Reference
-from robustatlas.report import multiples, pages, words
+from robustatlas.report import field, multiples, pages, words
 from robustatlas.report.gallery import Example, examples
 from robustatlas.result import Result
 
@@ -112,6 +112,7 @@ def build_report(
         advice=_alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
         other_sets=words.OTHER_SETS,
         placed=words.placed,
+        fields=[view for run in facts for view in field.views(run.name, run.beside)],
         crossings=_crossings(facts),
         confidence=round(100 * CONFIDENCE),
         wording=wording,
