@@ -17,7 +17,7 @@ CORRUPTIONS = "corruptions"
 
 
 @dataclass(frozen=True)
-class Entry:
+class FieldEntry:
     """One model of a field.
 
     Attributes:
@@ -99,7 +99,7 @@ class Field:
     date: str
     dataset: str
     attack: str
-    entries: tuple[Entry, ...]
+    entries: tuple[FieldEntry, ...]
     strength: str | None = None
     images: int | None = None
 
@@ -139,7 +139,7 @@ class Field:
     def _cell(self, accuracy: float) -> Mapping[str, Mapping[float, float]]:
         return {self.attack: {self.epsilon: accuracy}}
 
-    def _defense(self, entry: Entry) -> Defense:
+    def _defense(self, entry: FieldEntry) -> Defense:
         return Defense(
             name=entry.name,
             accuracies=AccuracyTable(entry.clean, self._cell(entry.accuracy)),
