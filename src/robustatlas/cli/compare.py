@@ -89,7 +89,7 @@ def compare(
     held = hold_against(shared.tables[0], chosen, results[0].records.values()).require() if chosen else None
     statistics = [statistics_of(shared, run, held, at) for run in range(len(runs))]
 
-    console = Console()
+    console = Console(highlight=False)
     short = shortened_apart(names, min(LONGEST_NAME, max(console.width - 24, 16)))
     console.print(_heading(shared), highlight=False)
     for name, whole in zip(short, names, strict=True):

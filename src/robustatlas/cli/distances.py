@@ -72,7 +72,7 @@ def distances(
     dataset = load_dataset(data, "train" if split == "train" else "test")
     images, labels = np.asarray(dataset.images)[:samples], np.asarray(dataset.labels)[:samples]
 
-    console = Console()
+    console = Console(highlight=False)
     table = Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,

@@ -158,7 +158,7 @@ def reference(
         samples=samples,
         search=search,  # type: ignore[arg-type]
     )
-    console, share = Console(), share_here(part)
+    console, share = Console(highlight=False), share_here(part)
     try:
         found = make_reference(
             plan,

@@ -140,7 +140,7 @@ def train(
         kept = f"\nStopped. The checkpoint is in {safe(out)}; the same command goes on from there."
         Console(stderr=True, soft_wrap=True).print(kept, highlight=False)
         raise typer.Exit(130) from None
-    console = Console()
+    console = Console(highlight=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("held-out accuracy, %")
     table.add_column("", justify="right")

@@ -17,7 +17,7 @@ from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds, proportion_interval
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.references.field import CORRUPTIONS, Entry, Field
+from robustatlas.references.field import CORRUPTIONS, Field, FieldEntry
 from robustatlas.references.shipped import available_fields, is_about, load_field
 from robustatlas.result import Result
 from robustatlas.wording import counted, listed, ordinal, wording
@@ -46,7 +46,10 @@ class Elsewhere:
     @property
     def words(self) -> str:
         """Such as "L2 0.5: 61.0 %"."""
-        return f"{wording(self.attack).label} {written(self.strength)}: {self.accuracy:.1f} %"
+        levels = 255 * self.strength
+        whole = self.attack == "linf" and abs(levels - round(levels)) < 1e-6
+        where = f"{round(levels)}/255" if whole else written(self.strength)
+        return f"{wording(self.attack).label} {where}: {self.accuracy:.1f} %"
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Beside:
         return f"{wording(self.field.attack).label} {self.field.strength}"
 
     @property
-    def neighbours(self) -> list[Entry]:
+    def neighbours(self) -> list[FieldEntry]:
         """The best entry, and those right above and right below the run."""
         above = [entry for entry in self.field.entries if entry.accuracy >= self.accuracy.value]
         below = [entry for entry in self.field.entries if entry.accuracy < self.accuracy.value]
@@ -109,7 +112,8 @@ class Beside:
         union = f" under {listed([wording(attack).label for attack in self.attacks])} at once" if self.several else ""
         number = self.accuracy
         said = f"At {self.point}{union} {number.value:.1f} % ({number.low:.1f} to {number.high:.1f}){few}"
-        return f"{said}: {self.place} beside the {len(self.field.entries)} entries of {self.field.name}, as of {self.field.date}."
+        whose = f"{len(self.field.entries)} entries of {self.field.name}, as of {self.field.date}"
+        return f"{said}: {self.place} beside the {whose}."
 
     @property
     def several(self) -> bool:

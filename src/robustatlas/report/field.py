@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from robustatlas.facts.field import Beside
-from robustatlas.references.field import Entry
+from robustatlas.references.field import FieldEntry
 from robustatlas.report.pages import web_address
 from robustatlas.wording import strength
 
@@ -59,7 +59,7 @@ def _ranged(beside: Beside) -> str:
     return f"{number.value:.1f} ({number.low:.1f} to {number.high:.1f})"
 
 
-def _neighbour(entry: Entry) -> Neighbour:
+def _neighbour(entry: FieldEntry) -> Neighbour:
     return Neighbour(
         entry.name, web_address(entry.url), f"{entry.accuracy:.2f}", f"{entry.clean:.2f}", " ".join(entry.notes)
     )

@@ -25,7 +25,7 @@ from robustatlas.facts.rows import (
     read_about,
     run_row,
 )
-from robustatlas.facts.standard import STANDARD
+from robustatlas.facts.standard import NEAR, STANDARD
 from robustatlas.facts.units import unit_of
 from robustatlas.files import one_sentence
 from robustatlas.outcomes.strengths import position_of
@@ -34,9 +34,6 @@ from robustatlas.report import field, pages, words
 from robustatlas.report.names import parts
 from robustatlas.result import Result
 from robustatlas.wording import GROUPS, axis, counted, listed, wording
-
-NEAR = 0.1
-"""A strength of the board stands for a standard one up to this relative difference."""
 
 MOST_BESIDE = 5
 """Runs of a board that are shown beside the field."""

@@ -111,7 +111,6 @@ def build_report(
         warnings=_alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         advice=_alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
         other_sets=words.OTHER_SETS,
-        placed=words.placed,
         fields=[view for run in facts for view in field.views(run.name, run.beside)],
         crossings=_crossings(facts),
         confidence=round(100 * CONFIDENCE),
