@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
+    from robustatlas.trust import diagnose, repair
 
 __all__ = [
     "Attack",
@@ -53,6 +54,7 @@ __all__ = [
     "as_foolbox",
     "as_torchattacks",
     "compose",
+    "diagnose",
     "evaluate",
     "evaluate_until",
     "external",
@@ -68,6 +70,7 @@ __all__ = [
     "plans_of",
     "plot_accuracy_matrix",
     "plot_curves",
+    "repair",
     "straight_through",
     "surrogate",
     "train",
@@ -89,6 +92,7 @@ _HOME = {
     "as_foolbox": "peers",
     "as_torchattacks": "peers",
     "compose": "attacks.catalogue",
+    "diagnose": "trust",
     "evaluate": "evaluation",
     "evaluate_until": "evaluation.until",
     "external": "peers",
@@ -103,6 +107,7 @@ _HOME = {
     "plans_of": "attacks.plans",
     "plot_accuracy_matrix": "figures",
     "plot_curves": "figures",
+    "repair": "trust",
     "straight_through": "models.gradients",
     "surrogate": "models.gradients",
     "train": "training",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,7 +14,7 @@ from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, DISTRIBUTED, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
-from robustatlas.cli._stopped import what_is_kept
+from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
 from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
@@ -23,6 +22,8 @@ from robustatlas.facts.rows import read_card
 from robustatlas.wording import in_shell
 
 if TYPE_CHECKING:
+    from robustatlas.classifier import Classifier
+    from robustatlas.datasets import Dataset
     from robustatlas.result import Result
     from robustatlas.workers.share import Share
 
@@ -232,6 +233,23 @@ def evaluate(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    diagnose: Annotated[
+        bool,
+        typer.Option(
+            "--diagnose/--no-diagnose",
+            help="Look at some samples first, to tell whether the numbers can be trusted.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = True,
+    escalate: Annotated[
+        bool,
+        typer.Option(
+            "--escalate",
+            help="Where the diagnosis speaks against the numbers, try its remedies on the samples concerned, and add "
+            "what they find.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -270,8 +288,8 @@ def evaluate(
     Ctrl-C stops the evaluation, and the same command continues it. The same command with more samples, attacks or
     strengths adds them to the run.
     """
-    from robustatlas.evaluation.evaluating import evaluated
     from robustatlas.evaluation.request import Request
+    from robustatlas.workers.memory import hand_back_at_once
 
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
@@ -297,6 +315,7 @@ def evaluate(
         exclude=names_in(exclude),
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
+        diagnose=diagnose,
         progress=True,
         part=share,
         workers=workers,
@@ -306,24 +325,22 @@ def evaluate(
     if dry_run:
         print_forecast(classifier, dataset, request)
         return
-    with _keeping(folder):
-        known = None if until is None else _until.print_until(until, against, classifier, dataset, request)
-        result = known or evaluated(classifier, dataset, request)
+    hand_back_at_once()
+    with stopped_by_hand(partial(what_is_kept, folder)):
+        result = _until.result_of(classifier, dataset, request, until, against)
+    if escalate and result.diagnosis is not None and result.diagnosis.doubted:
+        result = _escalated(result, classifier, dataset)
     result.describe(card)
     _print(result, folder, share)
 
 
-@contextmanager
-def _keeping(folder: Path) -> Iterator[None]:
-    """Ctrl-C says what is kept in the folder."""
-    from robustatlas.workers.memory import hand_back_at_once
+def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
+    """The result with what the remedies of its diagnosis find, once they are printed."""
+    from robustatlas.trust import repair
 
-    hand_back_at_once()
-    try:
-        yield
-    except KeyboardInterrupt:
-        Console(stderr=True, soft_wrap=True).print(f"\n{safe(what_is_kept(folder))}", highlight=False)
-        raise typer.Exit(130) from None
+    mended = repair(result, data, model=model)
+    Console().print(mended)
+    return mended.result
 
 
 def _print(result: Result, folder: Path, share: Share) -> None:

@@ -106,6 +106,8 @@ def chosen_facts(
 def print_summary(facts: RunFacts, card: Card, console: Console) -> None:
     """Print the answer: a sentence, the place, a row for each attack, and what to beware of."""
     console.print(f"[bold]{safe(facts.name)}[/bold]: {safe(headline(facts))}")
+    if facts.diagnosis is not None:
+        console.print(safe(facts.diagnosis.sentence))
     for about, number, text in findings(facts):
         console.print(f"{safe(about)}: [bold]{safe(number)}[/bold] {safe(text)}")
     console.print(strip_table(card, facts, console))

@@ -213,6 +213,8 @@ def record_of(
         procedure["unbounded"] = attack.unbounded
     if model is not None and model.draws is not None:
         procedure["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
+    if model is not None and model.remedy:
+        procedure["remedy"] = model.remedy
     if attack.errors != "accepted":
         procedure["errors"] = attack.errors
     return AttackRecord(

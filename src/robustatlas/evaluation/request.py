@@ -15,6 +15,7 @@ from robustatlas.attacks.definition import Effort, Procedure, Search
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError, brief
 from robustatlas.evaluation.plan import Attacks, Samples, Strengths
+from robustatlas.outcomes import Identity, Run
 from robustatlas.progress import Progress
 from robustatlas.scalars import whole
 from robustatlas.workers import Cluster, cluster_of
@@ -27,7 +28,7 @@ class Request:
 
     Args:
         attacks, search, procedure, strengths, samples, run, effort, exclude: as of :func:`robustatlas.evaluate`.
-        keep_adversarial, progress, devices: as there.
+        keep_adversarial, diagnose, progress, devices: as there.
         seed, batch_size, shard_size, workers: as there; kept as plain integers.
         part: as there; kept as the share that it names.
         ray: as there; kept as the cluster that it names.
@@ -46,12 +47,13 @@ class Request:
     strengths: Strengths | None = None
     samples: Samples = None
     seed: int = 0
-    run: str | Path | None = None
+    run: str | Path | Run | None = None
     batch_size: int | Literal["auto"] | None = None
     effort: Effort = "default"
     exclude: Sequence[str] = ()
     shard_size: int | None = None
     keep_adversarial: bool = False
+    diagnose: bool = True
     progress: bool | Progress | None = None
     part: str | tuple[int, int] | Share | None = None
     workers: int | None = None
@@ -67,7 +69,9 @@ class Request:
         _check_run(self.run)
         _check_names(self.exclude)
         _check_devices(self.devices)
-        _check_switches(self.keep_adversarial, self.progress)
+        _check_switch("keep_adversarial", self.keep_adversarial)
+        _check_switch("diagnose", self.diagnose)
+        _check_progress(self.progress)
         self._keep("part", share_of(self.part))
         self._keep("ray", cluster_of(self.ray, self.workers))
 
@@ -82,6 +86,14 @@ class Request:
             return [str(model.device)] * self.workers if self.workers is not None and self.workers > 1 else []
         count = max(self.workers or 0, len(self.devices))
         return [str(self.devices[number % len(self.devices)]) for number in range(count)]
+
+    def begin(self, identity: Identity) -> Run:
+        """The run to write to, begun where it is not there."""
+        return self.run if isinstance(self.run, Run) else Run.begin(self.run, identity)
+
+    def begun(self, identity: Identity) -> Run:
+        """The run as it is; an empty one where there is none, and nothing is written."""
+        return self.run if isinstance(self.run, Run) else Run.begun(self.run, identity) or Run(identity)
 
     def mine(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """``[count]``: which of the samples are to be done here."""
@@ -105,6 +117,8 @@ def _count(name: str, value: Any) -> int | None:
 
 
 def _check_run(run: Any) -> None:
+    if isinstance(run, Run):
+        return
     if run is not None and not isinstance(run, (str, os.PathLike)):
         raise UserError(f"run={run!r}; expected the path of a folder, or None to keep the run in memory.")
     if run is not None and not os.fspath(run):
@@ -126,8 +140,11 @@ def _check_devices(devices: Any) -> None:
         raise UserError(f"devices={devices!r}; expected a list of devices, such as ['cuda:0', 'cuda:1'].")
 
 
-def _check_switches(keep_adversarial: Any, progress: Any) -> None:
-    if not isinstance(keep_adversarial, (bool, np.bool_)):
-        raise UserError(f"keep_adversarial={keep_adversarial!r}; expected True or False.")
+def _check_switch(name: str, value: Any) -> None:
+    if not isinstance(value, (bool, np.bool_)):
+        raise UserError(f"{name}={value!r}; expected True or False.")
+
+
+def _check_progress(progress: Any) -> None:
     if progress is not None and not isinstance(progress, (bool, np.bool_, Progress)):
         raise UserError(f"progress={progress!r}; expected True, False, None or an object of robustatlas.progress.")

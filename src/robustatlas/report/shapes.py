@@ -116,7 +116,10 @@ def svg_of(picture: Picture) -> Markup:
 
 def _element(shape: Shape) -> Markup:
     if isinstance(shape, Box):
-        element = Markup('<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="{}" stroke="{}"/>')
+        element = Markup(
+            '<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="{}" stroke="{}" '
+            'shape-rendering="crispEdges"/>'
+        )
         return element.format(shape.x, shape.y, shape.width, shape.height, shape.fill, shape.edge)
     if isinstance(shape, Stroke):
         element = Markup('<path d="M{:.2f} {:.2f}L{:.2f} {:.2f}" stroke="{}" stroke-width="{:g}"/>')
