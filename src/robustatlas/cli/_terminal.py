@@ -16,6 +16,7 @@ from rich.markup import escape, render
 from rich.padding import Padding
 from rich.table import Table
 
+from robustatlas.facts.standard import NEAR, STANDARD
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
 from robustatlas.result import Result
@@ -188,23 +189,23 @@ class AccuracyTables:
             yield f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}. {safe(self.rest)}"
 
     def _grids(
-        self, name: str, headings: Sequence[str], lines: Mapping[str, Sequence[float]], room: int
+        self, attack: str, name: str, strengths: Sequence[float], lines: Mapping[str, Sequence[float]], room: int
     ) -> tuple[list[list[int]], list[RenderableType]]:
         """Which strengths stand together, and a table for each such group."""
+        headings = [f"{strength:.3g}" for strength in strengths]
         groups = in_groups([max(5, len(heading)) for heading in headings], room)
         if not self.every:
-            groups = [_spread(len(headings), len(groups[0]))]
+            groups = [_spread(len(headings), len(groups[0]), _usual(attack, strengths))]
         return groups, [_grid(name, headings, lines, group) for group in groups]
 
     def _certified_alone(self, row: str, width: int) -> tuple[list[RenderableType], bool]:
         """An attack that was certified and not run."""
         held = self.result.certified_sizes[row]
-        headings = [f"{strength:.3g}" for strength in held.strengths]
         room = width - max(10, len(row) + 1) - _GAP
-        groups, parts = self._grids(row, headings, {"certified": held.accuracies().tolist()}, room)
+        groups, parts = self._grids(held.attack, row, held.strengths, {"certified": held.accuracies().tolist()}, room)
         said = f"by {', '.join(held.methods)}; the robust accuracy is at least that, and no attack was run"
         shown = sum(map(len, groups))
-        return [*parts, Padding(f"[dim]{safe(said)}[/dim]", (0, 0, 0, 2))], shown < len(headings)
+        return [*parts, Padding(f"[dim]{safe(said)}[/dim]", (0, 0, 0, 2))], shown < len(held.strengths)
 
     def _of(self, attack: str, width: int) -> tuple[list[RenderableType], bool]:
         outcome, certified = self.result.outcome(attack), self.result.certified_sizes.get(attack)
@@ -215,7 +216,7 @@ class AccuracyTables:
             if certified is not None:
                 lines = {"certified": certified.accuracies(outcome.strengths).tolist(), "at most": lines[""]}
             name = marked(attack, attack in self.result.void)
-            groups, parts = self._grids(name, headings, lines, room)
+            groups, parts = self._grids(attack, name, outcome.strengths.tolist(), lines, room)
         else:
             groups = [list(range(len(headings)))]
             parts = [f"[bold]{safe(attack)}[/bold]: not every strength was searched."]
@@ -242,8 +243,25 @@ def _grid(
     return made
 
 
-def _spread(count: int, columns: int) -> list[int]:
-    """Positions of at most so many of `count` strengths, evenly spread, the last one among them."""
+def _usual(attack: str, strengths: Sequence[float]) -> int | None:
+    """Position of the strength that is the one at which papers give accuracies, or near it; None where none is."""
+    if attack not in STANDARD:
+        return None
+    standard, _ = STANDARD[attack]
+    nearest = min(range(len(strengths)), key=lambda position: abs(strengths[position] - standard))
+    return nearest if abs(strengths[nearest] / standard - 1) < NEAR else None
+
+
+def _spread(count: int, columns: int, usual: int | None = None) -> list[int]:
+    """Positions of at most so many of `count` strengths, evenly spread, the last one and the `usual` one among them.
+
+    Example:
+        >>> _spread(20, 4), _spread(20, 4, usual=5), _spread(20, 1, usual=5)
+        ([4, 9, 14, 19], [5, 9, 14, 19], [5])
+    """
     if count <= columns:
         return list(range(count))
-    return sorted({round((k + 1) * count / columns) - 1 for k in range(columns)})
+    spread = sorted({round((k + 1) * count / columns) - 1 for k in range(columns)})
+    if usual is not None and usual not in spread:
+        spread[min(range(len(spread)), key=lambda k: abs(spread[k] - usual))] = usual
+    return spread

@@ -19,7 +19,7 @@ from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.outcome import Floats, Integers, percent
 from robustatlas.outcomes.parts import AdversarialExamples, Parts
 from robustatlas.outcomes.records import AttackName, distinct
-from robustatlas.outcomes.shelf import Shelf
+from robustatlas.outcomes.storage import Storage
 from robustatlas.outcomes.tables import Columns, CorruptFileError
 from robustatlas.wording import size as written
 
@@ -121,13 +121,13 @@ class CertifiedSizes:
 class Certificates:
     """The certificates of a run: written and read like its outcomes, part by part."""
 
-    def __init__(self, shelf: Shelf, parts: Parts, path: Path | None) -> None:
-        self._shelf, self._parts, self.path = shelf, parts, path
+    def __init__(self, storage: Storage, parts: Parts, path: Path | None) -> None:
+        self._storage, self._parts, self.path = storage, parts, path
         self._read: dict[str, Arrays | None] = {}
 
     def add(self, record: CertificateRecord) -> None:
         """Announce a method on an attack."""
-        self._shelf.put_text(f"certificates/{record.key}", record.to_json())
+        self._storage.put_text(f"certificates/{record.key}", record.to_json())
 
     def done(self, record: CertificateRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that a record covers, increasing."""
@@ -157,7 +157,7 @@ class Certificates:
         held = {column: columns[column] for column in CERTIFIED_COLUMNS}
         checked = check_columns(held, CERTIFIED_COLUMNS, 0, name)
         self._parts.write_samples(part, samples)
-        self._shelf.write(name, checked, {**(about or {}), **self._parts.said_of(record)})
+        self._storage.write(name, checked, {**(about or {}), **self._parts.said_of(record)})
         self._read[name] = checked
 
     def sizes(self, records: Iterable[CertificateRecord], index: Integers) -> dict[str, CertifiedSizes]:
@@ -179,7 +179,7 @@ class Certificates:
         return found
 
     def _names(self, record: CertificateRecord) -> list[str]:
-        return self._parts.placed(self._shelf.names(f"certified/{record.key}"), record)
+        return self._parts.placed(self._storage.names(f"certified/{record.key}"), record)
 
     def _of(self, record: CertificateRecord) -> Arrays:
         parts = [part for name in self._names(record) if (part := self._part(name)) is not None]
@@ -189,7 +189,9 @@ class Certificates:
     def _part(self, name: str) -> Arrays | None:
         if name not in self._read:
             try:
-                self._read[name] = check_columns(self._shelf.read(name), CERTIFIED_COLUMNS, 0, self._shelf.place(name))
+                self._read[name] = check_columns(
+                    self._storage.read(name), CERTIFIED_COLUMNS, 0, self._storage.place(name)
+                )
             except (CorruptFileError, UserError) as error:
                 warn(f"A damaged part counts as not done: {error}")
                 self._read[name] = None
