@@ -16,7 +16,7 @@ from robustatlas.certificates import Certificate, Subject
 from robustatlas.certification.choice import Method, certificate_for
 from robustatlas.certification.work import Certification, Certifier, certifying_elsewhere, done, record_of
 from robustatlas.evaluation.costs import Costs
-from robustatlas.evaluation.desk import Desk
+from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.forecast import Expected, Forecast
 from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.plan import Data, Work, chosen_attacks
@@ -59,9 +59,9 @@ def certified(model: Model, data: Data, request: Request, method: Methods = None
         with run.claims() as claims:
             whole = False
             while not whole:
-                desk = _desk(run, ready, request, claims)
-                if desk.lacking:
-                    _work_through(desk, ready, request)
+                dispatcher = _dispatcher(run, ready, request, claims)
+                if dispatcher.lacking:
+                    _work_through(dispatcher, ready, request)
                 else:
                     ready.display.note(f"Nothing to do: {run.path or 'the run'} has all of it.")
                 whole = run.certificates.intact(task.record for task in ready.tasks)
@@ -102,12 +102,12 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
         yield _Ready(subject, work, tasks, identity, manner, display)
 
 
-def _desk(run: Run, ready: _Ready, request: Request, claims: Claims) -> Desk:
+def _dispatcher(run: Run, ready: _Ready, request: Request, claims: Claims) -> Dispatcher:
     places = request.places(ready.subject.model)
     hands = places.workers or 2 if isinstance(places, Cluster) else max(1, len(places))
     costs = Costs([1.0] * len(ready.tasks), 0.1)
     mine = request.mine(len(ready.work.index))
-    return Desk(
+    return Dispatcher(
         run.certificates,
         ready.tasks,
         ready.work,
@@ -121,16 +121,16 @@ def _desk(run: Run, ready: _Ready, request: Request, claims: Claims) -> Desk:
     )
 
 
-def _work_through(desk: Desk, ready: _Ready, request: Request) -> None:
-    """Have the work of the desk done: by this process where no others are asked for."""
+def _work_through(dispatcher: Dispatcher, ready: _Ready, request: Request) -> None:
+    """Have the work of the dispatcher done: by this process where no others are asked for."""
     model = ready.subject.model
     places = request.places(model)
     if not places:
-        work_here(Certifier(ready.subject, ready.tasks, ready.manner).do, desk)
+        work_here(Certifier(ready.subject, ready.tasks, ready.manner).do, dispatcher)
         return
     each = 1 if isinstance(places, Cluster) else max(1, torch.get_num_threads() // len(places))
     make = partial(certifying_elsewhere, model, tuple(ready.tasks), ready.manner, ready.identity, ready.subject.shape)
-    work_elsewhere(make, f"The model {model.name}", places, each, desk)
+    work_elsewhere(make, f"The model {model.name}", places, each, dispatcher)
 
 
 def _tried(ready: _Ready, task: Certification, missing: NDArray[np.int64]) -> Expected:
