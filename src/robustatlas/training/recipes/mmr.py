@@ -108,6 +108,6 @@ def distances(values: list[Tensor], slopes: list[Tensor], labels: Tensor, p: flo
     own = labels[:, None, None].expand(-1, slope.shape[1], 1)
     lead = logits.gather(1, labels[:, None]) - logits
     apart = torch.linalg.vector_norm(slope.gather(2, own) - slope, q, dim=1)
-    others = torch.ones_like(logits, dtype=torch.bool).scatter(1, labels[:, None], False)
-    decisions = (lead[others] / (apart[others] + _TINY)).view(len(logits), -1)
-    return torch.cat(switches, 1), decisions
+    place = torch.arange(logits.shape[1] - 1, device=labels.device)
+    others = place + (place >= labels[:, None])
+    return torch.cat(switches, 1), (lead / (apart + _TINY)).gather(1, others)
