@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Stage, grid
+from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Search, Stage, grid
 from robustatlas.attacks.imagenet_ua import core, extra
 from robustatlas.attacks.plans import as_published, plans
 from robustatlas.classifier.backward import Backward
@@ -25,6 +25,8 @@ PAPER = "paper"
 RANKED = ("linf", "l2", "l1", "stadv", "recolor", "elastic", "jpeg-linf", "jpeg-l1", "lpips")
 UNRANKED = ("fog", "snow", "gabor", "affine", "perspective", "hue", "saturation", "brightness", "contrast")
 UAR_CORE = ("linf", "l2", "l1", "jpeg-linf", "elastic")
+_LEVELS = {"linf": 8 / 255, "l2": 0.5}
+"""Largest of the ten levels of the adversarial hypervolume."""
 _CONSTANT_STEP = ("fog", "snow", "gabor")
 
 
@@ -47,12 +49,13 @@ def _uar(reference: str, only: tuple[str, ...] = ()) -> Callable[[Procedure], li
     def build(procedure: Procedure) -> list[Attack]:
         table = load_reference(reference).accuracies
         names = [name for name in table.attacks if not only or name in only]
-        return [_uar_attack(name, tuple(float(s) for s in table.strengths(name)), procedure) for name in names]
+        return [uar_attack(name, tuple(float(s) for s in table.strengths(name)), procedure) for name in names]
 
     return build
 
 
-def _uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -> Attack:
+def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -> Attack:
+    """An attack at UAR's strengths; as published it takes 200 steps towards a random class."""
     attack = replace(attack_named(name, procedure), strengths=strengths)
     if procedure != PAPER:
         return attack
@@ -76,11 +79,22 @@ def _uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -
 def _hypervolume(procedure: Procedure) -> list[Attack]:
     """Margins at ten levels; by the search ``every``, APGD of 20 steps on the margin of probabilities, as the paper."""
     published = as_published(Stage(APGD(steps=20), "probability-margin"))
-    attacks = [(attack_named(name), grid(last, 10)) for name, last in (("linf", 8 / 255), ("l2", 0.5))]
     return [
-        replace(attack, strengths=strengths, plans={"frontier": attack.plans["frontier"], **published})
-        for attack, strengths in attacks
+        _at_levels(attack, {"frontier": attack.plans["frontier"], **published}) for attack in map(attack_named, _LEVELS)
     ]
+
+
+def _hypervolume_through(procedure: Procedure) -> list[Attack]:
+    """The same levels behind a transformation: margins by every way back."""
+    attacks = map(_behind_transformation, _LEVELS)
+    return [
+        _at_levels(attack, {search: attack.plans[search] for search in ("frontier", "every")}) for attack in attacks
+    ]
+
+
+def _at_levels(attack: Attack, plans: Mapping[Search, Plan]) -> Attack:
+    """The attack at the ten levels of the hypervolume, with these plans alone."""
+    return replace(attack, strengths=grid(_LEVELS[attack.name], 10), plans=plans)
 
 
 WAYS_BACK: tuple[Backward, ...] = ("identity", "surrogate", "bare")
@@ -146,6 +160,11 @@ SUITES: dict[str, Suite] = {
             "linf and l2 through a defense that transforms the input: every stand-in for its gradient, transfer from "
             "the bare network, and random search, as one attack each",
             _input_transformation,
+        ),
+        Suite(
+            "hypervolume-input-transformation",
+            "the margins of the suite hypervolume through a defense that transforms the input",
+            _hypervolume_through,
         ),
     )
 }
