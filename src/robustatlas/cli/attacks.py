@@ -34,7 +34,7 @@ def attacks(
     from robustatlas.attacks.suites import SUITES
     from robustatlas.threats.imagenet_ua.sizes import LARGE
 
-    console = Console()
+    console = Console(highlight=False)
     if name is None:
         _list(console)
     elif name in SUITES:
