@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -62,7 +64,7 @@ def step_of(x: Tensor) -> float:
         >>> round(step_of(torch.zeros(1, 1, 8, 8)), 4), round(step_of(torch.zeros(1, 3, 32, 32)), 4)
         (0.01, 0.0014)
     """
-    return min(STEP, LENGTH / max(1, flat(x).shape[1]) ** 0.5)
+    return min(STEP, LENGTH / math.sqrt(max(1, flat(x).shape[1])))
 
 
 def cosine(changes: Tensor, steps: Tensor, slope: Tensor) -> Tensor:
