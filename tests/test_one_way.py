@@ -80,23 +80,3 @@ def test_every_error_is_a_sentence() -> None:
                 bad.append(f"{file}:{message.lineno} {first} ... {last}")
     assert bad == []
     assert counted > 400
-
-
-LONGEST_BODY, LONGEST_FILE = 40, 400
-
-
-def body_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines of a function, its signature and docstring aside."""
-    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
-
-
-def test_every_function_and_file_is_short() -> None:
-    long = [
-        f"{file}:{node.lineno} {node.name} has {body_of(node)} lines"
-        for file, tree in SOURCES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and body_of(node) > LONGEST_BODY
-    ]
-    files = {file: len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in SOURCES}
-    assert long + [f"{file} has {lines} lines" for file, lines in files.items() if lines > LONGEST_FILE] == []

@@ -305,7 +305,7 @@ def evaluate(
     classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name, compiled)
     chosen = _attacks.chosen(names_in(attacks), procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
-    folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
+    folder = run or run_folder(classifier, dataset)
     _set_threads(threads, classifier, dataset, verbose)
     share = share_here(part)
     request = Request(
@@ -339,6 +339,11 @@ def evaluate(
     _print(result, folder, share)
 
 
+def run_folder(model: Classifier, data: Dataset) -> Path:
+    """Where a run of a model on a data set goes by default."""
+    return Path("runs") / f"{_plain(model.name)}-{_plain(data.name)}"
+
+
 def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
     """The result with what the remedies of its diagnosis find, once they are printed."""
     from robustatlas.trust import repair
@@ -351,11 +356,11 @@ def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
 def _set_threads(threads: int | None, model: Classifier, data: Dataset, verbose: bool) -> None:
     used = set_threads(threads, model, data.rows)
     if verbose:
-        Console(stderr=True).print(f"{used} thread{'s' * (used > 1)} on {model.device}.", highlight=False)
+        Console(stderr=True, highlight=False).print(f"{used} thread{'s' * (used > 1)} on {model.device}.")
 
 
 def _print(result: Result, folder: Path, share: Share) -> None:
-    console = Console()
+    console = Console(highlight=False)
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     console.print(accuracy_tables(result, rest=others) if share.of > 1 else accuracy_tables(result))
     console.print(

@@ -193,7 +193,7 @@ def reference(
 
 
 def _print(found: Reference | None, left: Sequence[str], file: Path) -> None:
-    console = Console()
+    console = Console(highlight=False)
     if found is None:
         console.print(f"This part is done; {len(left)} trainings are missing: {', '.join(left)}.", soft_wrap=True)
         return
