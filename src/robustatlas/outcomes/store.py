@@ -58,7 +58,6 @@ from robustatlas.outcomes.shelf import Directory, Memory, Shelf, text_of
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns, CorruptFileError
-from robustatlas.wording import in_shell
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
 
@@ -150,8 +149,8 @@ class Run:
         text = text_of(file)
         if (version := format_of(text, str(file))) < FORMAT_VERSION:
             raise UserError(
-                f"{root} is a run of format {version}, and this robustatlas writes format {FORMAT_VERSION}; "
-                f"'robustatlas merge {in_shell(root)} -o NEW' converts it."
+                f"{root} is a run of format {version}, which was never released, and this robustatlas reads format "
+                f"{FORMAT_VERSION} alone; evaluate anew, in another folder."
             )
         return cls(parse(Identity, text, str(file)), root)
 
