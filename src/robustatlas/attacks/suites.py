@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Stage, grid
 from robustatlas.attacks.plans import as_published, plans
+from robustatlas.classifier import Classifier, Knowledge
 from robustatlas.classifier.backward import Backward
 from robustatlas.errors import UserError
 from robustatlas.optimizers.apgd import APGD
@@ -142,6 +143,24 @@ SUITES: dict[str, Suite] = {
         ),
     )
 }
+
+
+_DEFAULTS: Mapping[Knowledge, tuple[str, ...]] = {
+    "gradients": ("linf", "l2"),
+    "scores": ("square-linf", "square-l2"),
+    "labels": ("hop-skip-jump-l2",),
+}
+
+
+def default_attacks(model: Classifier) -> tuple[str, ...]:
+    """The attacks of an evaluation that names none: by what can be learnt of the model.
+
+    Example:
+        >>> from robustatlas.models.frameworks import from_predictions
+        >>> default_attacks(from_predictions(len, "labels", classes=10))
+        ('hop-skip-jump-l2',)
+    """
+    return _DEFAULTS[model.knowledge]
 
 
 def attacks_of(given: str | Attack | Sequence[str | Attack], procedure: Procedure = "default") -> list[Attack]:

@@ -1,8 +1,9 @@
 """Any classifier as one thing, and what it runs in: its precision, its random numbers, its passes counted."""
 
-from robustatlas.classifier.classifier import Classifier, Knowledge, Precision
+from robustatlas.classifier.classifier import Classifier, Precision
 from robustatlas.classifier.draws import Verdict
 from robustatlas.classifier.identity import ModelIdentity, Origin
+from robustatlas.classifier.knowledge import Knowledge
 from robustatlas.classifier.normalisation import Statistic
 from robustatlas.classifier.outputs import Outputs, looks_like
 from robustatlas.classifier.passes import Passes

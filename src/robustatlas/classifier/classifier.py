@@ -15,6 +15,7 @@ from robustatlas.classifier.batches import batch_sizes, in_batches
 from robustatlas.classifier.compiled import Compiled
 from robustatlas.classifier.draws import Drawing, Verdict, judged_by_draws
 from robustatlas.classifier.identity import ModelIdentity, Origin, tensors_of
+from robustatlas.classifier.knowledge import Knowledge, queries_of
 from robustatlas.classifier.layout import ChannelsLast
 from robustatlas.classifier.modes import in_eval_mode
 from robustatlas.classifier.normalisation import Given, Statistic, normalised, statistic
@@ -31,8 +32,6 @@ from robustatlas.scalars import real, whole
 
 Precision = Literal["float32", "bfloat16"]
 Net = Callable[[Tensor], Any]
-Knowledge = Literal["gradients", "scores", "labels"]
-"""What an attacker can learn of a model."""
 
 _HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 """Half precision, and how far, relative to the largest logit, its logits vary with the rest of the batch."""
@@ -66,6 +65,8 @@ class Classifier:
             is filled up. By default batches are as they come.
         dtype: float32 (default) or float64, what a ``net`` without parameters computes in.
         knowledge: what an attacker can learn: ``"gradients"`` (default), ``"scores"``, or ``"labels"`` alone.
+        queries: of a model that has no gradient: at most so many questions (forward passes) about one sample by each
+            attack, those about the clean sample and the one that verifies an example among them.
         rejection: of a model that may refuse to answer: ``"class"`` (the last of its logits says so) or ``"score"``
             (``net`` returns (logits [B, C], score [B], threshold) and rejects where the score is above the threshold).
             Logits then are [B, C + 1], the last for rejection; an error is what is accepted and wrong.
@@ -80,8 +81,8 @@ class Classifier:
     ``net`` is never changed: it runs in eval mode inside :meth:`evaluating`, which restores every module's mode.
 
     Attributes:
-        net, prepare, mean, std, device, precision, compiled, outputs, batch_sizes, knowledge, rejection, draws,
-            threshold, name, origin: as above.
+        net, prepare, mean, std, device, precision, compiled, outputs, batch_sizes, knowledge, queries, rejection,
+            draws, threshold, name, origin: as above.
         dtype: of the inputs that a search should hold, float32 or float64. Logits come in the dtype of the inputs.
         network_dtype: of the network's parameters, in which it computes.
         casts: whether there are such, so that inputs are cast to that.
@@ -111,6 +112,7 @@ class Classifier:
     outputs: Outputs
     batch_sizes: tuple[int, ...]
     knowledge: Knowledge
+    queries: int | None
     rejection: Rejection | None
     errors: Errors
     draws: int | None
@@ -132,6 +134,7 @@ class Classifier:
         batch_size: int | Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
         knowledge: Knowledge | None = None,
+        queries: int | None = None,
         rejection: Rejection | None = None,
         draws: int | None = None,
         threshold: float | None = None,
@@ -143,6 +146,7 @@ class Classifier:
             std = net.std if std is None else std
             prepare, outputs = prepare or net.prepare, outputs or net.outputs
             rejection, draws = rejection or net.rejection, draws or net.draws
+            queries = queries or net.queries
             threshold = net.threshold if threshold is None else threshold
             batch_size = (net.batch_sizes or None) if batch_size is None else batch_size
             device, precision = device or net.device, precision or net.precision
@@ -176,6 +180,7 @@ class Classifier:
         if self.knowledge not in get_args(Knowledge):
             expected = ", ".join(map(repr, get_args(Knowledge)))
             raise UserError(f"knowledge={knowledge!r} is not known; expected one of {expected}.")
+        self.queries = queries_of(queries, self.knowledge)
         self.rejection, self.errors = rejection, "accepted"
         if rejection is not None and (rejection not in get_args(Rejection) or self.outputs != "logits"):
             expected = ", ".join(map(repr, get_args(Rejection)))

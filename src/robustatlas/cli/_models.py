@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -70,6 +72,24 @@ Std = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Header = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        metavar="TEXT",
+        help="Header of each request to a model behind `http:`, such as `Authorization: Bearer TOKEN`; never recorded. "
+        "May be given several times.",
+        rich_help_panel=MODEL,
+    ),
+]
+Queries = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N[,M]",
+        help="Of a model behind `http:`: at most N questions about a sample by each attack, and M altogether.",
+        rich_help_panel=MODEL,
+    ),
+]
 Device = Annotated[
     str | None,
     typer.Option(
@@ -79,6 +99,42 @@ Device = Annotated[
         rich_help_panel=COMPUTE,
     ),
 ]
+
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+def is_remote(model: str) -> bool:
+    """Whether a server answers for the model of that name."""
+    return model.partition(":")[0] in ("http", "https")
+
+
+def asking(model: str, headers: list[str] | None, queries: str | None) -> dict[str, Any]:
+    """How a model behind an API is asked, as arguments of its source.
+
+    Raises:
+        UserError: options that are not understood, or of a model that is no such.
+
+    Example:
+        >>> asking("http://127.0.0.1/ask", ["Authorization: Bearer 123"], "500,20000")
+        {'headers': {'Authorization': 'Bearer 123'}, 'queries': 500, 'budget': 20000}
+    """
+    if not is_remote(model):
+        if headers or queries:
+            raise UserError(f"--header and --queries are for models behind http: and https:, and {model!r} is none.")
+        return {}
+    found: dict[str, Any] = {}
+    for header in headers or ():
+        name, colon, value = header.partition(":")
+        if not colon or not name.strip() or not value.strip():
+            raise UserError("--header is not understood; expected NAME: VALUE, such as 'Authorization: Bearer TOKEN'.")
+        found.setdefault("headers", {})[name.strip()] = value.strip()
+    for name, count in zip(("queries", "budget"), (queries or "").split(","), strict=False):
+        if count.strip() and not count.strip().isdecimal():
+            raise UserError(f"--queries {queries!r} is not understood; expected N or N,M, such as 500,20000.")
+        if count.strip():
+            found[name] = int(count)
+    return found
 
 
 def data_for(model: Classifier, name: str, resize: int | None = None, crop: int | None = None) -> Dataset:
@@ -104,8 +160,10 @@ def loaded(
     precision: Precision | None = None,
     name: str | None = None,
     compiled: bool = False,
+    asked: Mapping[str, Any] = _NONE,
 ) -> Classifier:
-    """The model that the options name; what was done to make it fit is said on standard error."""
+    """The model that the options name, ``asked`` as :func:`asking` says; what was done to make it fit is said on
+    standard error."""
     import torch
 
     from robustatlas.classifier import Classifier
@@ -118,10 +176,10 @@ def loaded(
         weights,
         mean=parse_statistic(mean, "--mean"),
         std=parse_statistic(std, "--std"),
-        device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        device=device or ("cuda" if torch.cuda.is_available() and not is_remote(model) else "cpu"),
         precision=precision,
         name=name,
-        arguments=parse_settings(settings or []),
+        arguments=parse_settings(settings or []) | dict(asked),
     )
     for note in classifier.notes:
         Console(stderr=True).print(safe(note), highlight=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from robustatlas.evaluation.work import Doer, doing_elsewhere
 from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.records import command_line, now, spans_of
+from robustatlas.outcomes.store import ANSWERS
 from robustatlas.result import Result
 from robustatlas.wording import counted
 from robustatlas.workers import Cluster, work_elsewhere, work_here
@@ -29,6 +31,8 @@ from robustatlas.workers import Cluster, work_elsewhere, work_here
 def evaluated(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request."""
     classifier, work = given(model, data, request)
+    if request.run is not None and (keep := getattr(classifier.net, "keep_answers", None)) is not None:
+        keep(Path(request.run) / ANSWERS)
     with surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)
         if request.batch_size == "auto":

@@ -19,6 +19,8 @@ SCHEMES: Registry[Callable[..., Any]] = Registry(
         "onnx": "models.sources.onnx:onnx_model",
         "export": "models.sources.exported:exported_model",
         "trained": "models.sources.trained:trained_model",
+        "http": "models.sources.http:http_model",
+        "https": "models.sources.http:https_model",
     },
     "a function of what stands behind the colon, which returns a network or a Classifier",
     callable,

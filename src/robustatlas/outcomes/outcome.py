@@ -80,6 +80,8 @@ class Outcome:
         origin_of: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
         mistakes, drawn: ``[N]``, of a randomised model how many of how many fresh draws of the smallest example (0:
             there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
+        queries: ``[N, S]``, of a model that could only be asked how often it had been when the first example within
+            each strength was seen (1: the clean input is misclassified, -1: none was seen); None: not known.
         frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
             examples came across.
         without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
@@ -113,6 +115,7 @@ class Outcome:
     possible_size: Floats | None = None
     mistakes: Integers | None = None
     drawn: Integers | None = None
+    queries: Integers | None = None
     frontier: bool = False
     without_gradient: float | None = None
 
@@ -174,7 +177,7 @@ class Outcome:
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
         rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of"]
-        rows += ["possible_size", "mistakes", "drawn"]
+        rows += ["possible_size", "mistakes", "drawn", "queries"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
 
@@ -208,7 +211,13 @@ class Outcome:
         if None in found:
             raise UserError(f"{self.attack} was not evaluated at strength {wanted[found.index(None)]:g}.")
         kept = np.asarray(found, np.int64)
-        return replace(self, strengths=self.strengths[kept], margins=self.margins[:, kept], fooled=self.fooled[:, kept])
+        return replace(
+            self,
+            strengths=self.strengths[kept],
+            margins=self.margins[:, kept],
+            fooled=self.fooled[:, kept],
+            queries=None if self.queries is None else self.queries[:, kept],
+        )
 
 
 def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Outcome:
@@ -266,12 +275,27 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         possible_size=possible if any(outcome.possible_size is not None for outcome in outcomes) else None,
         mistakes=mistakes if counted else None,
         drawn=drawn if counted else None,
+        queries=_queries(outcomes, covered, strengths),
         frontier=any(
             outcome.frontier and len(outcome.strengths) == len(strengths) and bool(rows.all())
             for outcome, rows in zip(outcomes, covered, strict=True)
         ),
         without_gradient=_without_gradient(outcomes, covered),
     )
+
+
+def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Integers | None:
+    """The fewest of any search, at the union of the strengths."""
+    if all(outcome.queries is None for outcome in outcomes):
+        return None
+    never = np.iinfo(np.int64).max
+    fewest = np.full((outcomes[0].samples, len(strengths)), never)
+    for outcome, rows in zip(outcomes, covered, strict=True):
+        if outcome.queries is not None:
+            columns = positions_of(outcome.strengths.tolist(), list(strengths))
+            seen = np.where(rows[:, None] & (outcome.queries >= 0), outcome.queries, never)
+            fewest[:, columns] = np.minimum(fewest[:, columns], seen)
+    return np.where(fewest == never, -1, fewest)
 
 
 def _without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:

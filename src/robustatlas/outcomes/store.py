@@ -37,6 +37,7 @@ from robustatlas.outcomes.columns import (
     check_columns,
     columns_of,
     no_draws,
+    no_queries,
     rows_at,
     stacked,
 )
@@ -60,6 +61,9 @@ from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns, CorruptFileError
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
+
+ANSWERS = "answers"
+"""What a model behind an API answered, kept in a run's directory from before it begins."""
 
 
 class Run:
@@ -98,7 +102,7 @@ class Run:
         file = root / "run.json"
         with one_sentence(root):
             root.mkdir(parents=True, exist_ok=True)
-            occupied = any(not is_temporary(entry) for entry in root.iterdir())
+            occupied = any(not is_temporary(entry) and entry.name != ANSWERS for entry in root.iterdir())
         if occupied and not file.exists():
             raise UserError(f"{root} is not empty and is not a run (no run.json); give a new or an empty folder.")
         publish_once(file, identity.to_json())
@@ -456,7 +460,14 @@ class Run:
     def _columns_of(self, record: AttackRecord) -> Arrays:
         parts = [columns for columns in self._valid_parts(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
-        filled = [no_draws(len(part["index"])) | {"possible_size": part["minimal_size"]} | part for part in parts]
+        strengths = len(record.strengths)
+        filled = [
+            no_draws(len(part["index"]))
+            | no_queries(len(part["index"]), strengths)
+            | {"possible_size": part["minimal_size"]}
+            | part
+            for part in parts
+        ]
         return {name: np.concatenate([part[name] for part in filled]) for name in names}
 
     def _sample_columns(self) -> Arrays:
