@@ -15,9 +15,11 @@ from robustatlas.errors import UserError
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.draws import LOOKS
+from robustatlas.outcomes.identity import Identity
 from robustatlas.outcomes.outcome import Integers, Outcome
-from robustatlas.outcomes.records import AttackRecord, CallRecord, Identity
-from robustatlas.outcomes.store import AdversarialExamples, Run
+from robustatlas.outcomes.parts import AdversarialExamples
+from robustatlas.outcomes.records import AttackRecord, CallRecord
+from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.tabular import Grid, Tabular
 from robustatlas.wording import void_sentence

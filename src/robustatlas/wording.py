@@ -101,6 +101,16 @@ def strength(value: float) -> str:
     return _significant(value, 4)
 
 
+def rough(value: float) -> str:
+    """A number that a few images decide, with no more than three significant digits and two decimals.
+
+    Example:
+        >>> rough(6816.0), rough(5.2149), rough(0.8571)
+        ('6,820', '5.21', '0.86')
+    """
+    return f"{round(float(f'{value:.3g}'), 2):,g}"
+
+
 def _significant(value: float, digits: int) -> str:
     """A number with so many significant digits, and never an exponent where the number is large."""
     return f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"

@@ -313,10 +313,8 @@ def evaluate(
         print_forecast(classifier, dataset, request)
         return
     with _keeping(folder):
-        if until is not None:
-            result = _until.print_until(until, against, classifier, dataset, request)
-        else:
-            result = evaluated(classifier, dataset, request)
+        known = None if until is None else _until.print_until(until, against, classifier, dataset, request)
+        result = known or evaluated(classifier, dataset, request)
     result.describe(card)
     _print(result, folder, share)
 

@@ -20,8 +20,9 @@ from robustatlas.evaluation.prepared import Model, Prepared, given, prepared, su
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Doer, doing_elsewhere
 from robustatlas.outcomes import CallRecord, Run
+from robustatlas.outcomes.circumstances import command_line, now
 from robustatlas.outcomes.claims import Claims
-from robustatlas.outcomes.records import command_line, now, spans_of
+from robustatlas.outcomes.records import spans_of
 from robustatlas.outcomes.store import ANSWERS
 from robustatlas.result import Result
 from robustatlas.wording import counted

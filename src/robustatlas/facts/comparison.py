@@ -12,7 +12,8 @@ from robustatlas.errors import UserError
 from robustatlas.facts import numbers
 from robustatlas.facts.against import Held
 from robustatlas.facts.numbers import CONFIDENCE, REPLICATES, hypervolume_of, intervals
-from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, paired_differences
+from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic
+from robustatlas.metrics.differences import paired_differences
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.points import different_points
