@@ -20,6 +20,7 @@ import robustatlas as ra
 from robustatlas.callbacks import Look, watching
 from robustatlas.callbacks.undisturbed import bare
 from robustatlas.metrics.intervals import Interval
+from test_docs import blocks
 
 Looking = Callable[[nn.Module, int], dict[str, float]]
 TRAIN = ra.load_dataset("digits", "train").take(192)
@@ -148,6 +149,15 @@ def test_nothing_to_show_gets_one_sentence(tmp_path: Path) -> None:
         assert ra.callbacks.watch("digits", "linf", folder=tmp_path).plot() is None
 
 
+def test_the_page_says_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"train_one_epoch": lambda net: None, "log": lambda numbers: None}
+    names["net"] = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    for block in blocks("while_training.md"):
+        exec(compile(block.replace("every=2", "every=4, samples=8"), "while_training.md", "exec"), names)
+    assert (tmp_path / "robustness" / "robustness.png").is_file()
+
+
 DISTRIBUTED = """
     import sys
     import torch
@@ -155,21 +165,24 @@ DISTRIBUTED = """
     from torch import nn
     import robustatlas as ra
 
+    def trained(look):
+        torch.manual_seed(dist.get_rank())
+        data = ra.load_dataset("digits", "train").take(64)
+        net = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.BatchNorm1d(10)))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for epoch in (1, 2):
+            nn.functional.cross_entropy(net(data.images[rank::2]), data.labels[rank::2]).backward()
+            optimizer.step()
+            assert bool(look(net, epoch)) == (rank == 0 and look is watched)
+        return [*net.module.state_dict().values(), torch.rand(3)]
+
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    torch.manual_seed(rank)
-    data = ra.load_dataset("digits", "train").take(64)
-    net = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.BatchNorm1d(10)))
-    optimizer = torch.optim.SGD(net.parameters(), 0.1)
     settings = {"strengths": {"pgd-linf": [0.1]}, "samples": 8, "share": None, "folder": sys.argv[1]}
-    look = ra.callbacks.watch("digits", "pgd-linf", **settings)
-    for epoch in (1, 2):
-        nn.functional.cross_entropy(net(data.images[rank::2]), data.labels[rank::2]).backward()
-        optimizer.step()
-        if sys.argv[2] == "looking":
-            assert bool(look(net, epoch)) == (rank == 0)
+    watched = ra.callbacks.watch("digits", "pgd-linf", **settings)
+    alone, looking = trained(lambda net, epoch: {}), trained(watched)
+    assert all(torch.equal(one, other) for one, other in zip(alone, looking, strict=True))
     dist.barrier()
-    torch.save(net.module.state_dict(), f"{sys.argv[1]}/{sys.argv[2]}-{rank}.pt")
     dist.destroy_process_group()
 """
 
@@ -178,19 +191,17 @@ DISTRIBUTED = """
 def test_of_several_processes_one_looks_and_none_waits(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(DISTRIBUTED), encoding="utf-8")
+    port = f"{20000 + os.getpid() % 20000}"
     started = []
-    for number, how in enumerate(("alone", "looking")):
-        for rank in range(2):
-            place = {"RANK": f"{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-            place |= {"MASTER_PORT": f"{29000 + os.getpid() % 2000 * 2 + number}", "OMP_NUM_THREADS": "1"}
-            command = [sys.executable, str(script), str(tmp_path), how]
-            started.append(subprocess.Popen(command, env=os.environ | place, stderr=subprocess.PIPE, text=True))
-    for process in started:
-        assert process.wait(timeout=120) == 0, process.stderr and process.stderr.read()
     for rank in range(2):
-        alone, watched = (torch.load(tmp_path / f"{how}-{rank}.pt") for how in ("alone", "looking"))
-        assert all(torch.equal(alone[name], watched[name]) for name in alone)
-    assert len(list(tmp_path.glob("epoch-*"))) == 2
+        place = {"RANK": f"{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        command = [sys.executable, str(script), str(tmp_path / "looks")]
+        surroundings = os.environ | place | {"OMP_NUM_THREADS": "1"}
+        started.append(subprocess.Popen(command, env=surroundings, stderr=subprocess.PIPE, text=True))
+    for process in started:
+        _, said = process.communicate(timeout=400)
+        assert process.returncode == 0, said
+    assert len(list((tmp_path / "looks").glob("epoch-*"))) == 2
 
 
 def test_lightning(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from helpers_core import digits_images, digits_network
 from robustatlas.cli import app
 from robustatlas.models.remote import asking
 from serving import Service, serving
+from test_docs import blocks
 
 X, Y = digits_images(6)
 SQUARE: dict[str, Any] = {"attacks": "square-linf", "strengths": {"square-linf": [0.1, 0.3]}, "progress": False}
@@ -182,3 +183,15 @@ def test_addresses_that_cannot_be_get_one_sentence(address: str) -> None:
 def test_options_of_served_models_are_for_these() -> None:
     done = CliRunner().invoke(app, ["evaluate", "builtin:digits-linf", "--data", "digits", "--queries", "8"])
     assert done.exit_code == 1 or isinstance(done.exception, ra.UserError)
+
+
+def test_the_page_says_what_runs() -> None:
+    net = digits_network()
+    names: dict[str, Any] = {
+        "ra": ra,
+        "data": (X, Y),
+        "ask": lambda x: net(torch.tensor(x)).softmax(1).detach().numpy(),
+    }
+    for block in blocks("served.md"):
+        exec(compile(block.replace("queries=500", "queries=20"), "served.md", "exec"), names)
+    assert names["outcome"].queries.shape == (4, 2)

@@ -144,9 +144,7 @@ class Watch:
         try:
             look = self._look(net, epoch)
         except Exception as error:
-            self._say(
-                f"The look at the network after epoch {epoch} failed ({first_line(error)}); the training goes on."
-            )
+            self._say(_failed(epoch, error))
             look = None
         self._spent += time.perf_counter() - begun
         if look is None:
@@ -166,10 +164,7 @@ class Watch:
         if not _first_of_processes():
             return None
         if not self.looks:
-            self._say(
-                f"No look at the network fitted into {self.share or 1:.0%} of the time of this training; give a larger "
-                "share, fewer samples or attacks, or share=None."
-            )
+            self._say(_none_fitted(self.share or 1.0))
             return None
         target = self.folder / "robustness.png" if path is None else named(path)
         save_plot(looks_in(self.folder), target)
@@ -213,6 +208,17 @@ class Watch:
         if sentence not in self._told:
             self._told.add(sentence)
             warn(sentence)
+
+
+def _failed(epoch: int, error: Exception) -> str:
+    return f"The look at the network after epoch {epoch} failed ({first_line(error)}); the training goes on."
+
+
+def _none_fitted(share: float) -> str:
+    return (
+        f"No look at the network fitted into {share:.0%} of the time of this training; give a larger share, fewer "
+        "samples or attacks, or share=None."
+    )
 
 
 def _first_of_processes() -> bool:

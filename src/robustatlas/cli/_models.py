@@ -90,6 +90,23 @@ Queries = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Classes = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Names of the classes, one a line in the order of the labels: of models behind `hf-clip:`, `open_clip:`.",
+        rich_help_panel=MODEL,
+    ),
+]
+Prompt = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT",
+        help="What a name of a class stands in, as `{}`; the features of several are averaged. By default `a photo of "
+        "a {}`.",
+        rich_help_panel=MODEL,
+    ),
+]
 Device = Annotated[
     str | None,
     typer.Option(
@@ -135,6 +152,23 @@ def asking(model: str, headers: list[str] | None, queries: str | None) -> dict[s
         if count.strip():
             found[name] = int(count)
     return found
+
+
+def zero_shot(model: str, classes: Path | None, prompt: list[str] | None) -> dict[str, Any]:
+    """What a model without weights for the classes is told of them, as arguments of its source.
+
+    Raises:
+        UserError: options of a model that is no such.
+
+    Example:
+        >>> zero_shot("hf-clip:net", Path("names.txt"), ["a {}"])
+        {'classes': 'names.txt', 'prompt': ['a {}']}
+    """
+    told = {"classes": None if classes is None else str(classes), "prompt": prompt or None}
+    given = {name: value for name, value in told.items() if value is not None}
+    if given and model.partition(":")[0] not in ("hf-clip", "open_clip"):
+        raise UserError(f"--classes and --prompt are for models behind hf-clip: and open_clip:, and {model!r} is none.")
+    return given
 
 
 def data_for(model: Classifier, name: str, resize: int | None = None, crop: int | None = None) -> Dataset:

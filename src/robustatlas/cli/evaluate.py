@@ -162,6 +162,8 @@ def evaluate(
     settings: _models.Settings = None,
     header: _models.Header = None,
     queries: _models.Queries = None,
+    classes: _models.Classes = None,
+    prompt: _models.Prompt = None,
     mean: _models.Mean = None,
     std: _models.Std = None,
     seed: Annotated[
@@ -281,7 +283,7 @@ def evaluate(
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
     how = _precision(precision)
-    asked = _models.asking(model, header, queries)
+    asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked)
     given = names_in(attacks) or list(default_attacks(classifier))
     chosen = _attacks.chosen(given, procedure, features)  # type: ignore[arg-type]

@@ -43,6 +43,7 @@ from robustatlas.metrics.intervals import (
     proportion_bounds,
     proportion_interval,
 )
+from robustatlas.metrics.queries import success_over_queries
 from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
@@ -99,6 +100,7 @@ __all__ = [
     "shared_samples",
     "signed_rank_test",
     "stability_constant",
+    "success_over_queries",
     "unforeseen_attack_robustness",
     "union_accuracy",
 ]

@@ -19,6 +19,8 @@ SCHEMES: Registry[Callable[..., Any]] = Registry(
         "onnx": "models.sources.onnx:onnx_model",
         "export": "models.sources.exported:exported_model",
         "trained": "models.sources.trained:trained_model",
+        "hf-clip": "models.sources.clip:huggingface_clip",
+        "open_clip": "models.sources.clip:open_clip_model",
         "http": "models.sources.http:http_model",
         "https": "models.sources.http:https_model",
     },
