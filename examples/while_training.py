@@ -20,9 +20,10 @@ with tempfile.TemporaryDirectory() as folder:
         "digits", ["linf", "l2"], strengths=strengths, every=2, samples=16, share=None, folder=folder
     )
     for epoch in range(1, 5):
-        for rows in torch.randperm(len(train.labels)).split(64):
+        for rows in torch.split(torch.randperm(len(train.labels)), 64):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(net(train.images[rows]), train.labels[rows]).backward()
+            loss = nn.functional.cross_entropy(net(train.images[rows]), train.labels[rows])
+            torch.autograd.backward(loss)
             optimizer.step()
         for name, percent in look(net, epoch).items():
             print(f"epoch {epoch}  {name:24} {percent:6.1f} %")
