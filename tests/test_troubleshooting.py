@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 
 SAID_BY = {
     "callbacks/watching.py": ("_failed", "_none_fitted"),
-    "evaluation/__init__.py": ("_rejections",),
+    "evaluation/evaluating.py": ("_rejections",),
     "evaluation/plan.py": ("those_that_fit",),
     "training/watch.py": ("concerns",),
     "wording.py": ("void_sentence",),
@@ -24,7 +24,7 @@ SAID_BY = {
 HANDED_ON = {
     "callbacks/watching.py",
     "errors.py",
-    "evaluation/__init__.py",
+    "evaluation/prepared.py",
     "outcomes/accuracies.py",
     "training/epoch.py",
 }
@@ -90,7 +90,7 @@ def plain(text: str) -> str:
 
 def test_warnings_were_found() -> None:
     assert len(WARNINGS) >= 15
-    assert {"sanity/model.py", "evaluation/__init__.py", "classifier/compiled.py"} <= {name for name, _ in WARNINGS}
+    assert {"sanity/model.py", "evaluation/evaluating.py", "classifier/compiled.py"} <= {name for name, _ in WARNINGS}
 
 
 @pytest.mark.parametrize(("name", "found"), WARNINGS, ids=lambda value: value if isinstance(value, str) else None)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,7 +14,7 @@ from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, DISTRIBUTED, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
-from robustatlas.cli._stopped import what_is_kept
+from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
 from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
@@ -277,8 +276,8 @@ def evaluate(
     strengths adds them to the run.
     """
     from robustatlas.attacks.suites import default_attacks
-    from robustatlas.evaluation.evaluating import evaluated
     from robustatlas.evaluation.request import Request
+    from robustatlas.workers.memory import hand_back_at_once
 
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
@@ -314,24 +313,11 @@ def evaluate(
     if dry_run:
         print_forecast(classifier, dataset, request)
         return
-    with _keeping(folder):
-        known = None if until is None else _until.print_until(until, against, classifier, dataset, request)
-        result = known or evaluated(classifier, dataset, request)
+    hand_back_at_once()
+    with stopped_by_hand(partial(what_is_kept, folder)):
+        result = _until.result_of(classifier, dataset, request, until, against)
     result.describe(card)
     _print(result, folder, share)
-
-
-@contextmanager
-def _keeping(folder: Path) -> Iterator[None]:
-    """Ctrl-C says what is kept in the folder."""
-    from robustatlas.workers.memory import hand_back_at_once
-
-    hand_back_at_once()
-    try:
-        yield
-    except KeyboardInterrupt:
-        Console(stderr=True, soft_wrap=True).print(f"\n{safe(what_is_kept(folder))}", highlight=False)
-        raise typer.Exit(130) from None
 
 
 def _print(result: Result, folder: Path, share: Share) -> None:
