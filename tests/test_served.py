@@ -195,3 +195,12 @@ def test_the_page_says_what_runs() -> None:
     for block in blocks("served.md"):
         exec(compile(block.replace("queries=500", "queries=20"), "served.md", "exec"), names)
     assert names["outcome"].queries.shape == (4, 2)
+
+
+def test_success_over_queries_is_shown(tmp_path: Path) -> None:
+    net = digits_network()
+    ask = ra.from_predictions(lambda x: net(torch.tensor(x)).softmax(1).numpy(), queries=30)
+    ra.evaluate(ask, (X, Y), **SQUARE, run=tmp_path / "run")
+    done = CliRunner().invoke(app, ["show", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    assert "queries, square-linf at 0.3" in done.output and "% broken" in done.output

@@ -84,13 +84,13 @@ class ClassifierSettings:
             return
         if (whole(self.queries) or 0) < FEWEST_QUERIES:
             raise UserError(
-                f"queries={brief(repr(self.queries))}; expected at least {FEWEST_QUERIES}: about the clean sample, about "
-                "another, and one to verify it."
+                f"queries={brief(repr(self.queries))}; expected at least {FEWEST_QUERIES}: about the clean sample, "
+                "about another, and one to verify it."
             )
         if self.knowledge == "gradients":
             raise UserError(
-                f"queries={self.queries} is for models that can only be asked (knowledge='scores' or 'labels'); leave it "
-                "out."
+                f"queries={self.queries} is for models that can only be asked (knowledge='scores' or 'labels'); leave "
+                "it out."
             )
 
     def _check_draws(self, net: object) -> None:

@@ -20,6 +20,7 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.errors import UserError
 from robustatlas.facts import RunFacts, chosen_reference, facts_of, hold_against
+from robustatlas.facts.queries import query_successes
 from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import of_attack
 from robustatlas.references import Reference
@@ -73,6 +74,8 @@ def show(
         console = Console()
         console.print(accuracy_tables(result, every))
         print_facts(facts, console, explain=explain, trained_on=training)
+        for found in _query_tables(result):
+            console.print(found)
 
 
 def chosen_facts(
@@ -203,6 +206,17 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
         for attack in facts.attacks
     ]
     return tables_that_fit(headings, rows, width)
+
+
+def _query_tables(result: Result) -> list[Table]:
+    """Success over queries, of models that can only be asked."""
+    tables = []
+    for found in query_successes(result):
+        rows = table(f"queries, {safe(found.attack)} at {found.strength:.4g}", "% broken, with 95 % interval")
+        for limit, success in zip(found.limits, found.success, strict=True):
+            rows.add_row(f"{limit:,}", shown(success))
+        tables.append(rows)
+    return tables
 
 
 def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:
