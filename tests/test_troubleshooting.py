@@ -17,6 +17,7 @@ SAID_BY = {
     "callbacks/watching.py": ("_failed", "_none_fitted"),
     "evaluation/evaluating.py": ("_rejections",),
     "evaluation/plan.py": ("those_that_fit",),
+    "diagnosis/verdict.py": ("warned",),
     "training/watch.py": ("concerns",),
     "wording.py": ("void_sentence",),
 }

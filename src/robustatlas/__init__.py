@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
+    from robustatlas.trust import diagnose
 
 __all__ = [
     "Attack",
@@ -54,6 +55,7 @@ __all__ = [
     "as_torchattacks",
     "callbacks",
     "compose",
+    "diagnose",
     "evaluate",
     "evaluate_until",
     "external",
@@ -90,6 +92,7 @@ _HOME = {
     "as_foolbox": "peers",
     "as_torchattacks": "peers",
     "compose": "attacks.catalogue",
+    "diagnose": "trust",
     "evaluate": "evaluation",
     "evaluate_until": "evaluation.until",
     "external": "peers",

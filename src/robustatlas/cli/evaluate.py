@@ -237,6 +237,14 @@ def evaluate(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    diagnose: Annotated[
+        bool,
+        typer.Option(
+            "--diagnose/--no-diagnose",
+            help="Look at some samples first, to tell whether the numbers can be trusted.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = True,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -304,6 +312,7 @@ def evaluate(
         exclude=names_in(exclude),
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
+        diagnose=diagnose,
         progress=True,
         part=share,
         workers=workers,

@@ -46,6 +46,7 @@ def evaluate(
     exclude: Sequence[str] = (),
     shard_size: int | None = None,
     keep_adversarial: bool = False,
+    diagnose: bool = True,
     progress: bool | Progress | None = None,
     part: str | tuple[int, int] | None = None,
     workers: int | None = None,
@@ -77,6 +78,8 @@ def evaluate(
         exclude: names of attacks to leave out of the suites.
         shard_size: samples per file, the most that a crash can lose (default: about 45 seconds of work).
         keep_adversarial: keep the smallest adversarial example of each sample.
+        diagnose: look at samples before the work, to tell whether the numbers can be trusted (see
+            :func:`robustatlas.diagnose`): at 32, or as many as cost a twentieth of the passes.
         progress: show a progress bar (default: where standard error is a terminal), or an object of your own.
         part: ``"I/N"`` with I from 0 to N-1: only every N-th of the samples, from the I-th on. The run's plan covers
             all of them, so that N machines that know nothing of each other fill one directory, or several to be merged.
@@ -113,6 +116,7 @@ def evaluate(
         exclude=exclude,
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
+        diagnose=diagnose,
         progress=progress,
         part=part,
         workers=workers,

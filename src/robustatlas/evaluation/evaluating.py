@@ -17,6 +17,7 @@ from robustatlas.evaluation.identity import check_answers
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Data, Task, found_otherwise, tasks_for
 from robustatlas.evaluation.prepared import Model, Prepared, given, prepared, surroundings, tell
+from robustatlas.evaluation.reading import diagnosed, question_of
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Doer, doing_elsewhere
 from robustatlas.outcomes import CallRecord, Run
@@ -27,6 +28,9 @@ from robustatlas.outcomes.store import ANSWERS
 from robustatlas.result import Result
 from robustatlas.wording import counted
 from robustatlas.workers import Cluster, work_elsewhere, work_here
+
+_USUAL = 0.6
+"""Of the most passes that plans may take, what samples take on average."""
 
 
 def evaluated(model: Model, data: Data, request: Request) -> Result:
@@ -44,6 +48,8 @@ def evaluated(model: Model, data: Data, request: Request) -> Result:
         with store.claims() as claims:
             with claims.alone("plan"):
                 tasks = _planned(store, ready)
+            if request.diagnose:
+                _diagnose(store, ready, claims)
             _complete(store, tasks, ready, request, claims)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
         mine = request.mine(len(ready.work.index))
@@ -68,6 +74,21 @@ def _planned(store: Run, ready: Prepared) -> list[Task]:
     )
     store.add([task.record for task in tasks], plan)
     return tasks
+
+
+def _diagnose(store: Run, ready: Prepared, claims: Claims) -> None:
+    """Have the run diagnosed, unless it is, and warn where the verdict speaks against what it will find."""
+    plans = [task.attack.plans[task.search] for task in ready.tasks]
+    passes = _USUAL * 2 * sum(weight_of(task, ready.classes) for task in ready.tasks)
+    batch = ready.manner.batch_size
+    gradients = [task.record.gradient for task in ready.tasks if task.record.gradient is not None]
+    question = question_of(
+        ready.work, ready.attacks, plans, ready.manner.seed, batch, passes=passes, gradients=gradients
+    )
+    with claims.alone("diagnosis"):
+        diagnosis = diagnosed(store, ready.model, question)
+    if diagnosis.doubted:
+        tell(ready.display, diagnosis.warned)
 
 
 def _complete(store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, claims: Claims) -> None:

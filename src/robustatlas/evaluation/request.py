@@ -27,7 +27,7 @@ class Request:
 
     Args:
         attacks, search, procedure, strengths, samples, run, effort, exclude: as of :func:`robustatlas.evaluate`.
-        keep_adversarial, progress, devices: as there.
+        keep_adversarial, diagnose, progress, devices: as there.
         seed, batch_size, shard_size, workers: as there; kept as plain integers.
         part: as there; kept as the share that it names.
         ray: as there; kept as the cluster that it names.
@@ -52,6 +52,7 @@ class Request:
     exclude: Sequence[str] = ()
     shard_size: int | None = None
     keep_adversarial: bool = False
+    diagnose: bool = True
     progress: bool | Progress | None = None
     part: str | tuple[int, int] | Share | None = None
     workers: int | None = None
@@ -67,7 +68,9 @@ class Request:
         _check_run(self.run)
         _check_names(self.exclude)
         _check_devices(self.devices)
-        _check_switches(self.keep_adversarial, self.progress)
+        _check_switch("keep_adversarial", self.keep_adversarial)
+        _check_switch("diagnose", self.diagnose)
+        _check_progress(self.progress)
         self._keep("part", share_of(self.part))
         self._keep("ray", cluster_of(self.ray, self.workers))
 
@@ -126,8 +129,11 @@ def _check_devices(devices: Any) -> None:
         raise UserError(f"devices={devices!r}; expected a list of devices, such as ['cuda:0', 'cuda:1'].")
 
 
-def _check_switches(keep_adversarial: Any, progress: Any) -> None:
-    if not isinstance(keep_adversarial, (bool, np.bool_)):
-        raise UserError(f"keep_adversarial={keep_adversarial!r}; expected True or False.")
+def _check_switch(name: str, value: Any) -> None:
+    if not isinstance(value, (bool, np.bool_)):
+        raise UserError(f"{name}={value!r}; expected True or False.")
+
+
+def _check_progress(progress: Any) -> None:
     if progress is not None and not isinstance(progress, (bool, np.bool_, Progress)):
         raise UserError(f"progress={progress!r}; expected True, False, None or an object of robustatlas.progress.")

@@ -125,11 +125,18 @@ def evaluated_until(
         while True:
             count = min(len(order), max(_FIRST, int(count * _GROWTH) + 1))
             positions = np.flatnonzero(np.isin(work.index, order[:count])).tolist()
-            result = evaluated(model, data, replace(request, samples=_of(samples, positions)))
+            drawn = replace(request, samples=_of(samples, positions), diagnose=False)
+            result = evaluated(model, data, drawn)
             known = _known(result, order[:count], len(order), other)
             enough = _separated(known.difference) if known.difference else known.half_width <= real(until)
             if enough or count == len(order):
-                return replace(known, enough=enough)
+                return replace(known, result=_diagnosed(model, data, drawn, request.diagnose, result), enough=enough)
+
+
+def _diagnosed(model: Any, data: Any, drawn: Request, wanted: bool, result: Result) -> Result:
+    """The result with the diagnosis of its samples, where that is wanted."""
+    found = evaluated(model, data, replace(drawn, diagnose=True)) if wanted else result
+    return found if found.diagnosis is not None else result  # read now: the run may be a folder that goes
 
 
 def _of(samples: Samples, positions: Sequence[int]) -> list[int]:

@@ -32,7 +32,7 @@ def distinct_names(results: Sequence[Result]) -> list[str]:
         ['net (1)', 'net (2)']
     """
     plain = [result.name for result in results]
-    void = [bool(result.void) for result in results]
+    void = [result.suspect for result in results]
     names: list[str] = []
     for position, (name, result) in enumerate(zip(plain, results, strict=True), start=1):
         if plain.count(name) > 1:

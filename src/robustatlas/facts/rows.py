@@ -193,7 +193,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         *held.caveats(),
     ]
     return Row(
-        name=marked(result.name, result.void),
+        name=marked(result.name, result.suspect),
         accuracies=judged.restrict(compared).accuracies(),
         about=given,
         samples=result.samples,

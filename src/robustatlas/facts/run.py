@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.diagnosis import Diagnosis
 from robustatlas.facts import numbers
 from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.best_known import BestKnown, best_known
@@ -179,8 +180,9 @@ class RunFacts:
         missing: attack -> number of samples that are not evaluated yet.
         provenance: of the model: source, home of the weights, licence and library, as far as they are known.
         rejected: clean inputs that the model refuses to answer; None where it never may. They count as no error.
-        void: attack -> share of the samples at which the model gave it no gradient; every name of such a run and of
-            such an attack carries a mark, and a warning says what it means.
+        diagnosis: whether the numbers can be trusted; None where the run was not diagnosed.
+        void: attack -> share of the samples at which the model gave it no gradient, or one that misleads; every name of
+            such a run and of such an attack carries a mark, and a warning says what it means.
     """
 
     name: str
@@ -197,6 +199,7 @@ class RunFacts:
     missing: Mapping[str, int]
     provenance: Mapping[str, str] = field(default_factory=dict)
     rejected: Interval | None = None
+    diagnosis: Diagnosis | None = None
     void: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -228,7 +231,7 @@ def facts_of(
     averages = numbers.with_doubt(judged, lambda table: intervals(numbers.averages(table)))
     held = hold_against(result, reference, result.records.values()) if reference else None
     return RunFacts(
-        name=marked(name or result.name, result.void),
+        name=marked(name or result.name, result.suspect),
         data=result.data,
         samples=result.samples,
         clean=found["clean accuracy"],
@@ -242,6 +245,7 @@ def facts_of(
         missing=result.missing,
         provenance=_provenance(result),
         rejected=_rejected(result),
+        diagnosis=result.diagnosis,
         void=result.void,
     )
 

@@ -23,6 +23,8 @@ SCHEMES: Registry[Callable[..., Any]] = Registry(
         "open_clip": "models.sources.clip:open_clip_model",
         "http": "models.sources.http:http_model",
         "https": "models.sources.http:https_model",
+        "broken": "models.broken:load_broken",
+        "sound": "models.broken:load_sound",
     },
     "a function of what stands behind the colon, which returns a network or a Classifier",
     callable,

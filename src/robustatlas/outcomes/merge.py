@@ -50,6 +50,8 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
             joined.add([record for key, record in run.records().items() if key in plan.attacks], plan)
         for card in run.cards():
             joined.keep(card)
+        for diagnosis in run.diagnoses():
+            joined.keep_diagnosis(diagnosis)
         with one_sentence(Path(into)):
             for folder in _FOLDERS:
                 for file in sorted((source / folder).rglob("*.*")):

@@ -6,6 +6,7 @@ A run on disk is a directory::
     attacks/NAME-FINGERPRINT.json                 one attack as it was run (AttackRecord)
     plans/HASH.json                               what one call asked for (CallRecord)
     cards/HASH.json                               what the owner says of the model (CardRecord)
+    diagnoses/HASH.json                           what indicators read of the model (DiagnosisRecord)
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
     adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
@@ -40,6 +41,7 @@ from robustatlas.outcomes.identity import FORMAT_VERSION, Identity, format_of
 from robustatlas.outcomes.joined import finished, grid_of, intersection, outcome_of, repeated
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
+from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord
 from robustatlas.outcomes.shelf import Directory, Memory, Shelf, text_of
 from robustatlas.outcomes.table import OutcomeTable
@@ -180,6 +182,14 @@ class Run:
     def cards(self) -> list[CardRecord]:
         """What was said of the model, oldest first."""
         return sorted(self._records("cards", CardRecord), key=lambda card: card.created)
+
+    def keep_diagnosis(self, record: DiagnosisRecord) -> None:
+        """Keep what indicators read."""
+        self._shelf.put_text(f"diagnoses/{record.name}", record.to_json())
+
+    def diagnoses(self) -> list[DiagnosisRecord]:
+        """What indicators read, oldest first."""
+        return sorted(self._records("diagnoses", DiagnosisRecord), key=lambda record: record.created)
 
     def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.

@@ -295,7 +295,8 @@ def _intervals(facts: RunFacts) -> str:
 
 
 def _checks(facts: RunFacts) -> str:
-    parts = ["The run is not finished: some samples lack some attacks."] if facts.missing else []
+    parts = [] if facts.diagnosis is None else [facts.diagnosis.sentence]
+    parts += ["The run is not finished: some samples lack some attacks."] if facts.missing else []
     warnings = len(facts.warnings)
     if warnings == 1:
         parts.append("The sanity checks gave a warning; read it at the top before the numbers.")
