@@ -86,6 +86,7 @@ PAPERS = {
     "Pintor et al. 2021": _arxiv(
         "Fast Minimum-norm Adversarial Attacks through Adaptive Norm Constraints", "2102.12827"
     ),
+    "Radford et al. 2021": _arxiv("Learning Transferable Visual Models From Natural Language Supervision", "2103.00020"),
     "Rauber et al. 2020": Paper(
         "Foolbox Native: Fast adversarial attacks to benchmark the robustness of machine learning models",
         "https://doi.org/10.21105/joss.02607",

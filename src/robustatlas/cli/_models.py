@@ -86,7 +86,7 @@ Queries = Annotated[
     str | None,
     typer.Option(
         metavar="N[,M]",
-        help="Of a model behind `http:`: at most N questions about a sample by each attack, and M altogether.",
+        help="Limit of questions to a model behind `http:`: N about a sample by each attack, and M altogether.",
         rich_help_panel=MODEL,
     ),
 ]
