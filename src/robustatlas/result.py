@@ -178,6 +178,22 @@ class Result(OutcomeTable, Tabular):
         """Where and with what the numbers were computed, each combination once."""
         return self._run.circumstances() if self._run else ()
 
+    @property
+    def run(self) -> Run | None:
+        """The run that the numbers are of; None of arrays."""
+        return self._run
+
+    def reread(self) -> Result:
+        """The same attacks, samples and strengths, with what their run has learned since.
+
+        Raises:
+            UserError: the numbers are of no run.
+        """
+        if self._run is None:
+            raise UserError("These numbers are of no run, so there is nothing to read again.")
+        grids = {attack: self.strengths(attack).tolist() for attack in self.attacks}
+        return Result.of_run(self._run, list(self.attacks), self.index, grids)
+
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
         return RobustnessCurve.of(self.outcome(attack))

@@ -22,6 +22,8 @@ from robustatlas.facts.rows import read_card
 from robustatlas.wording import in_shell
 
 if TYPE_CHECKING:
+    from robustatlas.classifier import Classifier
+    from robustatlas.datasets import Dataset
     from robustatlas.result import Result
     from robustatlas.workers.share import Share
 
@@ -245,6 +247,15 @@ def evaluate(
             rich_help_panel=ATTACKS,
         ),
     ] = True,
+    escalate: Annotated[
+        bool,
+        typer.Option(
+            "--escalate",
+            help="Where the diagnosis speaks against the numbers, try its remedies on the samples concerned, and add "
+            "what they find.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -325,8 +336,19 @@ def evaluate(
     hand_back_at_once()
     with stopped_by_hand(partial(what_is_kept, folder)):
         result = _until.result_of(classifier, dataset, request, until, against)
+    if escalate and result.diagnosis is not None and result.diagnosis.doubted:
+        result = _escalated(result, classifier, dataset)
     result.describe(card)
     _print(result, folder, share)
+
+
+def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
+    """The result with what the remedies of its diagnosis find, once they are printed."""
+    from robustatlas.trust import repair
+
+    mended = repair(result, data, model=model)
+    Console().print(mended)
+    return mended.result
 
 
 def _print(result: Result, folder: Path, share: Share) -> None:

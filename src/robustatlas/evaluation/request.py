@@ -15,6 +15,7 @@ from robustatlas.attacks.definition import Effort, Procedure, Search
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError, brief
 from robustatlas.evaluation.plan import Attacks, Samples, Strengths
+from robustatlas.outcomes import Identity, Run
 from robustatlas.progress import Progress
 from robustatlas.scalars import whole
 from robustatlas.workers import Cluster, cluster_of
@@ -46,7 +47,7 @@ class Request:
     strengths: Strengths | None = None
     samples: Samples = None
     seed: int = 0
-    run: str | Path | None = None
+    run: str | Path | Run | None = None
     batch_size: int | Literal["auto"] | None = None
     effort: Effort = "default"
     exclude: Sequence[str] = ()
@@ -86,6 +87,14 @@ class Request:
         count = max(self.workers or 0, len(self.devices))
         return [str(self.devices[number % len(self.devices)]) for number in range(count)]
 
+    def begin(self, identity: Identity) -> Run:
+        """The run to write to, begun where it is not there."""
+        return self.run if isinstance(self.run, Run) else Run.begin(self.run, identity)
+
+    def begun(self, identity: Identity) -> Run:
+        """The run as it is; an empty one where there is none, and nothing is written."""
+        return self.run if isinstance(self.run, Run) else Run.begun(self.run, identity) or Run(identity)
+
     def mine(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """``[count]``: which of the samples are to be done here."""
         return share_of(self.part).mask(count)
@@ -108,6 +117,8 @@ def _count(name: str, value: Any) -> int | None:
 
 
 def _check_run(run: Any) -> None:
+    if isinstance(run, Run):
+        return
     if run is not None and not isinstance(run, (str, os.PathLike)):
         raise UserError(f"run={run!r}; expected the path of a folder, or None to keep the run in memory.")
     if run is not None and not os.fspath(run):

@@ -33,6 +33,7 @@ from robustatlas.metrics.hypervolume import (
     AdversarialHypervolume,
     adversarial_hypervolume,
     hypervolume_at_levels,
+    hypervolume_limit,
     normalised_cross_entropy,
 )
 from robustatlas.metrics.interclass import InterclassDistances, interclass_distances
@@ -45,7 +46,9 @@ from robustatlas.metrics.intervals import (
 )
 from robustatlas.metrics.queries import success_over_queries
 from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
+from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
+from robustatlas.metrics.ua2 import ua2
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples
 
@@ -65,6 +68,7 @@ __all__ = [
     "RankTest",
     "RobustnessCurve",
     "SampleStatistic",
+    "SlopeChange",
     "StabilityConstant",
     "accuracy_interval",
     "adversarial_hypervolume",
@@ -74,6 +78,7 @@ __all__ = [
     "bootstrap_intervals",
     "bootstrap_replicates",
     "chance_of_difference",
+    "change_of_slope",
     "common_strengths",
     "competitiveness_in_out",
     "competitiveness_ratio",
@@ -81,6 +86,7 @@ __all__ = [
     "envelope",
     "holm",
     "hypervolume_at_levels",
+    "hypervolume_limit",
     "interclass_distances",
     "local_optimality",
     "mcnemar",
@@ -101,6 +107,7 @@ __all__ = [
     "signed_rank_test",
     "stability_constant",
     "success_over_queries",
+    "ua2",
     "unforeseen_attack_robustness",
     "union_accuracy",
 ]
