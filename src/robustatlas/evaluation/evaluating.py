@@ -36,8 +36,9 @@ _USUAL = 0.6
 def evaluated(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request."""
     classifier, work = given(model, data, request)
-    if request.run is not None and (keep := getattr(classifier.net, "keep_answers", None)) is not None:
-        keep(Path(request.run) / ANSWERS)
+    folder = request.run.path if isinstance(request.run, Run) else request.run
+    if folder is not None and (keep := getattr(classifier.net, "keep_answers", None)) is not None:
+        keep(Path(folder) / ANSWERS)
     with surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)
         if request.batch_size == "auto":
