@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
-    from robustatlas.trust import diagnose, repair
+    from robustatlas.trust import audit, diagnose, repair
 
 __all__ = [
     "Attack",
@@ -53,6 +53,7 @@ __all__ = [
     "__version__",
     "as_foolbox",
     "as_torchattacks",
+    "audit",
     "callbacks",
     "compose",
     "diagnose",
@@ -92,6 +93,7 @@ _HOME = {
     "UserError": "errors",
     "as_foolbox": "peers",
     "as_torchattacks": "peers",
+    "audit": "trust",
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",

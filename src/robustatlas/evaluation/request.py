@@ -28,7 +28,7 @@ class Request:
 
     Args:
         attacks, search, procedure, strengths, samples, run, effort, exclude: as of :func:`robustatlas.evaluate`.
-        keep_adversarial, diagnose, progress, devices: as there.
+        keep_adversarial, diagnose, audit, progress, devices: as there.
         seed, batch_size, shard_size, workers: as there; kept as plain integers.
         part: as there; kept as the share that it names.
         ray: as there; kept as the cluster that it names.
@@ -54,6 +54,7 @@ class Request:
     shard_size: int | None = None
     keep_adversarial: bool = False
     diagnose: bool = True
+    audit: int | None = None
     progress: bool | Progress | None = None
     part: str | tuple[int, int] | Share | None = None
     workers: int | None = None
@@ -66,6 +67,8 @@ class Request:
             self._keep("batch_size", _count("batch_size", self.batch_size))
         for name in ("shard_size", "workers"):
             self._keep(name, _count(name, getattr(self, name)))
+        if self.audit != 0:
+            self._keep("audit", _count("audit", self.audit))
         _check_run(self.run)
         _check_names(self.exclude)
         _check_devices(self.devices)

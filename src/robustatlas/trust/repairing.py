@@ -14,6 +14,7 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.diagnosis import Diagnosis
 from robustatlas.errors import UserError
+from robustatlas.evaluation.auditing import shortened
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import Data, Work, samples_of
 from robustatlas.evaluation.reading import question_of, readings_of
@@ -21,12 +22,11 @@ from robustatlas.evaluation.request import Request
 from robustatlas.indicators import Look
 from robustatlas.noise import Noise
 from robustatlas.outcomes.outcome import percent
+from robustatlas.remedies import Way, around, estimated, precise, transferred
 from robustatlas.result import Result
 from robustatlas.tabular import Grid, Tabular, objects
 from robustatlas.trust.gates import failed_gate
-from robustatlas.trust.modules import around
 from robustatlas.trust.subject import Known, Model, Subject, known_of
-from robustatlas.trust.ways import Way, estimated, precise, transferred
 
 _BATCH = 128
 _SHOWN = 32
@@ -198,7 +198,7 @@ def _tried(known: Known, result: Result, diagnosis: Diagnosis, remedies: Sequenc
     for name in (name for name in result.attacks if name in catalogue()):
         attack = replace(attack_named(name), strengths=tuple(result.strengths(name).tolist()))
         for way in _ways(known, diagnosis, remedies) if blind and result.records else ():
-            yield _added(way.model, _brief(attack) if way.dear else attack, way.name, concerned, known, result)
+            yield _added(way.model, shortened(attack) if way.dear else attack, way.name, concerned, known, result)
         for other in _without_gradients(name) if "black-box" in remedies else ():
             renamed = replace(other, name=name, strengths=attack.strengths)
             yield _added(known.model, renamed, other.name, concerned, known, result)
@@ -229,14 +229,6 @@ def _look(known: Known, index: NDArray[np.int64]) -> Look:
     x = known.work.rows[rows].to(known.model.device, known.model.dtype)
     noise = Noise.of(0, torch.from_numpy(known.work.index[rows.numpy()]).to(x.device), "repair")
     return Look(known.model, x, known.work.labels[rows].to(x.device), noise)
-
-
-def _brief(attack: Attack) -> Attack:
-    """With one bounding run and one ascent, for gradients that cost many passes."""
-    search, plan = attack.searches[0], attack.plans[attack.searches[0]]
-    first = [next((leg for leg in plan.legs if leg.role == role), None) for role in ("bound", "ascend")]
-    legs = tuple(replace(leg, runs=1) for leg in first if leg is not None)
-    return replace(attack, plans={search: replace(plan, legs=legs or plan.legs)})
 
 
 def _without_gradients(name: str) -> list[Attack]:

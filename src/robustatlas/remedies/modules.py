@@ -14,7 +14,7 @@ from robustatlas.bundle import flat, per_sample
 from robustatlas.classifier import Classifier
 from robustatlas.indicators import Look
 from robustatlas.indicators.directional import cosine
-from robustatlas.trust.ways import Way
+from robustatlas.remedies.ways import Way
 
 _REACH = 0.1
 """Of the random steps by which ways are compared: as far as attacks go."""
