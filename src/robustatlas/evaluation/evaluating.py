@@ -12,7 +12,7 @@ import torch
 from robustatlas.attacks.definition import Attack
 from robustatlas.errors import UserError
 from robustatlas.evaluation.costs import Costs, weight_of
-from robustatlas.evaluation.desk import Desk
+from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.identity import check_answers
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Data, Task, found_otherwise, tasks_for
@@ -95,34 +95,36 @@ def _diagnose(store: Run, ready: Prepared, claims: Claims) -> None:
 def _complete(store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, claims: Claims) -> None:
     """Have all tasks done that the run lacks, until every part of them can be read."""
     places = request.places(ready.model)
-    hands = places.workers or 2 if isinstance(places, Cluster) else max(1, len(places))
+    workers = places.workers or 2 if isinstance(places, Cluster) else max(1, len(places))
     costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
     mine = request.mine(len(ready.work.index))
     whole = False
     while not whole:
-        desk = Desk(
-            store, tasks, ready.work, mine, ready.manner, costs, claims, request.shard_size, hands, ready.display
+        dispatcher = Dispatcher(
+            store, tasks, ready.work, mine, ready.manner, costs, claims, request.shard_size, workers, ready.display
         )
-        if desk.lacking:
-            _work_through(desk, ready, tasks, places)
+        if dispatcher.lacking:
+            _work_through(dispatcher, ready, tasks, places)
         else:
             has_all = f"{store.path or 'the run'} has all of it, results of {store.identity.created}"
             ready.display.note(f"Nothing to do: {has_all}.")
         whole = store.intact(task.record for task in tasks)
 
 
-def _work_through(desk: Desk, ready: Prepared, tasks: Sequence[Task], places: Sequence[str] | Cluster) -> None:
-    """Have the work of the desk done: by this process where there are no ``places``."""
+def _work_through(
+    dispatcher: Dispatcher, ready: Prepared, tasks: Sequence[Task], places: Sequence[str] | Cluster
+) -> None:
+    """Have the work of the dispatcher done: by this process where there are no ``places``."""
     size, device, manner = ready.manner.batch_size, ready.model.device, ready.manner
     fewer = size > 1 and not manner.halves
     try:
         if not places:
-            work_here(Doer(ready.model, tasks, manner).do, desk)
+            work_here(Doer(ready.model, tasks, manner).do, dispatcher)
         else:
             shape, threads = ready.work.rows.shape[1:], torch.get_num_threads()
             each = 1 if isinstance(places, Cluster) else max(1, threads // len(places))
             make = partial(doing_elsewhere, ready.model, tuple(tasks), manner, ready.identity, shape)
-            work_elsewhere(make, f"The model {ready.model.name}", places, each, desk)
+            work_elsewhere(make, f"The model {ready.model.name}", places, each, dispatcher)
     except Exception as error:
         if not ran_out(error):
             raise

@@ -24,7 +24,7 @@ from robustatlas.outcomes.columns import (
 from robustatlas.outcomes.identity import Identity
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.records import AttackRecord, distinct
-from robustatlas.outcomes.shelf import Shelf
+from robustatlas.outcomes.storage import Storage
 from robustatlas.outcomes.tables import Columns, CorruptFileError
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
@@ -55,10 +55,10 @@ def anonymous(said: Mapping[str, str]) -> bool:
 
 
 class Parts:
-    """The tables of a run on its ``shelf``; ``run``: what messages call it."""
+    """The tables of a run on its ``storage``; ``run``: what messages call it."""
 
-    def __init__(self, shelf: Shelf, identity: Identity, run: str) -> None:
-        self._shelf, self._identity, self._run = shelf, identity, run
+    def __init__(self, storage: Storage, identity: Identity, run: str) -> None:
+        self._storage, self._identity, self._run = storage, identity, run
         self._read: dict[str, Arrays | None] = {}
         self._done: dict[tuple[str, bool], tuple[set[str], Integers]] = {}
         self._placed: dict[str, bool] = {}
@@ -97,7 +97,7 @@ class Parts:
         unread = [name for name in names if name not in self._read]
         if unread:
             try:
-                pieces.append(self._shelf.gather(unread, wanted, strengths))
+                pieces.append(self._storage.gather(unread, wanted, strengths))
             except CorruptFileError:
                 pieces += [columns for name in unread if (columns := self._one(name, record, wanted)) is not None]
         return stacked(pieces, wanted, strengths)
@@ -105,7 +105,7 @@ class Parts:
     def _one(self, name: str, record: AttackRecord, wanted: Sequence[str]) -> Arrays | None:
         """Some columns of a part; None, and a warning, where the file is damaged."""
         try:
-            return self._shelf.gather([name], wanted, len(record.strengths))
+            return self._storage.gather([name], wanted, len(record.strengths))
         except CorruptFileError:
             return self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
 
@@ -125,7 +125,7 @@ class Parts:
 
     def samples(self) -> Arrays:
         """SAMPLE_COLUMNS and REJECTING_COLUMNS of all clean samples, in any order."""
-        names = self._placed_ones(self._shelf.names("samples"), None)
+        names = self._placed_ones(self._storage.names("samples"), None)
         parts = [columns for name in names if (columns := self._checked(name, SAMPLE_COLUMNS, 0)) is not None]
         kinds = {**SAMPLE_COLUMNS, **REJECTING_COLUMNS}
         unknown = [
@@ -143,14 +143,14 @@ class Parts:
 
     def names(self, record: AttackRecord, folder: str = "outcomes") -> list[str]:
         """Names of the parts of an attack, without those that say to be of something else."""
-        return self._placed_ones(self._shelf.names(f"{folder}/{record.key}"), record)
+        return self._placed_ones(self._storage.names(f"{folder}/{record.key}"), record)
 
     def _placed_ones(self, names: Sequence[str], record: AttackRecord | None) -> list[str]:
         """Those of the parts that do not say to be of another attack, model or data; of each other one a warning."""
         fresh = [name for name in names if name not in self._placed]
         anonymous_ones = 0
         for name, said in zip(fresh, self._said(fresh), strict=True):
-            problem = misplaced(said, self._identity, record, self._shelf.place(name))
+            problem = misplaced(said, self._identity, record, self._storage.place(name))
             if problem is not None:
                 warn(f"A part in a wrong place counts as not done: {problem}.")
             self._placed[name] = problem is None
@@ -166,13 +166,13 @@ class Parts:
     def _said(self, names: Sequence[str]) -> list[Mapping[str, str]]:
         """What parts say of themselves; nothing where they are damaged, which is told when they are read."""
         try:
-            return list(self._shelf.abouts(names))
+            return list(self._storage.abouts(names))
         except CorruptFileError:
             return [self._said_alone(name) for name in names]
 
     def _said_alone(self, name: str) -> Mapping[str, str]:
         try:
-            return self._shelf.abouts([name])[0]
+            return self._storage.abouts([name])[0]
         except CorruptFileError:
             return said_of(self._identity, None)
 
@@ -184,7 +184,7 @@ class Parts:
         """
         columns = self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
         if columns is None:
-            raise CorruptFileError(f"{self._shelf.place(name)} is damaged; run the same evaluation again.")
+            raise CorruptFileError(f"{self._storage.place(name)} is damaged; run the same evaluation again.")
         return columns
 
     def _checked(
@@ -193,9 +193,9 @@ class Parts:
         """The columns of a part; None, and a warning once, where the file is damaged: it counts as not done."""
         if name not in self._read:
             try:
-                read = self._shelf.read(name)
+                read = self._storage.read(name)
                 held = columns_of(expected, read)
-                self._read[name] = check_columns(read, held, strengths, self._shelf.place(name))
+                self._read[name] = check_columns(read, held, strengths, self._storage.place(name))
             except UserError as error:
                 warn(f"A damaged part counts as not done: {error}")
                 self._read[name] = None
@@ -217,7 +217,7 @@ class Parts:
         fresh = ~np.isin(samples["index"], self.samples()["index"])
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
-            self._shelf.write(
+            self._storage.write(
                 f"samples/{part}",
                 check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"),
                 said_of(self._identity, None),
@@ -225,6 +225,6 @@ class Parts:
         said = said_of(self._identity, record)
         if examples is not None:
             index, images = examples
-            self._shelf.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, said)
-        self._shelf.write(outcome, checked, {**about, **said})
+            self._storage.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, said)
+        self._storage.write(outcome, checked, {**about, **said})
         self._read[outcome] = checked

@@ -44,7 +44,7 @@ from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
 from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord
-from robustatlas.outcomes.shelf import Directory, Memory, Shelf, text_of
+from robustatlas.outcomes.storage import Directory, Memory, Storage, text_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns
 
@@ -69,8 +69,8 @@ class Run:
         self.identity = identity
         self.path = path
         self._audit: Run | None = None
-        self._shelf: Shelf = Memory() if path is None else Directory(path)
-        self._parts = Parts(self._shelf, identity, str(path or "The run"))
+        self._storage: Storage = Memory() if path is None else Directory(path)
+        self._parts = Parts(self._storage, identity, str(path or "The run"))
 
     @classmethod
     def begin(cls, path: str | Path | None, identity: Identity) -> Run:
@@ -169,8 +169,8 @@ class Run:
                         f"{self.path or 'The run'} holds {record.name!r} with other sets or another way of judging "
                         f"({how}), whose numbers cannot be joined with these; give another folder."
                     )
-            self._shelf.put_text(f"attacks/{record.key}", record.to_json())
-        self._shelf.put_text(f"plans/{plan.name}", plan.to_json())
+            self._storage.put_text(f"attacks/{record.key}", record.to_json())
+        self._storage.put_text(f"plans/{plan.name}", plan.to_json())
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Keep what the owner says of the model; of two sayings on the same subject the later one holds."""
@@ -179,7 +179,7 @@ class Run:
 
     def keep(self, card: CardRecord) -> None:
         """Keep a card as it is."""
-        self._shelf.put_text(f"cards/{card.name}", card.to_json())
+        self._storage.put_text(f"cards/{card.name}", card.to_json())
 
     def cards(self) -> list[CardRecord]:
         """What was said of the model, oldest first."""
@@ -201,7 +201,7 @@ class Run:
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
         """Keep what indicators read."""
-        self._shelf.put_text(f"diagnoses/{record.name}", record.to_json())
+        self._storage.put_text(f"diagnoses/{record.name}", record.to_json())
 
     def diagnoses(self) -> list[DiagnosisRecord]:
         """What indicators read, oldest first."""
@@ -333,7 +333,7 @@ class Run:
         kept = False
         for record in records:
             for name in self._parts.names(record, "adversarial"):
-                kept, stored = True, self._shelf.read(name)
+                kept, stored = True, self._storage.read(name)
                 part = self._parts.one(name.replace("adversarial/", "outcomes/", 1), record)
                 sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
                 for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
@@ -359,13 +359,13 @@ class Run:
         """Where and with what the parts were computed, each combination once."""
         found: dict[str, dict[str, str]] = {}
         for record in self.records().values():
-            for said in self._shelf.abouts(self._parts.names(record)):
+            for said in self._storage.abouts(self._parts.names(record)):
                 about = {key: text for key, text in said.items() if key not in ("created", ATTACK, OF_RUN)}
                 found.setdefault(repr(sorted(about.items())), about)
         return list(found.values())
 
     def _records(self, folder: str, kind: type[Any]) -> list[Any]:
-        return [parse(kind, text, place) for place, text in self._shelf.texts(folder).items()]
+        return [parse(kind, text, place) for place, text in self._storage.texts(folder).items()]
 
     def _by_name(self) -> dict[str, list[AttackRecord]]:
         grouped: dict[str, list[AttackRecord]] = {}

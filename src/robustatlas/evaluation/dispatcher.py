@@ -1,4 +1,4 @@
-"""The desk of an evaluation: hands out the work that a run lacks, in parts, and enters what came of each."""
+"""The dispatcher of an evaluation: hands out the work that a run lacks, in parts, and enters what came of each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Pile:
     active: dict[int, int] = field(default_factory=dict)
 
 
-class Desk:
+class Dispatcher:
     """Hands out jobs, one after the other, and publishes what is found.
 
     Samples at work are claimed, so that other processes with the same run leave them alone; what these finish meanwhile
@@ -54,14 +54,14 @@ class Desk:
 
     Args:
         run: where everything ends.
-        tasks: what is to be done, in this order; the dearest first where several ``hands`` share it.
+        tasks: what is to be done, in this order; the dearest first where several ``workers`` share it.
         work: the samples.
         mine: ``[N]``: which of them are to be done here.
         manner: how.
         costs: what samples cost, known better with each part.
         claims: of this user of the run.
         part: samples a part; None to aim at equal times.
-        hands: how many jobs are done at once.
+        workers: how many jobs are done at once.
         display: is told.
     """
 
@@ -75,11 +75,11 @@ class Desk:
         costs: Costs,
         claims: Claims,
         part: int | None,
-        hands: int,
+        workers: int,
         display: Progress,
     ) -> None:
         self.run, self.tasks, self.work, self.manner = run, tasks, work, manner
-        self.costs, self.claims, self.part, self.hands, self.display = costs, claims, part, hands, display
+        self.costs, self.claims, self.part, self.workers, self.display = costs, claims, part, workers, display
         sample = work.rows[:1].nbytes
         self._least = SMALLEST
         self._number = 0
@@ -96,7 +96,7 @@ class Desk:
             most = max(SMALLEST, _BYTES // max(sample * shared, 1))
             self.piles.append(_Pile(np.flatnonzero(mine & ~held), max(SMALLEST, SECONDS / costs.of(number)), most))
         order = range(len(tasks))
-        self._order = sorted(order, key=costs.of, reverse=True) if hands > 1 else list(order)
+        self._order = sorted(order, key=costs.of, reverse=True) if workers > 1 else list(order)
 
     @property
     def lacking(self) -> int:
@@ -131,7 +131,7 @@ class Desk:
         fitting = math.floor(SECONDS * len(job.index) / max(found.seconds, 1e-9))
         pile.size = min(max(SMALLEST, fitting), _GROWTH * pile.size)
         self.display.finish(task.record, found.columns)
-        self.display.expect(self.remaining() / self.hands)
+        self.display.expect(self.remaining() / self.workers)
 
     def again(self, job: Job, why: str) -> None:
         """The job is begun anew by another worker; ``why`` is a sentence."""
@@ -143,7 +143,7 @@ class Desk:
         return f"{len(job.index)} samples"
 
     def remaining(self) -> float:
-        """Seconds of work that are left, for one pair of hands."""
+        """Seconds of work that are left, for one worker."""
         return sum(self.costs.of(number) * len(pile.rows) for number, pile in enumerate(self.piles))
 
     def wait(self) -> bool:
@@ -164,13 +164,13 @@ class Desk:
         pile, cost = self.piles[number], self.costs.of(number)
         left = len(pile.rows)
         size = max(1.0, self.part or min(pile.size, pile.most))
-        if self.hands > 1 and self.part is None:
+        if self.workers > 1 and self.part is None:
             least = min(self._least, max(1.0, _SHORTEST / cost))
-            size = min(size, max(least, self.remaining() / (2 * self.hands * cost)))
+            size = min(size, max(least, self.remaining() / (2 * self.workers * cost)))
         return math.ceil(left / math.ceil(left / size))
 
     def _claimed(self, number: int, count: int) -> Integers | None:
-        """Rows of a task that are this desk's now: none where others have just done them, None where they have all."""
+        """Rows of a task that are ours now: none where others have just done them, None where they have all."""
         pile, record = self.piles[number], self.tasks[number].record
         taken = self.claims.take(record.key, self.work.index[pile.rows], count)
         if not len(taken):
