@@ -201,6 +201,24 @@ class Result(OutcomeTable, Tabular):
         """The robustness curve: robust error as a function of the perturbation size."""
         return RobustnessCurve.of(self.outcome(attack))
 
+    def card(self, reference: str | None = None) -> Any:
+        """The robustness card: one picture of one format, with words for those who do not see it.
+
+        Args:
+            reference: name or file of the reference; ``"none"`` for none, None for the shipped one that fits.
+
+        Returns:
+            a picture in notebooks, words where it is printed; ``.save("card.svg")`` writes SVG, PNG or PDF.
+
+        Example:
+            >>> result = Result.from_arrays([0, 0], [0, 0], {"linf": [0.1, 0.3]}, {"linf": [0.2, 0.4]}, model="mine")
+            >>> str(result.card()).partition(";")[0]
+            'Robustness card of mine on 2 images of data: clean accuracy 100.0% (15.8 to 100.0)'
+        """
+        from robustatlas.report.card import card  # a picture stands on all that is said, and that on results
+
+        return card([self], reference)
+
     def misclassification(self, attack: str) -> tuple[Interval | None, ...]:
         """Of a randomised model and each of N samples: how often, in percent of fresh draws, the smallest example found
         (or the clean input, where that is misclassified) is misclassified, with an interval at 95 %.

@@ -91,7 +91,7 @@ def test_the_first_screen_is_the_answer(full_page: Path, look: Visit, width: int
     assert re.search(r"about \d+(st|nd|rd|th) to \d+(st|nd|rd|th) of 21", findings.nth(1).inner_text())
     answers = [page.locator(".headline"), *(findings.nth(i) for i in range(3))]
     if width == 1440:
-        answers += [page.locator(".multiple").last, page.locator(".strip img").last]
+        answers += [page.locator(".robustness-card"), page.locator(".multiple").first]
     for element in answers:
         box = element.bounding_box()
         assert box["y"] >= 0 and box["y"] + box["height"] <= height

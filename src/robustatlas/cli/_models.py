@@ -216,5 +216,5 @@ def loaded(
         arguments=parse_settings(settings or []) | dict(asked),
     )
     for note in classifier.notes:
-        Console(stderr=True).print(safe(note), highlight=False, soft_wrap=True)
+        Console(stderr=True, highlight=False).print(safe(note), highlight=False, soft_wrap=True)
     return Classifier(classifier, compiled=True) if compiled else classifier

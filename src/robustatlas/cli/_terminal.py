@@ -16,6 +16,7 @@ from rich.markup import escape, render
 from rich.padding import Padding
 from rich.table import Table
 
+from robustatlas.facts.standard import NEAR, STANDARD
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
 from robustatlas.result import Result
@@ -191,7 +192,7 @@ class AccuracyTables:
             cells = [f"{accuracy:.1f}" for accuracy in outcome.accuracies()]
             groups = in_groups([max(5, len(heading)) for heading in headings], room)
             if not self.every:
-                groups = [_spread(len(headings), len(groups[0]))]
+                groups = [_spread(len(headings), len(groups[0]), _usual(attack, outcome.strengths.tolist()))]
             name = marked(attack, attack in self.result.void)
             parts: list[RenderableType] = [_grid(name, headings, cells, group) for group in groups]
         else:
@@ -217,8 +218,25 @@ def _grid(attack: str, headings: Sequence[str], cells: Sequence[str], positions:
     return made
 
 
-def _spread(count: int, columns: int) -> list[int]:
-    """Positions of at most so many of `count` strengths, evenly spread, the last one among them."""
+def _usual(attack: str, strengths: Sequence[float]) -> int | None:
+    """Position of the strength that is the one at which papers give accuracies, or near it; None where none is."""
+    if attack not in STANDARD:
+        return None
+    standard, _ = STANDARD[attack]
+    nearest = min(range(len(strengths)), key=lambda position: abs(strengths[position] - standard))
+    return nearest if abs(strengths[nearest] / standard - 1) < NEAR else None
+
+
+def _spread(count: int, columns: int, usual: int | None = None) -> list[int]:
+    """Positions of at most so many of `count` strengths, evenly spread, the last one and the `usual` one among them.
+
+    Example:
+        >>> _spread(20, 4), _spread(20, 4, usual=5), _spread(20, 1, usual=5)
+        ([4, 9, 14, 19], [5, 9, 14, 19], [5])
+    """
     if count <= columns:
         return list(range(count))
-    return sorted({round((k + 1) * count / columns) - 1 for k in range(columns)})
+    spread = sorted({round((k + 1) * count / columns) - 1 for k in range(columns)})
+    if usual is not None and usual not in spread:
+        spread[min(range(len(spread)), key=lambda k: abs(spread[k] - usual))] = usual
+    return spread

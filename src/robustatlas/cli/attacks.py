@@ -33,7 +33,7 @@ def attacks(
     """
     from robustatlas.attacks.suites import SUITES
 
-    console = Console()
+    console = Console(highlight=False)
     if name is None:
         _list(console)
     elif name in SUITES:

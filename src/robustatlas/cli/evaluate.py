@@ -319,7 +319,9 @@ def evaluate(
     folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
     used = set_threads(threads, classifier, dataset.rows)
     if verbose:
-        Console(stderr=True).print(f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False)
+        Console(stderr=True, highlight=False).print(
+            f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False
+        )
     share = share_here(part)
     request = Request(
         attacks=chosen,
@@ -363,7 +365,7 @@ def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
 
 
 def _print(result: Result, folder: Path, share: Share) -> None:
-    console = Console()
+    console = Console(highlight=False)
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     console.print(accuracy_tables(result, rest=others) if share.of > 1 else accuracy_tables(result))
     console.print(
