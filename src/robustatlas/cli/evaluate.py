@@ -316,7 +316,7 @@ def evaluate(
     given = names_in(attacks) or list(default_attacks(classifier))
     chosen = _attacks.chosen(given, procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
-    folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
+    folder = run or run_folder(classifier, dataset)
     used = set_threads(threads, classifier, dataset.rows)
     if verbose:
         Console(stderr=True, highlight=False).print(
@@ -353,6 +353,11 @@ def evaluate(
         result = _escalated(result, classifier, dataset)
     result.describe(card)
     _print(result, folder, share)
+
+
+def run_folder(model: Classifier, data: Dataset) -> Path:
+    """Where a run of a model on a data set goes by default."""
+    return Path("runs") / f"{_plain(model.name)}-{_plain(data.name)}"
 
 
 def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:

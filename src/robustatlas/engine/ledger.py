@@ -32,7 +32,7 @@ class Ledger:
     ``queries`` int64 [N, S]: forward passes when the first input within a strength was seen misclassified, -1 if none
     was; [N, 0] where that is not asked; ``rejected`` [N]: candidates verification refused; ``finite`` []: whether all
     logits so far were, in whichever pass (looked at where the loop waits for the device anyway, by
-    :func:`check_finite`).
+    :func:`check_finite`); ``saved`` [N]: passes, at most, of runs that were left out because nothing can be found.
     """
 
     x: Tensor
@@ -56,6 +56,7 @@ class Ledger:
     queries: Tensor
     rejected: Tensor
     finite: Tensor
+    saved: Tensor
 
 
 def open_ledger(
@@ -95,6 +96,7 @@ def open_ledger(
         queries=torch.full((n, s if _counts_queries(model, attack) else 0), -1, device=x.device),
         rejected=torch.zeros(n, dtype=torch.int64, device=x.device),
         finite=logits.isfinite().all(),
+        saved=torch.zeros(n, dtype=torch.int64, device=x.device),
     )
 
 
