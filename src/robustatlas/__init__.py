@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from robustatlas.attacks.catalogue import compose
     from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Stage
     from robustatlas.attacks.plans import plans_of
+    from robustatlas.certification import certify
     from robustatlas.classifier import Classifier
     from robustatlas.datasets import Dataset, load_dataset
     from robustatlas.errors import UserError
@@ -54,6 +55,7 @@ __all__ = [
     "as_foolbox",
     "as_torchattacks",
     "audit",
+    "certify",
     "compose",
     "diagnose",
     "evaluate",
@@ -93,6 +95,7 @@ _HOME = {
     "as_foolbox": "peers",
     "as_torchattacks": "peers",
     "audit": "trust",
+    "certify": "certification",
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",

@@ -306,7 +306,7 @@ def evaluate(
     classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name, compiled)
     chosen = _attacks.chosen(names_in(attacks), procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
-    folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
+    folder = run or run_folder(classifier, dataset)
     used = set_threads(threads, classifier, dataset.rows)
     if verbose:
         Console(stderr=True, highlight=False).print(
@@ -343,6 +343,11 @@ def evaluate(
         result = _escalated(result, classifier, dataset)
     result.describe(card)
     _print(result, folder, share)
+
+
+def run_folder(model: Classifier, data: Dataset) -> Path:
+    """Where a run of a model on a data set goes by default."""
+    return Path("runs") / f"{_plain(model.name)}-{_plain(data.name)}"
 
 
 def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:

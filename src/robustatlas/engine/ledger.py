@@ -30,7 +30,8 @@ class Ledger:
     [N, S + 1]: lowest softmax margin seen with a size within each strength, and beyond; ``fooled`` int8 [N, S]: how
     runs at that very strength ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes;
     ``rejected`` [N]: candidates verification refused; ``finite`` []: whether all logits so far were, in whichever pass
-    (looked at where the loop waits for the device anyway, by :func:`check_finite`).
+    (looked at where the loop waits for the device anyway, by :func:`check_finite`); ``saved`` [N]: passes, at most, of
+    runs that were left out because nothing can be found.
     """
 
     x: Tensor
@@ -53,6 +54,7 @@ class Ledger:
     backward: Tensor
     rejected: Tensor
     finite: Tensor
+    saved: Tensor
 
 
 def open_ledger(
@@ -91,6 +93,7 @@ def open_ledger(
         backward=torch.zeros(n, dtype=torch.int64, device=x.device),
         rejected=torch.zeros(n, dtype=torch.int64, device=x.device),
         finite=logits.isfinite().all(),
+        saved=torch.zeros(n, dtype=torch.int64, device=x.device),
     )
 
 

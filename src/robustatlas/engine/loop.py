@@ -17,6 +17,7 @@ import torch
 
 from robustatlas.bundle import join
 from robustatlas.engine.evidence import note_misses, record_in_full, record_margins, verify
+from robustatlas.engine.hopeless import can_skip, skip_hopeless
 from robustatlas.engine.judging import to_beat
 from robustatlas.engine.lanes import Lanes, enter, further, moved, those
 from robustatlas.engine.ledger import Ledger, check_finite
@@ -33,6 +34,9 @@ def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) 
     """
     ledger, schedule = setting.ledger, setting.schedule
     prepare(setting)
+    if not can_skip(setting):
+        setting.certified = None
+    skip_hopeless(setting, torch.arange(len(schedule.done), device=schedule.done.device))
     while True:
         stage_of = torch.where(schedule.done, -1, schedule.stage_of[schedule.attempt])
         waiting = torch.stack([stage_of == k for k in range(len(schedule.stages))]).sum(1)
@@ -80,6 +84,7 @@ def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> La
     fooled = verify(setting, over, indices(those(fresh, lanes.ended, ended), candidates), stage.judge)
     note_misses(setting, over, fooled)
     setting.schedule.advance(over.rows, fooled, ledger.best_size[over.rows], over.trace.smallest)
+    skip_hopeless(setting, over.rows)
     queue.unknown = over.rows
     left: Lanes = those(lanes, ~lanes.ended, len(lanes.rows) - ended)
     return left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -60,7 +61,7 @@ def _planned(store: Run, ready: Prepared) -> list[Task]:
     """The tasks that bring a run to what is asked, announced in it."""
     for note in found_otherwise(ready.tasks, store):
         ready.display.note(note)
-    tasks = [task for asked in ready.tasks for task in tasks_for(asked, store)]
+    tasks = [_informed(task, store, ready) for asked in ready.tasks for task in tasks_for(asked, store)]
     plan = CallRecord(
         attacks=tuple(task.record.key for task in tasks),
         spans=spans_of(ready.work.index),
@@ -70,6 +71,15 @@ def _planned(store: Run, ready: Prepared) -> list[Task]:
     )
     store.add([task.record for task in tasks], plan)
     return tasks
+
+
+def _informed(task: Task, store: Run, ready: Prepared) -> Task:
+    """The task with what the run certifies of its sets, at which no run has to be made."""
+    records = [record for record in store.certified_by() if record.name == task.attack.name and not record.of]
+    if not records or ready.model.draws is not None:
+        return task
+    index = np.sort(ready.work.index)
+    return replace(task, certified=(index, store.certificates.sizes(records, index)[task.attack.name].sizes))
 
 
 def _diagnose(store: Run, ready: Prepared, claims: Claims) -> None:

@@ -161,7 +161,9 @@ class _Batch:
         model = self.model.judged_by(attack.errors)
         try:
             noise = Noise.of(self.seed, torch.from_numpy(self.index).to(self.x.device), attack.name)
-            setting = engine.set_up(model, attack, search, self.x, self.labels, noise, lanes)
+            sizes = self.task.certified_at(self.index)
+            certified = None if sizes is None else torch.from_numpy(sizes).to(self.x)
+            setting = engine.set_up(model, attack, search, self.x, self.labels, noise, lanes, certified)
             self.ledger, self.through = setting.ledger, setting.schedule.done
             engine.run(setting, report)
         except Exception as error:
@@ -184,6 +186,8 @@ class _Batch:
         columns = _columns(self.task.record, self.task.attack, ledger, self.index)
         if model.draws is not None:
             columns |= _drawn(columns, ledger)
+        if self.task.certified is not None:
+            columns["saved"] = ledger.saved.cpu().numpy()
         samples = _stacked([_sample_columns(ledger, self.index)], rows)
         if model.rejection is not None and model.draws is None:
             taken = slice(None) if settled.all() else torch.from_numpy(rows).to(ledger.x.device)

@@ -29,8 +29,10 @@ RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "possible_size": (np.float64, 1),
     "mistakes": (np.int64, 1),
     "drawn": (np.int64, 1),
+    "saved": (np.int64, 1),
 }
-"""Those that it has besides where the model is randomised; old parts have fewer."""
+"""Those that it has besides where the model is randomised, and, the last one, where certificates were there; old parts
+have fewer."""
 
 SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "index": (np.int64, 1),
@@ -50,7 +52,7 @@ _MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, RANDOM_COLUMNS))
 
 
 def no_draws(samples: int) -> Arrays:
-    """What stands for columns of randomised models that a part does not have: no draws."""
+    """What stands for columns that a part does not have: no draws, and nothing saved."""
     return {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
 
 

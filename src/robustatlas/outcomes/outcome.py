@@ -84,6 +84,8 @@ class Outcome:
             examples came across.
         without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
             takes none, or it is not known.
+        saved: ``[N]``, passes at most of runs that were left out, since a certificate says that nothing can be found;
+            None: nothing was certified before.
 
     Raises:
         UserError: strengths do not increase, a size is negative or NaN, or arrays do not fit together.
@@ -115,6 +117,7 @@ class Outcome:
     drawn: Integers | None = None
     frontier: bool = False
     without_gradient: float | None = None
+    saved: Integers | None = None
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -174,7 +177,7 @@ class Outcome:
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
         rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of"]
-        rows += ["possible_size", "mistakes", "drawn"]
+        rows += ["possible_size", "mistakes", "drawn", "saved"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
 
@@ -232,6 +235,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         return np.where(np.isfinite(sizes.min(0)), np.take_along_axis(known, best[None], 0)[0], otherwise)
 
     strengths, margins, fooled = _on_one_grid(outcomes, covered)
+    saved = [here * outcome.saved for outcome, here in zip(outcomes, covered, strict=True) if outcome.saved is not None]
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
     drawn = any(outcome.drawn is not None for outcome in outcomes)
     possible = np.where(rows, [outcome.doubted().minimal_size for outcome in outcomes], np.inf)
@@ -256,6 +260,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
             for outcome, here in zip(outcomes, covered, strict=True)
         ),
         without_gradient=_without_gradient(outcomes, covered),
+        saved=np.sum(saved, axis=0) if saved else None,
     )
 
 
