@@ -89,7 +89,7 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
     with surroundings(classifier, request) as display:
         subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
         attacks = chosen_attacks(
-            request.attacks, "default", request.strengths, request.exclude, classifier, work.first.images
+            request.attacks_on(classifier), "default", request.strengths, request.exclude, classifier, work.first.images
         )
         tasks = []
         for attack in attacks:
