@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robustatlas.attacks.suites import default_attacks
 from robustatlas.certificates import Certificate, Subject
 from robustatlas.certification.choice import Method, certificate_for
 from robustatlas.certification.work import Certification, Certifier, certifying_elsewhere, done, record_of
@@ -89,8 +88,9 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
     classifier, work = given(model, data, request)
     with surroundings(classifier, request) as display:
         subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
-        named = default_attacks(classifier) if request.attacks is None else request.attacks
-        attacks = chosen_attacks(named, "default", request.strengths, request.exclude, classifier, work.first.images)
+        attacks = chosen_attacks(
+            request.attacks_on(classifier), "default", request.strengths, request.exclude, classifier, work.first.images
+        )
         tasks = []
         for attack in attacks:
             attack.threat.check(work.rows[:1].to(classifier.device, classifier.dtype))
