@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from robustatlas.version import __version__
 
 if TYPE_CHECKING:
-    from robustatlas import metrics
+    from robustatlas import callbacks, metrics
     from robustatlas.attacks.catalogue import compose
     from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Stage
     from robustatlas.attacks.plans import plans_of
@@ -55,6 +55,7 @@ __all__ = [
     "as_foolbox",
     "as_torchattacks",
     "audit",
+    "callbacks",
     "certify",
     "compose",
     "diagnose",
@@ -121,8 +122,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "metrics":
-        return import_module("robustatlas.metrics")
+    if name in ("callbacks", "metrics"):
+        return import_module(f"robustatlas.{name}")
     if name in _HOME:
         return getattr(import_module(f"robustatlas.{_HOME[name]}"), name)
     raise AttributeError(f"module 'robustatlas' has no attribute {name!r}")

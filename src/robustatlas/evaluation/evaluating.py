@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.circumstances import command_line, now
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.records import spans_of
+from robustatlas.outcomes.store import ANSWERS
 from robustatlas.result import Result
 from robustatlas.wording import counted
 from robustatlas.workers import Cluster, work_elsewhere, work_here
@@ -35,6 +37,9 @@ _USUAL = 0.6
 def evaluated(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request."""
     classifier, work = given(model, data, request)
+    folder = request.run.path if isinstance(request.run, Run) else request.run
+    if folder is not None and (keep := getattr(classifier.net, "keep_answers", None)) is not None:
+        keep(Path(folder) / ANSWERS)
     with surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)
         if request.batch_size == "auto":

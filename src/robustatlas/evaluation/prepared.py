@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Plan, Search
+from robustatlas.attacks.suites import default_attacks
 from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.errors import UserError, warn
 from robustatlas.evaluation.gradients import gradient_record
@@ -80,8 +81,9 @@ def surroundings(model: Classifier, request: Request) -> Iterator[Progress]:
 
 def prepared(model: Classifier, work: Work, request: Request, display: Progress) -> Prepared:
     """Choose the attacks, and check that they, the model and the data fit each other; warnings go to ``display``."""
+    named = default_attacks(model) if request.attacks is None else request.attacks
     asked = chosen_attacks(
-        request.attacks,
+        named,
         request.procedure,
         request.strengths,
         request.exclude,
@@ -91,7 +93,7 @@ def prepared(model: Classifier, work: Work, request: Request, display: Progress)
     )
     searches = {attack.name: attack.searched_by(request.search) for attack in asked}
     warnings = check_attacks(model, asked, work.rows) + check_model(model, work.rows, work.labels)
-    asked, left_out = those_that_fit(asked, request.attacks, _probed(model, work.rows[:1]))
+    asked, left_out = those_that_fit(asked, named, _probed(model, work.rows[:1]))
     _probe(asked, _probed(model, work.rows[:4]))
     for warning in [*warnings, *left_out]:
         tell(display, warning)

@@ -41,7 +41,7 @@ class Request:
         4
     """
 
-    attacks: Attacks = ("linf", "l2")
+    attacks: Attacks | None = None
     search: Search | None = None
     procedure: Procedure = "default"
     strengths: Strengths | None = None

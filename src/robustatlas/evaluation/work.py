@@ -30,6 +30,7 @@ from robustatlas.outcomes import Identity
 from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.outcomes.parts import AdversarialExamples
 from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.strengths import snapped
 from robustatlas.workers import Do
 from robustatlas.workers.memory import hand_back
 
@@ -184,6 +185,8 @@ class _Batch:
         assert ledger is not None
         check_finite(self.task.attack, bool(ledger.finite))
         columns = _columns(self.task.record, self.task.attack, ledger, self.index)
+        if ledger.queries.shape[1]:
+            columns["queries"] = _queries(columns, ledger, np.array(self.task.record.strengths))
         if model.draws is not None:
             columns |= _drawn(columns, ledger)
         if self.task.certified is not None:
@@ -270,6 +273,14 @@ def _columns(record: AttackRecord, attack: Attack, ledger: Ledger, index: NDArra
         "margins": np.where(np.isfinite(margins), margins, np.nan).astype(np.float32),
         "fooled": judged,
     }
+
+
+def _queries(columns: Arrays, ledger: Ledger, strengths: NDArray[np.float64]) -> NDArray[np.int64]:
+    """``[N, S]``: the queries until the first example within a strength, of samples that are verified to be broken
+    there."""
+    size = snapped(columns["minimal_size"], strengths)[:, None]
+    seen = np.where(size == 0, 1, ledger.queries.cpu().numpy())
+    return np.where(size <= strengths, seen, -1)
 
 
 def _drawn(columns: Arrays, ledger: Ledger) -> Arrays:

@@ -19,6 +19,7 @@ from robustatlas.outcomes.columns import (
     check_columns,
     columns_of,
     no_draws,
+    no_queries,
     stacked,
 )
 from robustatlas.outcomes.identity import Identity
@@ -122,7 +123,14 @@ class Parts:
         """All columns of an attack's valid parts together, in any order."""
         parts = [columns for columns in self.valid(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
-        filled = [no_draws(len(part["index"])) | {"possible_size": part["minimal_size"]} | part for part in parts]
+        strengths = len(record.strengths)
+        filled = [
+            no_draws(len(part["index"]))
+            | no_queries(len(part["index"]), strengths)
+            | {"possible_size": part["minimal_size"]}
+            | part
+            for part in parts
+        ]
         return {name: np.concatenate([part[name] for part in filled]) for name in names}
 
     def samples(self) -> Arrays:

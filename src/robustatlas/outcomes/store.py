@@ -51,6 +51,9 @@ from robustatlas.outcomes.storage import Directory, Memory, Storage, text_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns
 
+ANSWERS = "answers"
+"""What a model behind an API answered, kept in a run's directory from before it begins."""
+
 
 class Run:
     """One run, as :func:`robustatlas.evaluate` fills it. Use :meth:`begin` or :meth:`open`.
@@ -87,7 +90,7 @@ class Run:
         file = root / "run.json"
         with one_sentence(root):
             root.mkdir(parents=True, exist_ok=True)
-            occupied = any(not is_temporary(entry) for entry in root.iterdir())
+            occupied = any(not is_temporary(entry) and entry.name != ANSWERS for entry in root.iterdir())
         if occupied and not file.exists():
             raise UserError(f"{root} is not empty and is not a run (no run.json); give a new or an empty folder.")
         publish_once(file, identity.to_json())
