@@ -31,8 +31,6 @@ from robustatlas.workers import Cluster, work_elsewhere, work_here
 
 Methods = Method | Mapping[str, str | Certificate]
 
-_USUAL = ("linf", "l2")
-"""Attacks that are certified where none are named."""
 _TRIED = 8
 """Samples that a forecast certifies."""
 _BYTES = 24
@@ -90,9 +88,9 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
     classifier, work = given(model, data, request)
     with surroundings(classifier, request) as display:
         subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
-        named = _USUAL if request.attacks is None else request.attacks
-        first = work.first.images
-        attacks = chosen_attacks(named, "default", request.strengths, request.exclude, classifier, first)
+        attacks = chosen_attacks(
+            request.attacks_on(classifier), "default", request.strengths, request.exclude, classifier, work.first.images
+        )
         tasks = []
         for attack in attacks:
             attack.threat.check(work.rows[:1].to(classifier.device, classifier.dtype))

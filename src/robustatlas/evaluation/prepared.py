@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Plan, Search
-from robustatlas.attacks.suites import default_attacks
 from robustatlas.classifier import Classifier, seeded, undisturbed
 from robustatlas.errors import UserError, warn
 from robustatlas.evaluation.gradients import gradient_record
@@ -81,7 +80,7 @@ def surroundings(model: Classifier, request: Request) -> Iterator[Progress]:
 
 def prepared(model: Classifier, work: Work, request: Request, display: Progress) -> Prepared:
     """Choose the attacks, and check that they, the model and the data fit each other; warnings go to ``display``."""
-    named = default_attacks(model) if request.attacks is None else request.attacks
+    named = request.attacks_on(model)
     asked = chosen_attacks(
         named,
         request.procedure,
