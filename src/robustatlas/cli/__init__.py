@@ -16,6 +16,7 @@ from robustatlas.cli.attacks import attacks
 from robustatlas.cli.audit import audit
 from robustatlas.cli.calibrate import calibrate
 from robustatlas.cli.card import card
+from robustatlas.cli.certify import certify
 from robustatlas.cli.check import check
 from robustatlas.cli.compare import compare
 from robustatlas.cli.diagnose import diagnose
@@ -66,7 +67,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    MEASURE: (evaluate, diagnose, audit, attacks, verify, merge, best_known, distances),
+    MEASURE: (evaluate, certify, diagnose, audit, attacks, verify, merge, best_known, distances),
     LOOK: (show, compare, card, check, report, gallery, query, export),
     TRAIN: (train, reference, calibrate),
 }

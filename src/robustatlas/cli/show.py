@@ -22,6 +22,8 @@ from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, 
 from robustatlas.errors import UserError
 from robustatlas.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.facts.card import Card, card_of
+from robustatlas.facts.certified import certified_sentences
+from robustatlas.facts.queries import query_successes
 from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import of_attack, of_model
 from robustatlas.references import Reference
@@ -76,6 +78,10 @@ def show(
         console = Console(highlight=False)
         chosen = chosen_reference(reference, [result])
         print_summary(facts, card_of(result, facts, chosen), console)
+        for sentence in certified_sentences(result):
+            console.print(safe(sentence))
+        for found in _query_tables(result):
+            console.print(found)
         if every or explain:
             console.print(accuracy_tables(result, every))
         if explain:
@@ -251,6 +257,17 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
         for attack in facts.attacks
     ]
     return tables_that_fit(headings, rows, width)
+
+
+def _query_tables(result: Result) -> list[Table]:
+    """Success over queries, of models that can only be asked."""
+    tables = []
+    for found in query_successes(result):
+        rows = table(f"queries, {safe(found.attack)} at {found.strength:.4g}", "% broken, with 95 % interval")
+        for limit, success in zip(found.limits, found.success, strict=True):
+            rows.add_row(f"{limit:,}", shown(success))
+        tables.append(rows)
+    return tables
 
 
 def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:

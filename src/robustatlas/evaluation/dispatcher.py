@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from robustatlas.evaluation.costs import Costs
-from robustatlas.evaluation.plan import Integers, Task, Work
+from robustatlas.evaluation.plan import Integers, Work
 from robustatlas.evaluation.work import Found, Job, Manner
-from robustatlas.outcomes import Run
 from robustatlas.outcomes.claims import Claims
 from robustatlas.progress import Progress
-from robustatlas.search import search_named
 
 SECONDS = 45.0
 """Aimed at for a part: the most that a crash loses is about a minute."""
@@ -33,6 +33,53 @@ examples holds one a strength besides. A data set of a few such parts takes as m
 
 _LOOK_EVERY = 1.0
 """Seconds between looks at what other processes have finished of a run."""
+
+
+class Undertaking(Protocol):
+    """What is to be done to samples: an attack, or a certificate."""
+
+    @property
+    def record(self) -> Any:
+        """As a run knows it."""
+        ...
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Columns that are read of what a run has already."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """Inputs that a sample takes the memory of."""
+        ...
+
+
+class Store(Protocol):
+    """Where what is found ends: the outcomes of a run, or its certificates."""
+
+    @property
+    def path(self) -> Path | None:
+        """Of the run."""
+        ...
+
+    def done(self, record: Any, *, examples: bool = False) -> Integers:
+        """Positions of the samples that it holds."""
+        ...
+
+    def columns(self, record: Any, index: Integers, wanted: Sequence[str] = ...) -> dict[str, NDArray[Any]]:
+        """What it holds of some samples."""
+        ...
+
+    def write(
+        self,
+        record: Any,
+        columns: Mapping[str, NDArray[Any]],
+        samples: Mapping[str, NDArray[Any]],
+        examples: Any = ...,
+        about: Mapping[str, str] | None = ...,
+    ) -> None:
+        """Publish a part."""
+        ...
 
 
 @dataclass
@@ -67,8 +114,8 @@ class Dispatcher:
 
     def __init__(
         self,
-        run: Run,
-        tasks: Sequence[Task],
+        run: Store,
+        tasks: Sequence[Undertaking],
         work: Work,
         mine: NDArray[np.bool_],
         manner: Manner,
@@ -89,11 +136,10 @@ class Dispatcher:
         for number, task in enumerate(tasks):
             held = np.isin(work.index, run.done(task.record, examples=manner.keep_adversarial))
             if (known := mine & held).any():
-                columns = run.columns(task.record, work.index[known], _told(task))
+                columns = run.columns(task.record, work.index[known], task.told)
                 costs.expect(number, float(columns["seconds"].mean()))
                 display.finish(task.record, columns)
-            shared = len(task.attack.strengths) + 1 if search_named(task.search).shares else 1
-            most = max(SMALLEST, _BYTES // max(sample * shared, 1))
+            most = max(SMALLEST, _BYTES // max(sample * task.held, 1))
             self.piles.append(_Pile(np.flatnonzero(mine & ~held), max(SMALLEST, SECONDS / costs.of(number)), most))
         order = range(len(tasks))
         self._order = sorted(order, key=costs.of, reverse=True) if workers > 1 else list(order)
@@ -192,7 +238,7 @@ class Dispatcher:
         done = rows[np.isin(self.work.index[rows], held)]
         if len(done):
             pile.rows = pile.rows[~np.isin(pile.rows, done)]
-            told = self.run.columns(record, self.work.index[done], _told(self.tasks[number]))
+            told = self.run.columns(record, self.work.index[done], self.tasks[number].told)
             self.display.finish(record, told)
         return done
 
@@ -201,8 +247,3 @@ class Dispatcher:
         positions = torch.from_numpy(rows)
         stored = self.work.rows.stored(positions)
         return Job(self._number, number, stored, self.work.labels[positions], self.work.index[rows])
-
-
-def _told(task: Task) -> tuple[str, ...]:
-    """Columns that are read of what a run has already."""
-    return ("minimal_size", "seconds", *(() if task.record.monotone else ("fooled",)))

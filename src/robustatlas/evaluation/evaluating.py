@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,6 +25,7 @@ from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.circumstances import command_line, now
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.records import spans_of
+from robustatlas.outcomes.store import ANSWERS
 from robustatlas.result import Result
 from robustatlas.wording import counted
 from robustatlas.workers import Cluster, work_elsewhere, work_here
@@ -34,6 +37,9 @@ _USUAL = 0.6
 def evaluated(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request."""
     classifier, work = given(model, data, request)
+    folder = request.run.path if isinstance(request.run, Run) else request.run
+    if folder is not None and (keep := getattr(classifier.net, "keep_answers", None)) is not None:
+        keep(Path(folder) / ANSWERS)
     with surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)
         if request.batch_size == "auto":
@@ -60,7 +66,7 @@ def _planned(store: Run, ready: Prepared) -> list[Task]:
     """The tasks that bring a run to what is asked, announced in it."""
     for note in found_otherwise(ready.tasks, store):
         ready.display.note(note)
-    tasks = [task for asked in ready.tasks for task in tasks_for(asked, store)]
+    tasks = [_informed(task, store, ready) for asked in ready.tasks for task in tasks_for(asked, store)]
     plan = CallRecord(
         attacks=tuple(task.record.key for task in tasks),
         spans=spans_of(ready.work.index),
@@ -70,6 +76,15 @@ def _planned(store: Run, ready: Prepared) -> list[Task]:
     )
     store.add([task.record for task in tasks], plan)
     return tasks
+
+
+def _informed(task: Task, store: Run, ready: Prepared) -> Task:
+    """The task with what the run certifies of its sets, at which no run has to be made."""
+    records = [record for record in store.certified_by() if record.name == task.attack.name and not record.of]
+    if not records or ready.model.draws is not None:
+        return task
+    index = np.sort(ready.work.index)
+    return replace(task, certified=(index, store.certificates.sizes(records, index)[task.attack.name].sizes))
 
 
 def _diagnose(store: Run, ready: Prepared, claims: Claims) -> None:

@@ -80,10 +80,14 @@ class Outcome:
         origin_of: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
         mistakes, drawn: ``[N]``, of a randomised model how many of how many fresh draws of the smallest example (0:
             there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
+        queries: ``[N, S]``, of a model that could only be asked how often it had been when the first example within
+            each strength was seen (1: the clean input is misclassified, -1: none was seen); None: not known.
         frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
             examples came across.
         without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
             takes none, or it is not known.
+        saved: ``[N]``, passes at most of runs that were left out, since a certificate says that nothing can be found;
+            None: nothing was certified before.
 
     Raises:
         UserError: strengths do not increase, a size is negative or NaN, or arrays do not fit together.
@@ -113,8 +117,10 @@ class Outcome:
     possible_size: Floats | None = None
     mistakes: Integers | None = None
     drawn: Integers | None = None
+    queries: Integers | None = None
     frontier: bool = False
     without_gradient: float | None = None
+    saved: Integers | None = None
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -174,7 +180,7 @@ class Outcome:
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
         rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of"]
-        rows += ["possible_size", "mistakes", "drawn"]
+        rows += ["possible_size", "mistakes", "drawn", "queries", "saved"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
 
@@ -208,7 +214,13 @@ class Outcome:
         if None in found:
             raise UserError(f"{self.attack} was not evaluated at strength {wanted[found.index(None)]:g}.")
         kept = np.asarray(found, np.int64)
-        return replace(self, strengths=self.strengths[kept], margins=self.margins[:, kept], fooled=self.fooled[:, kept])
+        return replace(
+            self,
+            strengths=self.strengths[kept],
+            margins=self.margins[:, kept],
+            fooled=self.fooled[:, kept],
+            queries=None if self.queries is None else self.queries[:, kept],
+        )
 
 
 def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Outcome:
@@ -232,6 +244,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         return np.where(np.isfinite(sizes.min(0)), np.take_along_axis(known, best[None], 0)[0], otherwise)
 
     strengths, margins, fooled = _on_one_grid(outcomes, covered)
+    saved = [here * outcome.saved for outcome, here in zip(outcomes, covered, strict=True) if outcome.saved is not None]
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
     drawn = any(outcome.drawn is not None for outcome in outcomes)
     possible = np.where(rows, [outcome.doubted().minimal_size for outcome in outcomes], np.inf)
@@ -251,11 +264,13 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         possible_size=possible.min(0) if any(outcome.possible_size is not None for outcome in outcomes) else None,
         mistakes=of_best([outcome.mistakes for outcome in outcomes], 0) if drawn else None,
         drawn=of_best([outcome.drawn for outcome in outcomes], 0) if drawn else None,
+        queries=_queries(outcomes, covered, strengths),
         frontier=any(
             outcome.frontier and len(outcome.strengths) == len(strengths) and bool(here.all())
             for outcome, here in zip(outcomes, covered, strict=True)
         ),
         without_gradient=_without_gradient(outcomes, covered),
+        saved=np.sum(saved, axis=0) if saved else None,
     )
 
 
@@ -282,6 +297,20 @@ def _origins_among(origins: Sequence[str], outcome: Outcome) -> Integers | None:
         return None
     own = np.array([origins.index(origin) for origin in outcome.origins])
     return own[np.zeros(outcome.samples, np.int64) if outcome.origin_of is None else outcome.origin_of]
+
+
+def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Integers | None:
+    """The fewest of any search, at the union of the strengths."""
+    if all(outcome.queries is None for outcome in outcomes):
+        return None
+    never = np.iinfo(np.int64).max
+    fewest = np.full((outcomes[0].samples, len(strengths)), never)
+    for outcome, rows in zip(outcomes, covered, strict=True):
+        if outcome.queries is not None:
+            columns = positions_of(outcome.strengths.tolist(), list(strengths))
+            seen = np.where(rows[:, None] & (outcome.queries >= 0), outcome.queries, never)
+            fewest[:, columns] = np.minimum(fewest[:, columns], seen)
+    return np.where(fewest == never, -1, fewest)
 
 
 def _without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from robustatlas.outcomes.columns import (
     check_columns,
     columns_of,
     no_draws,
+    no_queries,
     stacked,
 )
 from robustatlas.outcomes.identity import Identity
@@ -32,13 +34,22 @@ ATTACK, OF_RUN = "attack", "about"
 """Names, in a part's metadata, of the key of its attack and of the model and data that it is about."""
 
 
-def said_of(identity: Identity, record: AttackRecord | None) -> dict[str, str]:
+class Keyed(Protocol):
+    """A record of a run: what its files are named by."""
+
+    @property
+    def key(self) -> str:
+        """Their name."""
+        ...
+
+
+def said_of(identity: Identity, record: Keyed | None) -> dict[str, str]:
     """What a part of a run says; ``record``: of its attack, None for clean samples."""
     said = {OF_RUN: identity.shortened().model_dump_json()}
     return said if record is None else {ATTACK: record.key, **said}
 
 
-def misplaced(said: Mapping[str, str], identity: Identity, record: AttackRecord | None, place: str) -> str | None:
+def misplaced(said: Mapping[str, str], identity: Identity, record: Keyed | None, place: str) -> str | None:
     """A sentence where a part says that it is of another attack, model or data; None where it belongs there."""
     if record is not None and said.get(ATTACK, record.key) != record.key:
         return f"{place} holds results of {said[ATTACK]}, not of {record.key}"
@@ -112,12 +123,19 @@ class Parts:
         """All columns of an attack's valid parts together, in any order."""
         parts = [columns for columns in self.valid(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
-        filled = [no_draws(len(part["index"])) | {"possible_size": part["minimal_size"]} | part for part in parts]
+        strengths = len(record.strengths)
+        filled = [
+            no_draws(len(part["index"]))
+            | no_queries(len(part["index"]), strengths)
+            | {"possible_size": part["minimal_size"]}
+            | part
+            for part in parts
+        ]
         return {name: np.concatenate([part[name] for part in filled]) for name in names}
 
     def samples(self) -> Arrays:
         """SAMPLE_COLUMNS and REJECTING_COLUMNS of all clean samples, in any order."""
-        names = self._placed_ones(self._storage.names("samples"), None)
+        names = self.placed(self._storage.names("samples"), None)
         parts = [columns for name in names if (columns := self._checked(name, SAMPLE_COLUMNS, 0)) is not None]
         kinds = {**SAMPLE_COLUMNS, **REJECTING_COLUMNS}
         unknown = [
@@ -135,9 +153,9 @@ class Parts:
 
     def names(self, record: AttackRecord, folder: str = "outcomes") -> list[str]:
         """Names of the parts of an attack, without those that say to be of something else."""
-        return self._placed_ones(self._storage.names(f"{folder}/{record.key}"), record)
+        return self.placed(self._storage.names(f"{folder}/{record.key}"), record)
 
-    def _placed_ones(self, names: Sequence[str], record: AttackRecord | None) -> list[str]:
+    def placed(self, names: Sequence[str], record: Keyed | None) -> list[str]:
         """Those of the parts that do not say to be of another attack, model or data; of each other one a warning."""
         fresh = [name for name in names if name not in self._placed]
         anonymous_ones = 0
@@ -206,6 +224,16 @@ class Parts:
         part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
         outcome = f"outcomes/{record.key}/{part}"
         checked = check_columns(columns, columns_of(OUTCOME_COLUMNS, columns), len(record.strengths), outcome)
+        self.write_samples(part, samples)
+        said = self.said_of(record)
+        if examples is not None:
+            index, images = examples
+            self._storage.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, said)
+        self._storage.write(outcome, checked, {**about, **said})
+        self._read[outcome] = checked
+
+    def write_samples(self, part: str, samples: Columns) -> None:
+        """Publish those clean outcomes that the run does not have yet."""
         fresh = ~np.isin(samples["index"], self.samples()["index"])
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
@@ -214,9 +242,7 @@ class Parts:
                 check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"),
                 said_of(self._identity, None),
             )
-        said = said_of(self._identity, record)
-        if examples is not None:
-            index, images = examples
-            self._storage.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, said)
-        self._storage.write(outcome, checked, {**about, **said})
-        self._read[outcome] = checked
+
+    def said_of(self, record: Keyed) -> dict[str, str]:
+        """What a part of a record says of itself."""
+        return said_of(self._identity, record)
