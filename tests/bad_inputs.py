@@ -62,9 +62,6 @@ def gives_text():
 def gives_map():
     return Broken(lambda logits: logits[..., None])
 
-def detached():
-    return Broken(lambda logits: logits.detach())
-
 def fails_in_forward():
     return Broken(lambda logits: 1 / 0)
 

@@ -54,7 +54,6 @@ SENTENCES = [  # what is typed, and a word of the sentence that answers
     (OTHER_MODEL + "net.py:gives_nan", "NaN"),
     (OTHER_MODEL + "net.py:gives_text", "str"),
     (OTHER_MODEL + "net.py:gives_map", "logits"),
-    (OTHER_MODEL + "net.py:detached", "gradient"),
     (OTHER_MODEL + "net.py:fails_in_forward", "ZeroDivisionError"),
     (OTHER_MODEL + "folder:make", "folder"),
     (OTHER_MODEL + "net.py:wrapped", "no gradient"),

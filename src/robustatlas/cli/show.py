@@ -22,6 +22,7 @@ from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, 
 from robustatlas.errors import UserError
 from robustatlas.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.facts.card import Card, card_of
+from robustatlas.facts.certified import certified_sentences
 from robustatlas.facts.queries import query_successes
 from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import of_attack, of_model
@@ -77,6 +78,8 @@ def show(
         console = Console(highlight=False)
         chosen = chosen_reference(reference, [result])
         print_summary(facts, card_of(result, facts, chosen), console)
+        for sentence in certified_sentences(result):
+            console.print(safe(sentence))
         for found in _query_tables(result):
             console.print(found)
         if every or explain:
