@@ -92,6 +92,9 @@ PAPERS = {
     "Pintor et al. 2021": _arxiv(
         "Fast Minimum-norm Adversarial Attacks through Adaptive Norm Constraints", "2102.12827"
     ),
+    "Pintor et al. 2022": _arxiv(
+        "Indicators of Attack Failure: Debugging and Improving Optimization of Adversarial Examples", "2106.09947"
+    ),
     "Rade and Moosavi-Dezfooli 2022": Paper(
         "Reducing Excessive Margin to Achieve a Better Accuracy vs. Robustness Trade-off",
         "https://openreview.net/forum?id=Azh9QBQ4tR7",

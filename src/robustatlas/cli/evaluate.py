@@ -261,8 +261,7 @@ def evaluate(
         bool,
         typer.Option(
             "--escalate",
-            help="Where the diagnosis speaks against the numbers, try its remedies on the samples concerned, and add "
-            "what they find.",
+            help="Try the remedies of what the diagnosis flags, on the samples concerned, and add what they find.",
             rich_help_panel=ATTACKS,
         ),
     ] = False,
