@@ -79,7 +79,7 @@ def _twofold(steps: int) -> tuple[Leg, ...]:
 
 
 @dataclass(frozen=True)
-class Way:
+class Ascents:
     """How the default procedure ascends in a kind of sets: at one strength, by the descent (None: as at one strength),
     and from near misses."""
 
@@ -88,16 +88,16 @@ class Way:
     resumes: tuple[Leg, ...] = ()
 
 
-USUAL = Way(_twofold(20), _twofold(16), (_resumed(0.1),))
-COMPOSED = Way(_twofold(20))
-LONG_STEPS = Way((_untargeted(_LONG, "margin"), _untargeted(_LONG)))
+USUAL = Ascents(_twofold(20), _twofold(16), (_resumed(0.1),))
+COMPOSED = Ascents(_twofold(20))
+LONG_STEPS = Ascents((_untargeted(_LONG, "margin"), _untargeted(_LONG)))
 _FINE = PGD(steps=25, rate=0.05, schedule="cosine", momentum=0.75)
-FINE = Way((_towards_three(_FINE), _untargeted(_FINE, starts=4)), resumes=(_resumed(0.02, steps=80),))
+FINE = Ascents((_towards_three(_FINE), _untargeted(_FINE, starts=4)), resumes=(_resumed(0.02, steps=80),))
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
 the others need many starts."""
 
 _MANY = PGD(steps=10, rate=0.25, schedule="cosine", momentum=0.75)
-MANY_STARTS = Way((_untargeted(_MANY, starts=24), _towards_three(_MANY)), resumes=(_resumed(0.1),))
+MANY_STARTS = Ascents((_untargeted(_MANY, starts=24), _towards_three(_MANY)), resumes=(_resumed(0.1),))
 """For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many starts."""
 
 _SCAN = Stage(Scan(), "margin")
@@ -107,7 +107,7 @@ SCANNED = plans(legs("ascend", _SCAN), legs("bound", _SCAN), (), frontier=ruled(
 BOUND = Stage(FMN(steps=10), "margin")
 
 
-def ascending(way: Way = USUAL, bound: Stage = BOUND) -> dict[Search, Plan]:
+def ascending(way: Ascents = USUAL, bound: Stage = BOUND) -> dict[Search, Plan]:
     """The plans of an attack on sets beyond lp: a brief bound, then ascents."""
     below = (*(way.at_strength if way.below is None else way.below), *way.resumes)
     return plans(way.at_strength, legs("bound", bound), below, frontier=swept())
