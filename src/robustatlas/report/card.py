@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 from robustatlas.errors import UserError
@@ -131,12 +132,14 @@ def _strip(strip: Strip, top: float) -> list[Shape]:
     middle, end = top + _STRIP / 2, top + _STRIP
     label = f"≈ {strip.label}" if strip.own_set else strip.label
     shapes: list[Shape] = [Words(_LABELS - 4, middle + 3, label, 8.5, _INK, "end")]
-    for cell, shade in enumerate(strip.shades):
-        left = _LABELS + cell * width
+    cell = 0
+    for shade, alike in groupby(strip.shades):
+        left, cell = _LABELS + cell * width, cell + len(list(alike))
+        right = _LABELS + cell * width
         if shade is None:
-            shapes.append(Stroke(left, middle, left + width, middle, _LINE, 0.8))
+            shapes.append(Stroke(left, middle, right, middle, _LINE, 0.8))
         else:
-            shapes.append(Box(left, top, width + 0.15, _STRIP, colour_of(shade)))
+            shapes.append(Box(left, top, right - left + 0.15, _STRIP, colour_of(shade)))
     if strip.certified:
         shapes.append(Box(_LABELS, end - 2.6, strip.certified * (_RIGHT - _LABELS), 2.6, _INK))
     if strip.reference is not None:
