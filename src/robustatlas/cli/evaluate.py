@@ -261,7 +261,7 @@ def evaluate(
         bool,
         typer.Option(
             "--escalate",
-            help="Where the diagnosis speaks against the numbers, try its remedies on the samples concerned, and add "
+            help="Try the remedies of a diagnosis that speaks against the numbers on the samples concerned, and add "
             "what they find.",
             rich_help_panel=ATTACKS,
         ),
