@@ -65,12 +65,6 @@ def gives_map():
 def fails_in_forward():
     return Broken(lambda logits: 1 / 0)
 
-def wrapped():
-    return Broken(nn.Parameter)
-
-def started_anew():
-    return Broken(lambda logits: logits.detach().requires_grad_())
-
 def complex_numbers():
     return Broken(lambda logits: logits.to(torch.complex64))
 

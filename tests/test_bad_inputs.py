@@ -56,8 +56,6 @@ SENTENCES = [  # what is typed, and a word of the sentence that answers
     (OTHER_MODEL + "net.py:gives_map", "logits"),
     (OTHER_MODEL + "net.py:fails_in_forward", "ZeroDivisionError"),
     (OTHER_MODEL + "folder:make", "folder"),
-    (OTHER_MODEL + "net.py:wrapped", "no gradient"),
-    (OTHER_MODEL + "net.py:started_anew", "no gradient"),
     (OTHER_MODEL + "net.py:complex_numbers", "complex64"),
     (OTHER_MODEL + "net.py:sparse", "sparse"),
     (OTHER_MODEL + "net.py:meta", "meta"),

@@ -261,7 +261,8 @@ def evaluate(
         bool,
         typer.Option(
             "--escalate",
-            help="Try the remedies of what the diagnosis flags, on the samples concerned, and add what they find.",
+            help="Try the remedies of a diagnosis that speaks against the numbers on the samples concerned, and add "
+            "what they find.",
             rich_help_panel=ATTACKS,
         ),
     ] = False,

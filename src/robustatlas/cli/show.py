@@ -21,7 +21,7 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.errors import UserError
 from robustatlas.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
-from robustatlas.facts.card import Card, card_of
+from robustatlas.facts.card import ResultCard, card_of
 from robustatlas.facts.certified import certified_sentences
 from robustatlas.facts.queries import query_successes
 from robustatlas.facts.run import ReferenceFacts
@@ -109,7 +109,7 @@ def chosen_facts(
     return facts_of(result, reference=chosen, trained_on=trained_on, union=union)
 
 
-def print_summary(facts: RunFacts, card: Card, console: Console) -> None:
+def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
     """Print the answer: a sentence, the place, a row for each attack, and what to beware of."""
     console.print(f"[bold]{safe(facts.name)}[/bold]: {safe(headline(facts))}")
     if facts.diagnosis is not None:
