@@ -53,11 +53,7 @@ def diagnose(
         bool,
         typer.Option(
             "--repair",
-<<<<<<< HEAD
-            help="Try the remedies of what is flagged, on the samples concerned, and add to the run what they find.",
-=======
             help="Try the remedies of what is flagged on the samples concerned, and add what they find to the run.",
->>>>>>> main
             rich_help_panel=ATTACKS,
         ),
     ] = False,
