@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.plans import as_published, legs, plans, swept
+from robustatlas.attacks.plans import as_published, by_kinds, legs, plans, swept, two_kinds
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
@@ -56,61 +56,32 @@ MRB = "Dai et al. 2023 (MultiRobustBench)"
 _STEPS = 20  # of every attack of MultiRobustBench but lpips
 _UAR_PGD = PGD(_STEPS, _STEPS**-0.5)
 
-_LONG = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
 _PERCEPTUAL_ASCENT = PGD(steps=10, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
+_ASCENT = PGD(steps=20, rate=0.25, schedule="cosine", momentum=0.75)
+_FINE = replace(_ASCENT, rate=0.05)
+_LONG = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
 
-
-def _resumed(rate: float, steps: int = 40) -> Leg:
-    """What goes on from where the ascents failed by little, by steps two fifths as long as theirs."""
-    return Leg(Stage(PGD(steps, rate, schedule="cosine", momentum=0.75), "margin", start="missed"), "resume")
-
-
-def _untargeted(optimizer: Optimizer[Any], objective: Objective = "cross-entropy", starts: int = 1) -> Leg:
-    return Leg(Stage(optimizer, objective, start="best"), runs=starts)
-
-
-def _towards_three(optimizer: Optimizer[Any]) -> Leg:
-    return Leg(Stage(optimizer, "margin", targets="logits", start="best"), runs=3)
-
-
-def _twofold(steps: int) -> tuple[Leg, ...]:
-    ascent = PGD(steps, rate=0.25, schedule="cosine", momentum=0.75)
-    return _untargeted(ascent), _towards_three(ascent)
-
-
-@dataclass(frozen=True)
-class Way:
-    """How the default procedure ascends in a kind of sets: at one strength, by the descent (None: as at one strength),
-    and from near misses."""
-
-    at_strength: tuple[Leg, ...]
-    below: tuple[Leg, ...] | None = None
-    resumes: tuple[Leg, ...] = ()
-
-
-USUAL = Way(_twofold(20), _twofold(16), (_resumed(0.1),))
-COMPOSED = Way(_twofold(20))
-LONG_STEPS = Way((_untargeted(_LONG, "margin"), _untargeted(_LONG)))
-_FINE = PGD(steps=25, rate=0.05, schedule="cosine", momentum=0.75)
-FINE = Way((_towards_three(_FINE), _untargeted(_FINE, starts=4)), resumes=(_resumed(0.02, steps=80),))
+BOUNDS = by_kinds(FMN(12), long_fmn(12), FMN(12, gamma=0.3), kick=1.0)
+USUAL = two_kinds(_ASCENT, _ASCENT)
+FINE = two_kinds(_FINE, _FINE, classes=3, starts=4)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
 the others need many starts."""
-
-_MANY = PGD(steps=10, rate=0.25, schedule="cosine", momentum=0.75)
-MANY_STARTS = Way((_untargeted(_MANY, starts=24), _towards_three(_MANY)), resumes=(_resumed(0.1),))
+LONG_STEPS = two_kinds(_LONG, _LONG)
+MANY_STARTS = two_kinds(replace(_ASCENT, steps=10), replace(_ASCENT, steps=10), classes=3, starts=24)
 """For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many starts."""
 
 _SCAN = Stage(Scan(), "margin")
 SCANNED = plans(legs("ascend", _SCAN), legs("bound", _SCAN), (), frontier=ruled(legs("bound", _SCAN), (PATIENT,)))
 """For sets of a single number."""
 
-BOUND = Stage(FMN(steps=10), "margin")
 
-
-def ascending(way: Way = USUAL, bound: Stage = BOUND) -> dict[Search, Plan]:
-    """The plans of an attack on sets beyond lp: a brief bound, then ascents."""
-    below = (*(way.at_strength if way.below is None else way.below), *way.resumes)
-    return plans(way.at_strength, legs("bound", bound), below, frontier=swept())
+def ascending(ascents: tuple[Leg, ...] = USUAL, bounds: tuple[Leg, ...] = BOUNDS) -> dict[Search, Plan]:
+    """The plans of an attack on sets beyond lp: bounds, ascents of two kinds, and what goes on from near misses by
+    steps two fifths as long."""
+    usual = ascents[0].stage.optimizer
+    longer = replace(usual, steps=2 * usual.steps, rate=0.4 * usual.rate)  # type: ignore[type-var]
+    resumed = Leg(Stage(longer, "margin", start="missed"), "resume")
+    return plans(ascents, bounds, (*ascents, resumed), frontier=swept())
 
 
 @dataclass(frozen=True)
@@ -176,7 +147,6 @@ ENTRIES = (
         "The public code moves unperturbed colours too (gamut projection and clipping of LUV); the default adds the "
         "change of colours to the image itself. Smoothness penalty: as stadv.",
         source="Laidlaw and Feizi 2019, as run by MultiRobustBench", optimizer=Adam(_STEPS), objective="margin",
-        plans=ascending(bound=Stage(long_fmn(12), "margin")),
     ),
     Entry(
         "fog", Fog(), HistoricalFog(), grid(50.0), "pixel values of 255",

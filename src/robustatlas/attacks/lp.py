@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.plans import plans, plans_of, swept
+from robustatlas.attacks.plans import RESTARTS, by_kinds, legs, plans, plans_of, swept, two_kinds
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
@@ -33,83 +33,35 @@ STRENGTHS = {"linf": grid(0.1), "l2": grid(2.5), "l1": grid(30.0), "l0": grid(20
 THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
 
-_ASCENT = Stage(PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), "margin", targets="logits", start="best")
-_ASCENT_L1 = Stage(APGDL1(steps=30, schedule=((1.0, 1.0),)), "margin", targets="distance", start="best")
-_FAB = Stage(FAB(steps=20), "margin", targets="distance")
-
-
-def _bound(optimizer: Optimizer[Any], classes: int) -> Leg:
-    """A bound by runs towards so many classes."""
-    return Leg(Stage(optimizer, "margin", targets="logits"), "bound", classes)
-
-
-def _restarts(optimizer: Optimizer[Any], kick: float, runs: int, objective: Objective = "margin") -> Leg:
-    return Leg(Stage(optimizer, objective, start="best", kick=kick), "restart", runs)
-
-
-def _linf(steps: int, restarts: int) -> tuple[Leg, ...]:
-    careful = FMN(steps)
-    other = Leg(Stage(long_fmn(steps), "dlr"), "bound")
-    return _bound(careful, 3), other, _restarts(replace(careful, gamma=0.2), 8.0, restarts)
-
-
-def _l2(steps: int, restart_steps: int, restarts: int) -> tuple[Leg, ...]:
-    far = long_fmn(steps)
-    return _bound(far, 3), Leg(Stage(far, "dlr"), "bound"), _restarts(FMN(restart_steps, gamma=0.3), 4.0, restarts)
-
-
-def _l1(steps: int, targets: int, restarts: int) -> tuple[Leg, ...]:
-    dense = FMN(40, alpha=4.0, gamma=0.2, dense=True)
-    again = _restarts(replace(dense, steps=steps, alpha=2.0, gamma=0.3), 8.0, restarts)
-    return _bound(dense, 3), Leg(_FAB, "bound", targets), again
-
+_FAB = FAB(steps=20)
+_DENSE = FMN(40, alpha=4.0, gamma=0.2, dense=True)
+_AGAIN = FMN(20, gamma=0.3)
+_KICK = 6.0
 
 _BOUNDS = {
-    "linf": _linf(24, restarts=3),
-    "l2": _l2(24, restart_steps=20, restarts=6),
-    "l1": _l1(20, targets=1, restarts=2),
+    "linf": by_kinds(FMN(24), long_fmn(24), _AGAIN, _KICK),
+    "l2": by_kinds(long_fmn(24), long_fmn(24), _AGAIN, _KICK),
+    "l1": by_kinds(_DENSE, _DENSE, replace(_AGAIN, alpha=2.0, dense=True), _KICK),
 }
-"""Minimum-size runs that end in different valleys: towards other classes, by another objective, and then restarts from
-the smallest example far away and down again, which on networks with many valleys find more than any runs from the clean
-point. Elsewhere two kinds agree before, and one restart follows."""
-
-_MANY = 24
-"""Restarts of the search for the smallest size, which ends after some that find nothing."""
-
-_LONG_L2 = _l2(30, restart_steps=30, restarts=_MANY)
-_MINIMUM = {
-    "linf": _linf(30, restarts=_MANY),
-    "l2": (*_LONG_L2[:-1], _bound(long_fmn(gamma=0.3), 9), _LONG_L2[-1]),
-    "l1": _l1(40, targets=3, restarts=_MANY),
-}
-"""The same, longer, with more restarts, and in l2 towards all classes where two kinds differ."""
-
-_PATIENCE = {"linf": (4, 6), "l2": (3, 6), "l1": (4, 12), "l0": (4, 6)}
-"""Restarts in vain before they end: of the descent, and of the search for the smallest size."""
+"""Steps of FMN along the gradient itself in l1, where the steepest direction moves few coordinates."""
 
 _SWEEP = PGD(6, rate=1.0, schedule="cosine", momentum=0.5)
 
 
-def _frontier(targets: int, restarts: Leg) -> Plan:
-    """Runs of long steps and two restarts, then the ascents, the last upwards by shorter steps."""
-    upwards = replace(_SWEEP, rate=0.3)
-    return swept((_bound(long_fmn(), targets), restarts), _SWEEP, upwards)
-
-
 _FRONTIERS = {
-    "linf": _frontier(3, _linf(30, restarts=2)[-1]),
-    "l2": _frontier(4, _l2(30, restart_steps=30, restarts=2)[-1]),
-    "l1": swept((_bound(FMN(60, alpha=4.0, dense=True), 3),), APGDL1(steps=8, schedule=((1.0, 1.0),))),
+    norm: swept((_BOUNDS[norm][0], replace(_BOUNDS[norm][-1], runs=2)), sweep)
+    for norm, sweep in {"linf": _SWEEP, "l2": _SWEEP, "l1": APGDL1(steps=8, schedule=((1.0, 1.0),))}.items()
 }
-_BELOW = {
-    "linf": (Leg(_ASCENT), Leg(Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best"), "refine")),
-    "l1": (
-        Leg(_ASCENT_L1, runs=2),
-        Leg(_FAB, "close"),
-        Leg(Stage(FMN(30, gamma=0.02, dense=True), "margin", start="best"), "refine"),
-    ),
-}
-_BELOW["l2"] = _BELOW["linf"]
+
+
+def _below(norm: str) -> tuple[Leg, ...]:
+    dense = norm == "l1"
+    refine = FMN(30 if dense else 10, alpha=1.0 if dense else 0.1, gamma=0.02, dense=dense)
+    if dense:
+        ascents = two_kinds(APGDL1(steps=30, schedule=((1.0, 1.0),)), APGDL1(steps=20))
+    else:
+        ascents = two_kinds(PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), APGD(steps=20))
+    return (*ascents, *legs("refine", Stage(refine, "margin", start="best")))
 
 
 def _lp(name: str, norm: str, plans: Mapping[Search, Plan], source: str) -> Attack:
@@ -127,9 +79,7 @@ def autoattack(norm: str) -> Attack:
     made = plans(
         published,
         _BOUNDS[norm],
-        _BELOW[norm],
-        minimum=_MINIMUM[norm],
-        patience=_PATIENCE[norm],
+        _below(norm),
         frontier=_FRONTIERS[norm],
     )
     source = (
@@ -143,17 +93,18 @@ def sparse() -> Attack:
     """l0: sigma-zero (with a smoother count and a higher first threshold than its own) and FAB's projection bound the
     count, restarts of sigma-zero lower it; projected ascent on the largest changes, by steps from border to border of
     the box, tries below; at last FAB goes on from the smallest example."""
-    sigma = Stage(SigmaZero(steps=180, sigma=0.1, threshold=0.6), "margin")
-    fab = Stage(FAB(steps=20), "margin", targets="logits")
-    again = _restarts(SigmaZero(steps=60, rate=2.0, sigma=0.1, threshold=0.3), 10.0, 10, objective="dlr")
-    ascent = Leg(Stage(PGD(25, rate=10.0, schedule="cosine"), "margin", targets="logits", start="best"), runs=3)
-    towards = replace(sigma, targets="logits")
+    sigma = Stage(SigmaZero(steps=180, sigma=0.1, threshold=0.6), "margin", targets="distance")
+    fab = Leg(Stage(FAB(steps=20), "margin", targets="distance"), "bound", 3)
+    again = SigmaZero(steps=60, rate=2.0, sigma=0.1, threshold=0.3)
+    ascent = Leg(Stage(PGD(25, rate=10.0, schedule="cosine"), "margin", targets="distance", start="best"), runs=3)
     made = plans(
-        (ascent, Leg(sigma), Leg(fab, runs=3)),
-        (Leg(towards, "bound", 3), Leg(fab, "bound", 3), again),
-        (ascent, Leg(replace(fab, start="best"), "refine", 3)),
-        minimum=(Leg(towards, "bound", 5), Leg(fab, "bound", 3), replace(again, runs=_MANY)),
-        patience=_PATIENCE["l0"],
+        (ascent, Leg(replace(sigma, targets=None)), replace(fab, role="ascend")),
+        (
+            Leg(sigma, "bound", 3),
+            fab,
+            Leg(Stage(again, "dlr", start="best", kick=_KICK), "restart", RESTARTS),
+        ),
+        (ascent, Leg(replace(fab.stage, start="best"), "refine", 3)),
         frontier=swept((Leg(Stage(SigmaZero(steps=100), "margin"), "bound"),)),
     )
     return _lp("l0", "l0", made, "Cinà et al. 2025 (sigma-zero)")

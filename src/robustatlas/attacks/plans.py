@@ -14,34 +14,24 @@ from robustatlas.search.plan import Leg, Plan, Stage, ruled
 from robustatlas.search.rules import (
     PATIENT,
     Approach,
-    AscentsByRatio,
     NearMisses,
     Role,
     Rule,
-    SkipAgreeingKinds,
+    SettleByKinds,
+    StopFruitless,
     StopLaggingRuns,
-    StopRestarts,
     StopSlowAscents,
 )
 
 Legs = Iterable[Leg]
 
-DESCENT: tuple[Rule, ...] = (
-    StopLaggingRuns(),
-    StopSlowAscents(),
-    SkipAgreeingKinds(),
-    StopRestarts(),
-    AscentsByRatio(),
-    NearMisses(),
-)
+DESCENT: tuple[Rule, ...] = (StopLaggingRuns(), StopSlowAscents(), StopFruitless(), SettleByKinds(), NearMisses())
 """The rules of the descent."""
-MINIMUM: tuple[Rule, ...] = (*DESCENT[:2], SkipAgreeingKinds(restarts=None), StopRestarts(), Approach(), NearMisses())
-"""The rules of the search for the smallest size: where two kinds agree, it still makes all restarts."""
+MINIMUM: tuple[Rule, ...] = (*DESCENT[:2], StopFruitless(patience=8), *DESCENT[3:], Approach())
+"""The rules of the search for the smallest size, which waits longer."""
 
-
-def patient(rules: Iterable[Rule], patience: int) -> tuple[Rule, ...]:
-    """``rules`` by which restarts end after so many in vain."""
-    return tuple(replace(rule, patience=patience) if isinstance(rule, StopRestarts) else rule for rule in rules)
+RESTARTS = 12
+"""At most, in a round; rules end them earlier."""
 
 
 def legs(role: Role, *stages: Stage, runs: int = 1) -> tuple[Leg, ...]:
@@ -72,35 +62,42 @@ def plans_of(*stages: Stage, runs: int = 1) -> dict[Search, Plan]:
 
 
 def plans(
-    at_strength: Legs,
-    bounds: Legs,
-    below: Legs,
-    *,
-    minimum: Legs | None = None,
-    patience: tuple[int, int] = (4, 4),
-    frontier: Plan | None = None,
+    at_strength: Legs, bounds: Legs, below: Legs, *, frontier: Plan | None = None
 ) -> dict[Search, Plan]:
     """The plans of an attack on nested sets, its descent first.
 
     Args:
         at_strength: what bisection and every try at a strength.
-        bounds: legs that bound the size, by the descent.
-        below: what the descent and minimum do below the bound.
-        minimum: the bounds of the search for the smallest size, where they are others.
-        patience: restarts in vain, of descent and minimum, before they end.
+        bounds: legs that bound the size, by the descent and the search for the smallest size.
+        below: what these do below the bound.
         frontier: the plan of that search; None: the attack does not have it.
     """
-    below, bounds = tuple(below), tuple(bounds)
-    grid = Plan(tuple(at_strength))
-    made: dict[Search, Plan] = {
-        "descent": ruled((*bounds, *below), patient(DESCENT, patience[0])),
-        "bisection": grid,
-        "every": grid,
-    }
+    downward, grid = (*bounds, *below), Plan(tuple(at_strength))
+    made: dict[Search, Plan] = {"descent": ruled(downward, DESCENT), "bisection": grid, "every": grid}
     if frontier is not None:
         made["frontier"] = frontier
-    made["minimum"] = ruled((*(bounds if minimum is None else minimum), *below), patient(MINIMUM, patience[1]))
+    made["minimum"] = ruled(downward, MINIMUM)
     return made
+
+
+def by_kinds(
+    careful: Optimizer[Any], far: Optimizer[Any], again: Optimizer[Any], kick: float
+) -> tuple[Leg, ...]:
+    """Bounds that end in different valleys: a careful run towards the nearest class, one of long steps by another
+    objective, and restarts from the smallest example, moved by ``kick`` times its size and down again."""
+    return (
+        Leg(Stage(careful, "margin", targets="distance"), "bound"),
+        Leg(Stage(far, "dlr"), "bound"),
+        Leg(Stage(again, "margin", start="best", kick=kick), "restart", RESTARTS),
+    )
+
+
+def two_kinds(towards: Optimizer[Any], away: Optimizer[Any], classes: int = 1, starts: int = 1) -> tuple[Leg, ...]:
+    """Ascents of two kinds: by the margin towards the nearest classes, and away from the true one."""
+    return (
+        Leg(Stage(towards, "margin", targets="distance", start="best"), runs=classes),
+        Leg(Stage(away, "cross-entropy", start="best"), runs=starts),
+    )
 
 
 def as_published(*stages: Stage) -> dict[Search, Plan]:

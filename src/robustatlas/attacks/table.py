@@ -49,7 +49,18 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else repr(value)
 
 
-def _leg(leg: Leg) -> str:
+def words_of(leg: Leg) -> str:
+    """What a leg does, in words.
+
+    Example:
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> words_of(attack_named("linf").plans["descent"].legs[0])
+        'bound: FMN on the margin towards the nearest classes'
+    """
+    return f"{leg.role}: {_words(leg)}"
+
+
+def _words(leg: Leg) -> str:
     stage = leg.stage
     towards = " towards a random class" if stage.targets == "random" else _TOWARDS.get(stage.targets or "", "")
     begun = f", moved by {stage.kick:g} times its size" if stage.kick else ""
@@ -80,7 +91,7 @@ def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence
     plans = [at_effort(attack, effort).plans[search] for effort in efforts]
     for number, plan in enumerate(plans):
         for leg in plan.legs:
-            enter(leg.role, _leg(leg), number, f"{leg.runs} x {leg.stage.optimizer.steps}")
+            enter(leg.role, _words(leg), number, f"{leg.runs} x {leg.stage.optimizer.steps}")
     for number, plan in enumerate(plans):
         for rule in plan.rules:
             enter("rule", settings(rule, always=True), number, "yes")

@@ -61,7 +61,7 @@ def enter(setting: Setting, stage: Stage, rows: Tensor) -> Lanes:
     epsilon = schedule.epsilon(rows, ledger.best_size[rows])
     if setting.attack.unbounded:
         epsilon = torch.where(bounding, torch.inf, epsilon)
-    noise = ledger.noise.take(rows).child(attempt * schedule.levels + level)
+    noise = ledger.noise.take(rows).child(schedule.draw(rows))
     targets = setting.targets.of(ledger, stage, rows, numbers)
     with charged(setting.model, ledger, rows):
         problem = Problem(threat, x, ledger.labels[rows], targets, epsilon, noise, threat.reference(x))

@@ -82,6 +82,8 @@ class AttackFacts:
         shared: number of strengths that the reference has too.
         origins: how the numbers were found.
         best_known: what verified examples of others change; None where there are none.
+        found_last: what each kind of run found: its words -> share of the smallest examples, in percent; empty where
+            that is not known.
     """
 
     attack: str
@@ -101,6 +103,7 @@ class AttackFacts:
     shared: int
     origins: tuple[str, ...]
     best_known: BestKnown | None
+    found_last: Mapping[str, float]
 
     @property
     def never(self) -> int:
@@ -292,7 +295,13 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
         shared=len(held.shared.get(attack, ())) if held else 0,
         origins=outcome.origins,
         best_known=best_known(result, attack),
+        found_last=_found_last(outcome),
     )
+
+
+def _found_last(outcome: Outcome) -> dict[str, float]:
+    counts = outcome.found_last()
+    return {kind: 100 * count / sum(counts.values()) for kind, count in counts.items()}
 
 
 def _accuracies(outcome: Outcome) -> tuple[Interval, ...] | None:
@@ -371,6 +380,7 @@ def _plain_attack(facts: AttackFacts) -> dict[str, Any]:
         "seconds": facts.seconds,
         "origins": list(facts.origins),
         "best known": None if facts.best_known is None else _plain_best_known(facts.best_known),
+        "found last by": dict(facts.found_last),
     }
 
 

@@ -32,6 +32,9 @@ RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
 }
 """Those that it has besides where the model is randomised; old parts have fewer."""
 
+LATER_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"found_leg": (np.int64, 1)}
+"""Those that older parts do not have: the leg of the plan that found the smallest example, -1: none, or not known."""
+
 SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "index": (np.int64, 1),
     "label": (np.int64, 1),
@@ -46,12 +49,13 @@ REJECTING_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"clean_rejected
 Arrays = dict[str, NDArray[Any]]
 
 
-_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, RANDOM_COLUMNS))
+_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **LATER_COLUMNS}))
 
 
-def no_draws(samples: int) -> Arrays:
-    """What stands for columns of randomised models that a part does not have: no draws."""
-    return {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
+def unknown_columns(samples: int) -> Arrays:
+    """What stands for columns that a part does not have: no draws, and no leg."""
+    draws = {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
+    return draws | {name: np.full(samples, -1, kind) for name, (kind, _) in LATER_COLUMNS.items()}
 
 
 def columns_of(

@@ -78,6 +78,9 @@ class Outcome:
         possible_size: ``[N]``, of a randomised model the size of the smallest example that is not certainly none; None:
             there is no doubt.
         origin_of: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
+        kinds: of runs, one phrase for each leg of the plans.
+        kind_of: ``[N]``, position in ``kinds`` of what found the smallest example, -1 where that is not known; None: of
+            no sample.
         mistakes, drawn: ``[N]``, of a randomised model how many of how many fresh draws of the smallest example (0:
             there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
         frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
@@ -110,6 +113,8 @@ class Outcome:
     unit: str = ""
     origins: tuple[str, ...] = ()
     origin_of: Integers | None = None
+    kinds: tuple[str, ...] = ()
+    kind_of: Integers | None = None
     possible_size: Floats | None = None
     mistakes: Integers | None = None
     drawn: Integers | None = None
@@ -173,7 +178,7 @@ class Outcome:
 
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
-        rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of"]
+        rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of", "kind_of"]
         rows += ["possible_size", "mistakes", "drawn"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
@@ -196,6 +201,23 @@ class Outcome:
         found = np.isfinite(self.minimal_size) & (self.minimal_size > 0)
         of = np.zeros(self.samples, np.int64) if self.origin_of is None else self.origin_of
         return {origin: int((found & (of == k)).sum()) for k, origin in enumerate(self.origins)}
+
+    def found_last(self) -> dict[str, int]:
+        """Kind of run -> number of samples whose smallest example it found, where that is known; kinds that found none
+        are left out.
+
+        Example:
+            >>> from robustatlas.outcomes import OutcomeTable
+            >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.2, 0.1]}, {"linf": [0.1, 0.2]})
+            >>> found = replace(table.outcome("linf"), kinds=("bound", "ascend"), kind_of=np.array([1, -1]))
+            >>> found.found_last()
+            {'ascend': 1}
+        """
+        of = np.full(self.samples, -1) if self.kind_of is None else self.kind_of
+        counts = dict.fromkeys(self.kinds, 0)
+        for k, kind in enumerate(self.kinds):
+            counts[kind] += int((of == k).sum())
+        return {kind: count for kind, count in counts.items() if count}
 
     def restrict(self, strengths: Sequence[float] | Floats) -> Outcome:
         """The same samples at only some of the strengths (increasing).
@@ -231,6 +253,8 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
     possible = np.full(first.samples, np.inf)
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
     origin_of = np.zeros(first.samples, np.int64)
+    kinds = list(dict.fromkeys(kind for outcome in outcomes for kind in outcome.kinds))
+    kind_of = np.full(first.samples, -1)
     mistakes, drawn = np.zeros((2, first.samples), np.int64)
     for outcome, rows in zip(outcomes, covered, strict=True):
         columns = positions_of(outcome.strengths.tolist(), strengths)
@@ -246,6 +270,9 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         if outcome.origins:
             own = np.array([origins.index(origin) for origin in outcome.origins])
             origin_of = np.where(smaller, own[0 if outcome.origin_of is None else outcome.origin_of], origin_of)
+        told = [kinds.index(kind) for kind in outcome.kinds]
+        by = np.array([*told, -1])[-1 if outcome.kind_of is None else outcome.kind_of]  # of -1 it is -1
+        kind_of = np.where(smaller, by, kind_of)
         forward, backward = forward + rows * outcome.forward, backward + rows * outcome.backward
     counted = any(outcome.drawn is not None for outcome in outcomes)
     if first.monotone:
@@ -263,6 +290,8 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         rejected=sum(outcome.rejected for outcome in outcomes),
         origins=tuple(origins),
         origin_of=origin_of,
+        kinds=tuple(kinds),
+        kind_of=kind_of,
         possible_size=possible if any(outcome.possible_size is not None for outcome in outcomes) else None,
         mistakes=mistakes if counted else None,
         drawn=drawn if counted else None,

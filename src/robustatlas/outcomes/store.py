@@ -36,9 +36,9 @@ from robustatlas.outcomes.columns import (
     Arrays,
     check_columns,
     columns_of,
-    no_draws,
     rows_at,
     stacked,
+    unknown_columns,
 )
 from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.outcome import Integers, Outcome, merged_strengths, smallest_of
@@ -418,6 +418,7 @@ class Run:
             # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
             columns = rows_at(self._columns_of(record), np.where(rows, index, done[0]))
             del columns["index"]
+            found = columns.pop("found_leg", np.full(len(index), -1))
             outcomes.append(
                 Outcome(
                     attack=record.name,
@@ -427,6 +428,8 @@ class Run:
                     monotone=record.monotone,
                     unit=record.unit,
                     origins=(record.origin,),
+                    kinds=record.legs,
+                    kind_of=np.where(found < len(record.legs), found, -1),
                     frontier=record.procedure.get("search") == "frontier",
                     without_gradient=None if record.gradient is None else record.gradient.without,
                     **columns,
@@ -457,7 +460,7 @@ class Run:
     def _columns_of(self, record: AttackRecord) -> Arrays:
         parts = [columns for columns in self._valid_parts(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
-        filled = [no_draws(len(part["index"])) | {"possible_size": part["minimal_size"]} | part for part in parts]
+        filled = [unknown_columns(len(part["index"])) | {"possible_size": part["minimal_size"]} | part for part in parts]
         return {name: np.concatenate([part[name] for part in filled]) for name in names}
 
     def _sample_columns(self) -> Arrays:

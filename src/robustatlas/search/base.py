@@ -39,8 +39,8 @@ class Schedule(ABC):
 
     ``level`` int64 [N]: index of the strength, of ``levels``; ``attempt`` int64 [N]: index into ``attempts``; ``done``
     bool [N]; ``warm`` bool [N]: the last run found something, from which the next may start.
-    Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``number_of`` and ``bounds`` (it looks for
-    the smallest size). ``stops``: the rules that end runs early, ``slow``: the one that says after how many steps their
+    Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``leg_of`` (into the plan's legs; -1:
+    it only goes on from what another found), ``number_of`` and ``bounds`` (it looks for the smallest size). ``stops``: the rules that end runs early, ``slow``: the one that says after how many steps their
     margin is noted; ``misses`` and ``shared``: what a search remembers of its runs besides the smallest example.
 
     Args:
@@ -70,6 +70,8 @@ class Schedule(ABC):
         self.attempts = self.runs(plan, classes)
         self.stages = list(dict.fromkeys(a.leg.stage for a in self.attempts))
         self.stage_of = torch.tensor([self.stages.index(a.leg.stage) for a in self.attempts], device=todo.device)
+        legs = [-1 if a.leg.role == "refine" else plan.legs.index(a.leg) for a in self.attempts]
+        self.leg_of = torch.tensor(legs, device=todo.device)
         self.number_of = torch.tensor([a.number for a in self.attempts], device=todo.device)
         self.bounds = torch.tensor([a.minimum_size for a in self.attempts], device=todo.device)
         self.slow = plan.rule(StopSlowAscents) or StopSlowAscents()
@@ -109,6 +111,10 @@ class Schedule(ABC):
     def begin(self, clean: Tensor, theta: Tree) -> None:  # noqa: B027 - most searches remember nothing
         """Before the first run; ``clean`` [N]: margins of the logits at the clean inputs, ``theta``: the parameters
         that the samples begin with."""
+
+    def draw(self, rows: Tensor) -> Tensor:
+        """Number of the random draws of the run that comes next of each of ``rows``: another one for each run."""
+        return self.attempt[rows] * self.levels + self.level[rows]
 
     def source(self, rows: Tensor) -> Tensor:
         """Index of the strength within which the start of each run lies; the number of strengths: anywhere."""
