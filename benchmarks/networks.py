@@ -104,7 +104,9 @@ def trained(name: str, folder: Path = KEPT) -> tuple[ra.Classifier, ra.Dataset]:
     load_weights(net, path)
     data = ra.load_dataset(kind.data)
     rows = torch.arange(kind.attacked, kind.attacked + 2_000)
-    return ra.Classifier(net.eval(), name=name), ra.Dataset.of_rows(data.rows.chosen(rows), data.labels[rows], data.name)
+    return ra.Classifier(net.eval(), name=name), ra.Dataset.of_rows(
+        data.rows.chosen(rows), data.labels[rows], data.name
+    )
 
 
 def _train(net: nn.Module, kind: Kind, batch: int = 128) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.plans import as_published, by_kinds, legs, plans, swept, two_kinds
+from robustatlas.attacks.plans import AGAIN, as_published, by_kinds, legs, plans, swept, two_kinds
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
@@ -25,7 +25,7 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.optimizers.scan import Once, Scan
 from robustatlas.search.plan import Judge, ruled
-from robustatlas.search.rules import PATIENT
+from robustatlas.search.rules import PATIENT, StopFruitless
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Brightness, Contrast, Hue, Saturation
 from robustatlas.threats.corruption import CORRUPTIONS, Corruption
@@ -57,17 +57,18 @@ _STEPS = 20  # of every attack of MultiRobustBench but lpips
 _UAR_PGD = PGD(_STEPS, _STEPS**-0.5)
 
 _PERCEPTUAL_ASCENT = PGD(steps=10, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
-_ASCENT = PGD(steps=20, rate=0.25, schedule="cosine", momentum=0.75)
-_FINE = replace(_ASCENT, rate=0.05)
-_LONG = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
+_ASCENT = PGD(steps=16, rate=0.25, schedule="cosine", momentum=0.75)
+_LONG, _FINE, _BRIEF = replace(_ASCENT, rate=0.5), replace(_ASCENT, steps=40, rate=0.02), replace(_ASCENT, steps=10)
+_BOUND_STEPS = 12
 
-BOUNDS = by_kinds(FMN(12), long_fmn(12), FMN(12, gamma=0.3), kick=1.0)
+BOUNDS = by_kinds(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS), replace(AGAIN, steps=_BOUND_STEPS), kick=1.0)
+PATIENCE = StopFruitless(patience=3, stubborn=6)
 USUAL = two_kinds(_ASCENT, _ASCENT)
+LONG_STEPS = two_kinds(_LONG, _LONG)
 FINE = two_kinds(_FINE, _FINE, classes=3, starts=4)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
 the others need many starts."""
-LONG_STEPS = two_kinds(_LONG, _LONG)
-MANY_STARTS = two_kinds(replace(_ASCENT, steps=10), replace(_ASCENT, steps=10), classes=3, starts=24)
+MANY_STARTS = two_kinds(_BRIEF, _BRIEF, starts=48)
 """For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many starts."""
 
 _SCAN = Stage(Scan(), "margin")
@@ -76,12 +77,8 @@ SCANNED = plans(legs("ascend", _SCAN), legs("bound", _SCAN), (), frontier=ruled(
 
 
 def ascending(ascents: tuple[Leg, ...] = USUAL, bounds: tuple[Leg, ...] = BOUNDS) -> dict[Search, Plan]:
-    """The plans of an attack on sets beyond lp: bounds, ascents of two kinds, and what goes on from near misses by
-    steps two fifths as long."""
-    usual = ascents[0].stage.optimizer
-    longer = replace(usual, steps=2 * usual.steps, rate=0.4 * usual.rate)  # type: ignore[type-var]
-    resumed = Leg(Stage(longer, "margin", start="missed"), "resume")
-    return plans(ascents, bounds, (*ascents, resumed), frontier=swept())
+    """The plans of an attack on sets beyond lp: bounds, restarts, and ascents of two kinds."""
+    return plans(ascents, bounds, ascents, patience=PATIENCE, frontier=swept())
 
 
 @dataclass(frozen=True)
@@ -217,22 +214,17 @@ def _perceptual(published: tuple[Leg, ...]) -> dict[Search, Plan]:
 
     nearer = Stage(PerceptualDescent(steps=20, beyond=0.005), "margin", start="best")
     bounds = (clean(45), clean(30, "log-margin"))
-    return plans(published, bounds, legs("refine", nearer), frontier=swept((clean(80),), _PERCEPTUAL_ASCENT))
+    return plans(published, bounds, legs("refine", nearer), frontier=swept(bounds[:1], _PERCEPTUAL_ASCENT))
 
 
 def patch(procedure: Procedure) -> Attack:
     """Anything inside a square."""
-    ascents = legs("ascend", Stage(APGD(steps=40), "margin"), runs=3)
-    return Attack(
-        "patch",
-        Patch(),
-        plans(ascents, legs("bound", Stage(FMN(steps=20), "margin")), ascents, frontier=swept()),
-        grid(0.5),
-        AttackInfo(
-            "side of the square, as a share of the image's",
-            "Brown et al. 2017; strength as proposed with the adversarial hypervolume",
-        ),
+    about = AttackInfo(
+        "side of the square, as a share of the image's",
+        "Brown et al. 2017; strength as proposed with the adversarial hypervolume",
     )
+    ascent = APGD(steps=40)
+    return Attack("patch", Patch(), ascending(two_kinds(ascent, ascent)), grid(0.5), about)
 
 
 def corruption(name: str) -> Attack:

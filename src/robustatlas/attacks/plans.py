@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from robustatlas.objectives import Objective
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
@@ -14,10 +15,8 @@ from robustatlas.search.plan import Leg, Plan, Stage, ruled
 from robustatlas.search.rules import (
     PATIENT,
     Approach,
-    NearMisses,
     Role,
     Rule,
-    SettleByKinds,
     StopFruitless,
     StopLaggingRuns,
     StopSlowAscents,
@@ -25,13 +24,22 @@ from robustatlas.search.rules import (
 
 Legs = Iterable[Leg]
 
-DESCENT: tuple[Rule, ...] = (StopLaggingRuns(), StopSlowAscents(), StopFruitless(), SettleByKinds(), NearMisses())
+DESCENT: tuple[Rule, ...] = (StopLaggingRuns(), StopSlowAscents(), StopFruitless())
 """The rules of the descent."""
-MINIMUM: tuple[Rule, ...] = (*DESCENT[:2], StopFruitless(patience=8), *DESCENT[3:], Approach())
-"""The rules of the search for the smallest size, which waits longer."""
+MINIMUM: tuple[Rule, ...] = (*DESCENT, Approach())
+"""The rules of the search for the smallest size."""
 
-RESTARTS = 12
-"""At most, in a round; rules end them earlier."""
+RESTARTS = 6
+"""At most, by each objective; rules end them earlier."""
+AGAIN = FMN(20, gamma=0.3)
+"""What comes down again from a moved example: its size may fall fast."""
+IN_TURN: tuple[Objective, ...] = ("dlr", "margin")
+_PATIENCE = StopFruitless()
+
+
+def patient(rules: Iterable[Rule], patience: StopFruitless) -> tuple[Rule, ...]:
+    """``rules`` with that one of its kind."""
+    return tuple(patience if isinstance(rule, StopFruitless) else rule for rule in rules)
 
 
 def legs(role: Role, *stages: Stage, runs: int = 1) -> tuple[Leg, ...]:
@@ -61,8 +69,25 @@ def plans_of(*stages: Stage, runs: int = 1) -> dict[Search, Plan]:
     return plans(ascents, bounds, [leg for leg in ascents if not leg.stage.optimizer.minimum_size])
 
 
+_LONGER = 2
+"""Times as many restarts, and times as patient, where the size itself is looked for."""
+
+
+def _longer(leg: Leg) -> Leg:
+    return replace(leg, runs=_LONGER * leg.runs) if leg.role == "restart" else leg
+
+
+def _longer_patience(rule: StopFruitless) -> StopFruitless:
+    return replace(rule, patience=_LONGER * rule.patience, stubborn=_LONGER * rule.stubborn)
+
+
 def plans(
-    at_strength: Legs, bounds: Legs, below: Legs, *, frontier: Plan | None = None
+    at_strength: Legs,
+    bounds: Legs,
+    below: Legs,
+    *,
+    patience: StopFruitless = _PATIENCE,
+    frontier: Plan | None = None,
 ) -> dict[Search, Plan]:
     """The plans of an attack on nested sets, its descent first.
 
@@ -70,25 +95,26 @@ def plans(
         at_strength: what bisection and every try at a strength.
         bounds: legs that bound the size, by the descent and the search for the smallest size.
         below: what these do below the bound.
+        patience: when runs for the smallest size end; the search for the smallest size waits longer.
         frontier: the plan of that search; None: the attack does not have it.
     """
     downward, grid = (*bounds, *below), Plan(tuple(at_strength))
-    made: dict[Search, Plan] = {"descent": ruled(downward, DESCENT), "bisection": grid, "every": grid}
+    descent = ruled(downward, patient(DESCENT, patience))
+    made: dict[Search, Plan] = {"descent": descent, "bisection": grid, "every": grid}
     if frontier is not None:
         made["frontier"] = frontier
-    made["minimum"] = ruled(downward, MINIMUM)
+    made["minimum"] = ruled(map(_longer, downward), patient(MINIMUM, _longer_patience(patience)))
     return made
 
 
-def by_kinds(
-    careful: Optimizer[Any], far: Optimizer[Any], again: Optimizer[Any], kick: float
-) -> tuple[Leg, ...]:
+def by_kinds(careful: Optimizer[Any], far: Optimizer[Any], again: Optimizer[Any], kick: float) -> tuple[Leg, ...]:
     """Bounds that end in different valleys: a careful run towards the nearest class, one of long steps by another
-    objective, and restarts from the smallest example, moved by ``kick`` times its size and down again."""
+    objective, and restarts from the smallest example, moved by ``kick`` times its size and down again, by the two
+    objectives in turn."""
     return (
         Leg(Stage(careful, "margin", targets="distance"), "bound"),
         Leg(Stage(far, "dlr"), "bound"),
-        Leg(Stage(again, "margin", start="best", kick=kick), "restart", RESTARTS),
+        *(Leg(Stage(again, each, start="best", kick=kick), "restart", RESTARTS) for each in IN_TURN),
     )
 
 
@@ -107,7 +133,7 @@ def as_published(*stages: Stage) -> dict[Search, Plan]:
 
 
 SWEEP = PGD(8, rate=1.0, schedule="cosine", momentum=0.5)
-BOUND_OF_SWEEPS = Leg(Stage(FMN(30), "margin", targets="logits"), "bound", 4)
+BOUND_OF_SWEEPS = Leg(Stage(FMN(), "margin", targets="logits"), "bound", 4)
 
 
 def swept(

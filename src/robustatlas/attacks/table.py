@@ -17,7 +17,7 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 _ORDER = (*get_args(Role), "rule", "")
 _STEPS = ("steps", "inner_steps", "model", "call", "about")
 _TOWARDS = {"logits": " towards the likeliest classes", "distance": " towards the nearest classes"}
-_FROM = {"neutral": " from the clean point", "best": " from the last example", "missed": " from the nearest miss"}
+_FROM = {"neutral": " from the clean point", "best": " from the last example"}
 
 
 @dataclass(frozen=True)
@@ -118,15 +118,16 @@ def as_markdown(attack: Attack) -> str:
     for searches, rows in together(attack):
         head = f"| {', '.join(f'`{search}`' for search in searches)} | | {' | '.join(EFFORTS)} |"
         body = [f"| {row.role} | {row.what} | {' | '.join(row.cells)} |" for row in rows]
-        parts.append("\n".join([head, "|---" * (2 + len(EFFORTS)) + "|", *body]))
+        parts.append("\n".join([head, "|---|---" + "|---" * len(EFFORTS) + "|", *body]))
     return "\n\n".join(parts)
 
 
 def rules_as_markdown() -> str:
     """All rules with their usual constants, as a table."""
+    paragraph = "\n\n"
     usual = {type(rule): rule for rule in (*MINIMUM, *DESCENT)}
     rows = [
-        f"| `{settings(rule, always=True)}` | {' '.join((kind.__doc__ or '').split(chr(10) * 2)[0].split())} | "
+        f"| `{settings(rule, always=True)}` | {' '.join((kind.__doc__ or '').split(paragraph)[0].split())} | "
         f"{kind.reason} | {kind.source} |"
         for kind, rule in usual.items()
     ]

@@ -88,9 +88,3 @@ def _confirmed(setting: Setting, new: Lanes) -> Tensor:
     ):
         column[rows] = torch.where(smaller, found, column[rows])
     return good
-
-
-def note_misses(setting: Setting, over: Lanes, fooled: Tensor) -> None:
-    """Tell a search that goes on from near misses where ended runs came nearest."""
-    if setting.schedule.misses is not None:
-        setting.schedule.misses.add(over.rows, over.trace.lowest, over.nearest, fooled, ~over.bounding)

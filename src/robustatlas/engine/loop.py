@@ -16,7 +16,7 @@ from dataclasses import replace
 import torch
 
 from robustatlas.bundle import join
-from robustatlas.engine.evidence import note_misses, record_in_full, record_margins, verify
+from robustatlas.engine.evidence import record_in_full, record_margins, verify
 from robustatlas.engine.judging import to_beat
 from robustatlas.engine.lanes import Lanes, enter, further, moved, those
 from robustatlas.engine.ledger import Ledger, check_finite
@@ -78,7 +78,6 @@ def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> La
         return lanes
     over = those(replace(lanes, state=None), lanes.ended, ended)
     fooled = verify(setting, over, indices(those(fresh, lanes.ended, ended), candidates), stage.judge)
-    note_misses(setting, over, fooled)
     setting.schedule.advance(over.rows, fooled, ledger.best_size[over.rows], over.trace.smallest)
     queue.unknown = over.rows
     left: Lanes = those(lanes, ~lanes.ended, len(lanes.rows) - ended)

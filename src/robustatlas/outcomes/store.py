@@ -460,7 +460,8 @@ class Run:
     def _columns_of(self, record: AttackRecord) -> Arrays:
         parts = [columns for columns in self._valid_parts(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
-        filled = [unknown_columns(len(part["index"])) | {"possible_size": part["minimal_size"]} | part for part in parts]
+        unknown = [unknown_columns(len(part["index"])) | {"possible_size": part["minimal_size"]} for part in parts]
+        filled = [{**lacking, **part} for lacking, part in zip(unknown, parts, strict=True)]
         return {name: np.concatenate([part[name] for part in filled]) for name in names}
 
     def _sample_columns(self) -> Arrays:

@@ -20,10 +20,9 @@ from robustatlas.host import cached
 from robustatlas.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
-Role = Literal["bound", "restart", "ascend", "resume", "refine", "sweep"]
+Role = Literal["bound", "restart", "ascend", "refine", "sweep"]
 """``"bound"``: for the smallest size, from the clean point; ``"restart"``: the same from the smallest example, moved at
-random (basin hopping, Wales and Doye 1997); ``"ascend"``: at a strength; ``"resume"``: the same, from where the run that
-failed by least came nearest;
+random (basin hopping, Wales and Doye 1997); ``"ascend"``: at a strength;
 ``"refine"``: for the smallest size, from the smallest example, at the end; ``"sweep"``: at each strength in turn, from
 what was found at the one beside it."""
 
@@ -97,8 +96,8 @@ class EarlyStop(Rule):
 
 @dataclass(frozen=True)
 class StopLaggingRuns(EarlyStop):
-    """A minimum-size run ends where it lags: with a share r of its steps left, no more than ``left``, it must have found
-    something below 1 + ``times`` r^2 times the sample's smallest size.
+    """A minimum-size run ends where it lags: with a share r of its steps left, no more than ``left``, it must have
+    found something below 1 + ``times`` r^2 times the sample's smallest size.
 
     Example:
         >>> from robustatlas.optimizers.fmn import FMN
@@ -148,7 +147,7 @@ class StopSlowAscents(EarlyStop):
     """
 
     reason: ClassVar[str] = "an ascent that slows down does not arrive"
-    roles: ClassVar[Set[Role]] = frozenset({"ascend", "resume"})
+    roles: ClassVar[Set[Role]] = frozenset({"ascend"})
 
     parts: int = 4
     times: float = 1.0
@@ -169,10 +168,16 @@ class StopSlowAscents(EarlyStop):
         return None if effort == "high" else self
 
 
+_HIGH = 3
+"""Times as patient as usual at high effort."""
+
+
 @dataclass(frozen=True)
 class StopFruitless(Rule):
-    """Runs for the smallest size end when ``patience`` in a row have found nothing that is smaller by a share of
-    ``threshold``, whatever their kind; high effort is three times as patient."""
+    """Runs for the smallest size end when ``patience`` in a row, of whatever kind, have found nothing smaller; a sample
+    is stubborn once a restart did find something, and takes ``stubborn`` in a row. Smaller is, for a descent, within a
+    smaller strength, and for the search for the smallest size by a share of ``threshold``. High effort is three times
+    as patient."""
 
     reason: ClassVar[str] = "a sample that several kinds of runs in a row found nothing for is in its deepest valley"
     source: ClassVar[str] = "basin hopping (Wales and Doye 1997), as scipy.optimize.basinhopping's niter_success"
@@ -183,25 +188,16 @@ class StopFruitless(Rule):
     threshold: float = 0.01
 
     def __post_init__(self) -> None:
-        if self.patience < 1:
-            raise UserError(f"StopFruitless got patience={self.patience}; expected a number of runs, at least one.")
+        if not 1 <= self.patience <= self.stubborn:
+            raise UserError(
+                f"StopFruitless got patience={self.patience} and stubborn={self.stubborn}; expected numbers of runs, "
+                "at least one, and no fewer for stubborn samples."
+            )
 
     def at_effort(self, effort: Effort) -> Rule | None:
-        return replace(self, patience=3 * self.patience) if effort == "high" else self
-
-
-@dataclass(frozen=True)
-class SettleByKinds(Rule):
-    """A sample is settled once a whole round of all kinds, restarts and ascents, has found nothing smaller: where an
-    ascent but the first found something, all follow once more, in at most ``rounds`` rounds."""
-
-    reason: ClassVar[str] = "where a late kind found something, what came before it has a blind spot"
-    roles: ClassVar[Set[Role]] = frozenset({"ascend"})
-
-    rounds: int = 3
-
-    def at_effort(self, effort: Effort) -> Rule | None:
-        return {"low": None, "high": replace(self, rounds=2 * self.rounds)}.get(effort, self)
+        if effort != "high":
+            return self
+        return replace(self, patience=_HIGH * self.patience, stubborn=_HIGH * self.stubborn)
 
 
 @dataclass(frozen=True)
@@ -213,14 +209,3 @@ class Approach(Rule):
     roles: ClassVar[Set[Role]] = frozenset({"bound", "ascend"})
 
     shares: tuple[float, ...] = (0.9, 0.99)
-
-
-@dataclass(frozen=True)
-class NearMisses(Rule):
-    """Where all ascents at a strength fail, but one left no more than ``within`` of the clean margin, the legs that
-    resume go on from there."""
-
-    reason: ClassVar[str] = "what failed by little is the best start there is"
-    roles: ClassVar[Set[Role]] = frozenset({"resume"})
-
-    within: float = 0.1
