@@ -234,7 +234,6 @@ def _runs(folder: Path) -> None:
 def _more_runs(folder: Path) -> None:
     """Runs of which one file is not what it should be."""
     bare = {"name": "n"}
-    old = {"model": bare, "data": bare, "attacks": {"linf": {"strengths": [0.1]}}}
     identities = {
         "no-content": "",
         "null": "null",
@@ -247,8 +246,6 @@ def _more_runs(folder: Path) -> None:
         "ragged-probe": {"format_version": 2, "model": bare | {"probe": [[1, 2], [3]]}, "data": bare},
         "old-empty": {"format_version": 1},
         "old-text": {"format_version": 1, "settings": {"model": 3}},
-        "old-name": {"format_version": 1, "settings": old | {"attacks": {"../linf": {"strengths": [0.1]}}}},
-        "old-order": {"format_version": 1, "settings": old | {"attacks": {"linf": {"strengths": [0.2, 0.1]}}}},
     }
     for name, content in identities.items():
         (folder / name).mkdir()

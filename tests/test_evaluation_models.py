@@ -108,7 +108,7 @@ WARNED: dict[str, tuple[Callable[[nn.Module], Callable[[Tensor], Tensor]], str]]
     "rounding": (lambda net: lambda x: net(x).round() + 0 * x.flatten(1).sum(1, True), "whose gradient is zero"),
     "zero gradient": (
         lambda net: lambda x: net(x).detach() + 0 * x.flatten(1).sum(1, True),
-        "no gradient at any sample",
+        "misleads at any sample",
     ),
     "random": (lambda net: lambda x: net(x) + torch.randn(10), "randomised"),
     "batch": (lambda net: lambda x: net(x - x.mean(0)), "other samples of its batch"),
@@ -147,7 +147,6 @@ REFUSED: dict[str, tuple[Callable[[nn.Module], Any], str]] = {
     "later inf": (lambda net: later(net, lambda z: z / 0), "NaN or infinite logits during"),
     "raises": (lambda net: raises, "the network broke"),
     "later raises": (lambda net: later(net, raises), "the network broke"),
-    "no gradient": (lambda net: lambda x: net(x).detach(), "no gradient"),
     "few classes": (lambda net: lambda x: net(x)[:, :3], "3 classes"),
     "not a model": (lambda net: 3, "expected an nn.Module"),
 }

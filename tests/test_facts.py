@@ -69,6 +69,37 @@ def test_our_sets_are_not_silently_compared_with_published_numbers_of_others(
     assert ("of the sets as published" in run_row(result, PUBLISHED).notes) is not silent
 
 
+def test_distances_of_the_models_own_features_are_nobody_elses(tmp_path: Path) -> None:
+    """Even by the procedure of the paper; no headline rests on them, and the rank says about."""
+    own = {"kind": "HistoricalPerceptual", "distance": {"features": {"network": {}, "layers": ["1"]}}}
+    path = run_files.write(tmp_path / "run", made_up(("linf", "lpips")), {"lpips": own})
+    result = load_result(path)
+    held = hold_against(result, PUBLISHED, result.records.values())
+    assert held.own_sets == ("lpips",) and held.approximate
+    facts = facts_of(result, reference=PUBLISHED)
+    assert facts.breaking is not None and facts.breaking.attack == "linf"
+    assert [attack.own_set for attack in facts.attacks] == [False, True]
+    named = {**own, "distance": {"features": {"backbone": "alexnet_cifar"}}}
+    path = run_files.write(tmp_path / "named", made_up(("linf", "lpips")), {"lpips": named})
+    assert not hold_against(load_result(path), PUBLISHED, load_result(path).records.values()).own_sets
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said", "option"),
+    [
+        (np.linspace(0.001, 0.009, 40), "below a tenth of the first strength", "--strengths linf=0.0099:20"),
+        (np.linspace(0.001, 0.15, 40), "at 19 of 20 strengths the accuracy is below 1 %", "--strengths linf=0.17:20"),
+        (np.where(np.arange(40) < 35, np.inf, 1.0), "at or above 87 % throughout", "--strengths linf=8:20"),
+        (np.linspace(0.1, 2.0, 40), None, None),
+    ],
+)
+def test_strengths_that_tell_little_are_said(sizes: np.ndarray, said: str | None, option: str | None) -> None:
+    grid = {"linf": np.linspace(0.1, 2, 20)}
+    advice = facts_of(Result.from_arrays(np.zeros(40), np.zeros(40), {"linf": sizes}, grid)).attacks[0].advice
+    assert (advice and advice.option) == option
+    assert advice is None or said in advice.why
+
+
 @pytest.mark.parametrize("name", available_references())
 def test_what_a_shipped_reference_says_of_its_sets_is_about_its_attacks(name: str) -> None:
     reference = load_reference(name)

@@ -14,7 +14,7 @@ import robustatlas as ra
 from helpers_core import benchmark, brief
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Procedure, Search
-from robustatlas.classifier.classifier import Precision
+from robustatlas.classifier import Precision
 from robustatlas.host import LOOK_EVERY, cached, constant, indices, looking_every, maybe_any, stride, to_host
 from robustatlas.outcomes import Outcome
 from robustatlas.threats.jpeg import JpegL1

@@ -36,6 +36,7 @@ from robustatlas.metrics import (
 )
 from robustatlas.references import Reference, load_reference
 from robustatlas.result import Result, load_result
+from robustatlas.wording import rough
 
 GRIDS = {"linf": [0.005 * k for k in range(1, 21)], "l2": [0.125 * k for k in range(1, 21)]}
 
@@ -190,7 +191,7 @@ def test_own_reference_from_runs(runs, tmp_path, capsys):
     assert (rows["CR in"], rows["CR out"]) == (f"{split.inside:.1f}", f"{split.outside:.1f}")
     for name, floor in (("SC", 0.0), ("SC, floor 0.5", 0.5), ("SC, floor 1", 1.0)):
         constant = stability_constant(table, reference, training, floor=floor)
-        assert rows[name] == f"{constant.value:.2f} ({' and '.join(constant.pair)})"
+        assert rows[name] == f"{rough(constant.value)} ({' and '.join(constant.pair)})"
 
 
 def test_what_a_reference_and_a_run_do_not_share_is_named(runs):

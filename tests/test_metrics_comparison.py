@@ -275,3 +275,20 @@ def test_outcomes_of_a_run():
 def test_refusals(call, message):
     with pytest.raises(UserError, match=message):
         call()
+
+
+def test_six_images_to_none_are_no_lead_among_three_models() -> None:
+    """Resampling never draws a difference of the other sign; McNemar's p is .031, and times three pairs .094."""
+    right = {"a": np.arange(400) < 380, "b": np.arange(400) < 374}
+    for statistic in (metrics.share_statistic, lambda found: metrics.mean_statistic(100.0 * found)):
+        first, second = ({"clean": statistic(found)} for found in right.values())
+        assert metrics.chance_of_difference(first["clean"], second["clean"]) == pytest.approx(2 * 0.5**6)
+        assert metrics.paired_differences(first, second)["clean"].excludes(0)
+        assert not metrics.paired_differences(first, second, 1 - 0.05 / 3)["clean"].excludes(0)
+
+
+def test_swaps_agree_with_the_binomial_test_where_many_are_drawn() -> None:
+    right = [np.arange(100) < 60, (np.arange(100) < 44) | (np.arange(100) >= 95)]  # 16 to 5
+    exact = float(metrics.mcnemar(*right).p_values[0])
+    drawn = metrics.chance_of_difference(*(metrics.mean_statistic(1.0 * found) for found in right))
+    assert drawn == pytest.approx(exact, abs=0.01)

@@ -19,8 +19,8 @@ from hypothesis.extra import numpy as arrays
 import outcomes_examples as examples
 from robustatlas.errors import UserError
 from robustatlas.outcomes import AttackRecord, OutcomeTable, Run, merge
+from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, SAMPLE_COLUMNS
-from robustatlas.outcomes.records import parse
 from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
 from robustatlas.result import load_result
 

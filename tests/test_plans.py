@@ -23,8 +23,9 @@ from robustatlas.attacks.plans import plans_of
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.attacks.table import rows_of
 from robustatlas.engine.numerics import NUMERICS, Numerics
-from robustatlas.evaluation import prepared
 from robustatlas.evaluation.plan import record_of, samples_of
+from robustatlas.evaluation.prepared import prepared
+from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Job, Manner, done
 from robustatlas.models.defenses import BitDepthReduction
 from robustatlas.noise import Noise
@@ -307,7 +308,7 @@ def described_kinds(attack: Attack, search: Search) -> dict[str, type]:
 
 def prepared_task(net: nn.Module, data: tuple[Tensor, Tensor], attack: Attack, search: Search) -> list[Any]:
     model, work = ra.Classifier(net), samples_of(data, None)
-    return list(prepared(model, work, attack, search, "default", None, (), 0, Progress()).tasks)
+    return list(prepared(model, work, Request(attacks=attack, search=search), Progress()).tasks)
 
 
 def run_task(net: nn.Module, task: Any, x: Tensor, y: Tensor) -> None:

@@ -15,7 +15,7 @@ import pytest
 import robustatlas.metrics
 from robustatlas.errors import UserError
 from robustatlas.metrics import AccuracyTable
-from robustatlas.references import Reference, available_references, load_reference
+from robustatlas.references import Reference, available_fields, available_references, load_field, load_reference
 
 GOLDENS = Path(__file__).parent / "goldens" / "metrics"
 
@@ -208,3 +208,26 @@ print("torch" in sys.modules)
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     assert found.stdout.split() == ["65.44", "False"]
+
+
+def test_the_field_is_all_of_robustbench():
+    fields = {name: load_field(name) for name in available_fields()}
+    assert {name: len(field.entries) for name, field in fields.items()} == {
+        "robustbench-cifar10-corruptions": 23,
+        "robustbench-cifar10-l2": 21,
+        "robustbench-cifar10-linf": 99,
+        "robustbench-cifar100-corruptions": 13,
+        "robustbench-cifar100-linf": 38,
+        "robustbench-imagenet-corruptions": 12,
+        "robustbench-imagenet-linf": 30,
+    }
+    linf = fields["robustbench-cifar10-linf"]
+    assert linf.epsilon == 8 / 255 and linf.date == "2025-03"
+    assert sum(entry.evaluated_at == 0.031 for entry in linf.entries) == 6
+    doubted = next(entry for entry in linf.entries if entry.name == "Kang2021Stable")
+    assert (doubted.accuracy, doubted.autoattack, doubted.unreliable) == (64.2, 71.28, True)
+    for field in fields.values():
+        assert [entry.accuracy for entry in field.entries] == sorted((e.accuracy for e in field.entries), reverse=True)
+        assert field.as_reference().accuracies.at(field.attack, field.epsilon) == field.entries[0].accuracy
+    with pytest.raises(UserError, match="no field 'robustbench'"):
+        load_field("robustbench")

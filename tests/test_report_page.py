@@ -24,7 +24,7 @@ from robustatlas.metrics.intervals import accuracy_interval
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
 from robustatlas.outcomes import AccuracyTable, AttackRecord, CallRecord
-from robustatlas.outcomes.records import circumstances
+from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.references import Reference, load_reference
 from robustatlas.report import words
 from robustatlas.report.gallery import examples, picture
@@ -111,7 +111,7 @@ def test_a_reference_without_clean_accuracy_gives_uar_only() -> None:
     facts = facts_of(result(), "mine", bare, {"linf": 0.01})
     assert facts.reference is not None
     assert list(facts.reference.numbers) == ["mUAR"] and facts.reference.training is None
-    assert "Mean UAR" in dict(summary(facts))["Compared with specialists?"]
+    assert "mUAR" in dict(summary(facts))["Compared with specialists?"]
 
 
 def test_a_worst_case_of_zero_still_has_an_interval() -> None:
@@ -207,7 +207,8 @@ def test_findings_say_where_it_breaks_and_where_it_stands() -> None:
     assert breaks[0] == "Where it breaks" and "Half of the images are wrong from here on" in breaks[2]
     place = facts.reference and facts.reference.place
     assert place is not None and place.best <= place.rank <= place.worst <= place.of == 21
-    assert rank[1] == f"{words.ordinal(place.rank)} of 21" and "competitiveness ratio" in rank[2]
+    assert rank[1] == f"about {words.ordinal(place.rank)} of 21" and "CR ind-avg" in rank[2]
+    assert "sets of StAdv, ReColor, Elastic, JPEG L∞, JPEG L1 and LPIPS are not those of the reference" in rank[2]
     assert union[0] == "All attacks at once" and "L∞ 0.05" in union[2]
 
 
@@ -320,7 +321,7 @@ def test_strengths_are_rounded_on_the_page(tmp_path: Path) -> None:
     ours = build_report([run], tmp_path / "report.html").read_text().split('id="report-data"')[0]
     assert "0.3 to 2.1" in ours
     assert "0.30000000000000004" not in ours.split("All settings")[0]
-    assert "Averaged over the strengths of one attack" in ours
+    assert "On average over the 2 strengths of one attack" in ours
 
 
 def test_equal_names_are_told_apart(tmp_path: Path) -> None:

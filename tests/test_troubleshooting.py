@@ -14,13 +14,14 @@ SOURCES = ROOT / "src" / "robustatlas"
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 
 SAID_BY = {
-    "evaluation/__init__.py": ("_rejections",),
+    "evaluation/evaluating.py": ("_rejections",),
     "evaluation/plan.py": ("those_that_fit",),
+    "diagnosis/verdict.py": ("warned",),
     "training/watch.py": ("concerns",),
     "wording.py": ("void_sentence",),
 }
 """Functions outside of ``sanity`` that return sentences to be shown as warnings."""
-HANDED_ON = {"errors.py", "evaluation/__init__.py", "outcomes/accuracies.py", "training/epoch.py"}
+HANDED_ON = {"errors.py", "evaluation/prepared.py", "outcomes/accuracies.py", "training/epoch.py"}
 """Files that hand such sentences to ``warn``. Who adds one says above where its sentences are made."""
 SHORTEST = 12
 """Shorter pieces of a sentence say nothing by themselves."""
@@ -83,7 +84,7 @@ def plain(text: str) -> str:
 
 def test_warnings_were_found() -> None:
     assert len(WARNINGS) >= 15
-    assert {"sanity/model.py", "evaluation/__init__.py", "classifier/compiled.py"} <= {name for name, _ in WARNINGS}
+    assert {"sanity/model.py", "evaluation/evaluating.py", "classifier/compiled.py"} <= {name for name, _ in WARNINGS}
 
 
 @pytest.mark.parametrize(("name", "found"), WARNINGS, ids=lambda value: value if isinstance(value, str) else None)

@@ -373,6 +373,20 @@ def training_table() -> str:
     return table(("recipe", "ms a batch", "over a bare loop", "times `pgd`"), rows, 3)
 
 
+def scheduling_table() -> str:
+    rows = (
+        (
+            f"{r['workers']:,}",
+            f"{r['makespan_s']:,.0f}",
+            f"{100 * r['efficiency']:.0f} %",
+            f"{r['tail_s']:.0f}",
+            f"{r['jobs']:,}",
+        )
+        for r in stored("scheduling")
+    )
+    return table(("workers", "seconds", "efficiency", "tail, seconds", "parts"), rows, numbers=5)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "kinds": kinds_table,
     "cite": cite_table,
@@ -385,6 +399,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "curve-cost": curve_cost_table,
     "against-peers": against_peers_table,
     "threats": threats_table,
+    "scheduling": scheduling_table,
     "compiled": compiled_table,
     "coverage": coverage_table,
     "randomised": randomised_table,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
+    from robustatlas.trust import diagnose
 
 __all__ = [
     "Attack",
@@ -53,6 +54,7 @@ __all__ = [
     "as_foolbox",
     "as_torchattacks",
     "compose",
+    "diagnose",
     "evaluate",
     "evaluate_until",
     "external",
@@ -89,6 +91,7 @@ _HOME = {
     "as_foolbox": "peers",
     "as_torchattacks": "peers",
     "compose": "attacks.catalogue",
+    "diagnose": "trust",
     "evaluate": "evaluation",
     "evaluate_until": "evaluation.until",
     "external": "peers",

@@ -133,7 +133,10 @@ def watched(tree: T) -> T:
 
 
 def gradient(value: Tensor, tree: T, *, retain_graph: bool = False) -> T:
-    """The gradient of the sum of ``value`` [B] with respect to a :func:`watched` tree, built like it."""
+    """The gradient of the sum of ``value`` [B] with respect to a :func:`watched` tree, built like it; zeros where none
+    arrives."""
     leaves = free(tree)
-    slopes = iter(torch.autograd.grad(value.sum(), leaves, retain_graph=retain_graph) if leaves else ())
+    if not leaves or not value.requires_grad:
+        return over(torch.zeros_like, tree)
+    slopes = iter(torch.autograd.grad(value.sum(), leaves, retain_graph=retain_graph, materialize_grads=True))
     return over(lambda _: next(slopes), tree)

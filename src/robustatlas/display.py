@@ -17,13 +17,15 @@ _MOST_LINES = 12
 """Attacks that are listed before the others are only counted."""
 
 
-def heading(table: OutcomeTable, warnings: Sequence[str] = ()) -> str:
-    """Model, data, number of samples and clean accuracy; after it the ``warnings``, each in a line."""
+def heading(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = "") -> str:
+    """Model, data, number of samples and clean accuracy; after it the ``verdict`` of a diagnosis, and the ``warnings``
+    that do not repeat it, each in a line."""
     first = (
         f"{table.name} on {counted(table.samples, 'sample')} of {table.data}: "
         f"{table.clean_accuracy:.1f} % clean accuracy"
     )
-    return "\n".join([first, *(f"Warning: {warning}" for warning in warnings)])
+    rest = [f"Warning: {warning}" for warning in warnings if not verdict or verdict not in warning]
+    return "\n".join([first, *([verdict] if verdict else []), *rest])
 
 
 def rows(table: OutcomeTable) -> list[tuple[str, str, str, str]]:
@@ -39,8 +41,8 @@ def rows(table: OutcomeTable) -> list[tuple[str, str, str, str]]:
     return found
 
 
-def text_of(table: OutcomeTable, warnings: Sequence[str] = ()) -> str:
-    """For ``repr``: a line for the run, one for each warning, and one for each attack."""
+def text_of(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = "") -> str:
+    """For ``repr``: a line for the run, one for the verdict and each warning, and one for each attack."""
     listed = rows(table)
     lines = [
         f"  {attack}: median size {median}, strengths {span}, {passes} passes a sample"
@@ -48,12 +50,12 @@ def text_of(table: OutcomeTable, warnings: Sequence[str] = ()) -> str:
     ]
     if len(listed) > _MOST_LINES:
         lines.append(f"  and {counted(len(listed) - _MOST_LINES, 'more attack')}")
-    return "\n".join([heading(table, warnings), *lines])
+    return "\n".join([heading(table, warnings, verdict), *lines])
 
 
-def grid_of(table: OutcomeTable, warnings: Sequence[str] = ()) -> Grid:
+def grid_of(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = "") -> Grid:
     """For terminals and notebooks."""
-    return Grid(heading(table, warnings), _HEADINGS, rows(table), numbers=(1, 3))
+    return Grid(heading(table, warnings, verdict), _HEADINGS, rows(table), numbers=(1, 3))
 
 
 def columns_of(table: OutcomeTable) -> dict[str, NDArray[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas import display
+from robustatlas.diagnosis import Diagnosis
 from robustatlas.errors import UserError
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.draws import LOOKS
+from robustatlas.outcomes.identity import Identity
 from robustatlas.outcomes.outcome import Integers, Outcome
-from robustatlas.outcomes.records import AttackRecord, CallRecord, Identity
-from robustatlas.outcomes.store import AdversarialExamples, Run
+from robustatlas.outcomes.parts import AdversarialExamples
+from robustatlas.outcomes.readings import DiagnosisRecord
+from robustatlas.outcomes.records import AttackRecord, CallRecord
+from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.tabular import Grid, Tabular
 from robustatlas.wording import void_sentence
@@ -91,10 +96,10 @@ class Result(OutcomeTable, Tabular):
         )
 
     def __repr__(self) -> str:
-        return display.text_of(self, self.warnings)
+        return display.text_of(self, self.warnings, self._verdict)
 
     def _grid(self) -> Grid:
-        return display.grid_of(self, self.warnings)
+        return display.grid_of(self, self.warnings, self._verdict)
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         return display.columns_of(self)
@@ -106,11 +111,52 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be doubted: attacks whose gradients the model did not give, and what the checks before the work
-        said when each attack was last asked for; each sentence once."""
+        """What is to be doubted: attacks whose gradients the model did not give, a diagnosis that says so, and what the
+        checks before the work said when each attack was last asked for; each sentence once."""
         last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
         said = [warning for plan in last.values() for warning in plan.warnings]
-        return tuple(dict.fromkeys([*([void_sentence(self.void)] if self.void else []), *said]))
+        lost, diagnosis = super().void, self.diagnosis
+        found = [void_sentence(lost)] if lost else []
+        if diagnosis is not None and diagnosis.doubted:
+            found.append(diagnosis.warned)
+        return tuple(dict.fromkeys([*found, *said]))
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis | None:
+        """Whether the numbers can be trusted, by the last diagnosis of the run; None where there was none."""
+        kept = self._run.diagnoses() if self._run is not None else []
+        return Diagnosis.of(kept[-1]) if kept else None
+
+    def keep_diagnosis(self, record: DiagnosisRecord) -> None:
+        """Keep in the run what indicators read of its model; of no effect on any number."""
+        if self._run is not None:
+            self._run.keep_diagnosis(record)
+            vars(self).pop("diagnosis", None)
+
+    @property
+    def void(self) -> dict[str, float]:
+        """Attack -> share of the samples at which the model's gradient is missing, or by the diagnosis misleads, where
+        there are such: its robust accuracies are too high there, whatever they are."""
+        shares, diagnosis = super().void, self.diagnosis
+        if diagnosis is None or diagnosis.verdict != "masked":
+            return shares
+        blind = {record.name for record in self.records.values() if record.gradient is not None}
+        return {
+            attack: max(shares.get(attack, 0.0), diagnosis.blind if attack in blind else 0.0)
+            for attack in self.outcomes
+            if attack in blind or attack in shares
+        }
+
+    @property
+    def suspect(self) -> bool:
+        """Whether numbers of the result carry a mark: some are void, or its diagnosis speaks against them."""
+        diagnosis = self.diagnosis
+        return bool(self.void) or (diagnosis is not None and diagnosis.doubted)
+
+    @property
+    def _verdict(self) -> str:
+        diagnosis = self.diagnosis
+        return "" if diagnosis is None else diagnosis.sentence
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Keep in the run what reports and leaderboards say of its model; of no effect on any number.

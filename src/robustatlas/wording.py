@@ -101,6 +101,16 @@ def strength(value: float) -> str:
     return _significant(value, 4)
 
 
+def rough(value: float) -> str:
+    """A number that a few images decide, with no more than three significant digits and two decimals.
+
+    Example:
+        >>> rough(6816.0), rough(5.2149), rough(0.8571)
+        ('6,820', '5.21', '0.86')
+    """
+    return f"{round(float(f'{value:.3g}'), 2):,g}"
+
+
 def _significant(value: float, digits: int) -> str:
     """A number with so many significant digits, and never an exponent where the number is large."""
     return f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
@@ -244,7 +254,8 @@ def some(names: Iterable[str], at_most: int = 6) -> str:
 
 
 MARK = "†"
-"""Beside the name of an attack or a model: numbers rest on attacks whose gradients the model does not give."""
+"""Beside the name of an attack or a model: numbers rest on attacks whose gradients the model does not give, or a
+diagnosis speaks against them."""
 
 
 def marked(name: str, void: object) -> str:
@@ -258,16 +269,17 @@ def marked(name: str, void: object) -> str:
 
 
 def void_sentence(shares: Mapping[str, float]) -> str:
-    """What the mark says; ``shares``: attack -> share of the samples at which the model gave it no gradient.
+    """What the mark says; ``shares``: attack -> share of the samples at which the model gave it no gradient, or one
+    that misleads.
 
     Example:
         >>> void_sentence({"linf": 0.25}).partition(",")[0]
-        '† linf: the margin has no gradient at 25 % of the samples'
+        '† linf: the gradient of the margin is missing or misleads at 25 % of the samples'
     """
     said = []
     for attack, share in shares.items():
         where = "any sample" if share == 1 else f"{100 * share:.0f} % of the samples"
-        said.append(f"{attack}: the margin has no gradient at {where}")
+        said.append(f"{attack}: the gradient of the margin is missing or misleads at {where}")
     judged = "void" if all(share == 1 for share in shares.values()) else "too high"
     return (
         f"{MARK} {'; '.join(said)}, so its robust accuracies are {judged}, and so is every ratio and average that "

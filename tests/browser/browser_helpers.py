@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord
-from robustatlas.outcomes.records import circumstances
+from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.references import Reference
 from robustatlas.result import Result
 

@@ -48,7 +48,7 @@ def test_figures_of_an_attack_are_tabs_of_one_card(full_page: Path, look: Visit)
     card = page.locator(".card").first
     assert card.locator("[role=tab]").all_inner_texts() == ["Curve", "Sizes", "Margin", "Examples"]
     card.locator("[role=tab]").first.focus()
-    for titles in (["images"], ["margin left (0 to 1)"]):
+    for titles in (["images"], ["margin left (0 to 1), upper bound"]):
         page.keyboard.press("ArrowRight")
         shown = "[...document.querySelectorAll('.card:first-child .plot:not([hidden])')]"
         assert page.evaluate(f"{shown}.map(p => p.layout.yaxis.title.text)") == titles
@@ -88,7 +88,7 @@ def test_the_first_screen_is_the_answer(full_page: Path, look: Visit, width: int
         "Rank",
         "All attacks at once",
     ]
-    assert re.search(r"\d+(st|nd|rd|th) of 21", findings.nth(1).inner_text())
+    assert re.search(r"about \d+(st|nd|rd|th) to \d+(st|nd|rd|th) of 21", findings.nth(1).inner_text())
     answers = [page.locator(".headline"), *(findings.nth(i) for i in range(3))]
     if width == 1440:
         answers += [page.locator(".multiple").last, page.locator(".strip img").last]

@@ -67,10 +67,12 @@ def test_a_board_without_a_reference(own_board: Path, look: Visit) -> None:
     assert heads == ["rank", "defense", "cr", "clean", "robust-linf", "robust-l2", "samples", "union"]
     said = page.inner_text("#own")
     assert re.match(
-        r"Your model (one|two): 1st of 2 \(intervals allow 1 to 2\)\. Robust [\d.]+% \([\d.]+ to [\d.]+\) on \d+ ", said
+        r"Your model (one|two): 1st to 2nd of 2 \(1st by the number alone\)\. Average accuracy [\d.]+% "
+        r"\([\d.]+ to [\d.]+\) on \d+ ",
+        said,
     )
     assert re.search(r"Half of the images are wrong from .+ on\. Lowest under .+: [\d.]+% correct\.", said)
-    assert page.inner_text("#status").startswith("Ranking by the average of the accuracies: 2 defenses ranked. ")
+    assert page.inner_text("#status").startswith("Ranking by the average accuracy: 2 defenses ranked. ")
     shown = page.inner_text("main")
     assert "robustatlas reference" in shown
     assert not re.search(r"\bCR\b|\bSC\b|\bUAR\b|official", shown)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
-from robustatlas.outcomes.records import sha256_of_tensors
+from robustatlas.outcomes.hashes import sha256_of_tensors
 
 
 def plain(value: Any) -> Any:

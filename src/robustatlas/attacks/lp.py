@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
 from robustatlas.attacks.plans import AGAIN, IN_TURN, RESTARTS, SWEEP, by_kinds, legs, plans, swept, two_kinds
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.fab import FAB
 from robustatlas.optimizers.fmn import FMN, long_fmn
 from robustatlas.optimizers.pgd import PGD
@@ -51,7 +53,11 @@ def _refined(ascents: tuple[Leg, ...], optimizer: FMN) -> tuple[Leg, ...]:
 _BELOW = {"linf": _refined(_ASCENTS, _REFINE), "l2": _refined(_ASCENTS, _REFINE)}
 _BELOW["l1"] = _refined(_ASCENTS_L1, _REFINE_L1)
 
-_SWEEPS = {"linf": SWEEP, "l2": SWEEP, "l1": APGDL1(steps=SWEEP.steps, schedule=((1.0, 1.0),))}
+_SWEEPS: dict[str, Optimizer[Any]] = {
+    "linf": SWEEP,
+    "l2": SWEEP,
+    "l1": APGDL1(steps=SWEEP.steps, schedule=((1.0, 1.0),)),
+}
 _FRONTIERS = {
     norm: swept((replace(_BOUNDS[norm][0], runs=_CLASSES), replace(_BOUNDS[norm][-1], runs=2)), sweep)
     for norm, sweep in _SWEEPS.items()

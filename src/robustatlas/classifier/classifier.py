@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import fields
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,33 +14,33 @@ from torch import Tensor, nn
 from robustatlas.classifier.backward import backward_here
 from robustatlas.classifier.batches import batch_sizes, in_batches
 from robustatlas.classifier.compiled import Compiled
-from robustatlas.classifier.draws import Drawing, Verdict, judged_by_draws
+from robustatlas.classifier.draws import Verdict, judged_by_draws
 from robustatlas.classifier.identity import ModelIdentity, Origin, tensors_of
 from robustatlas.classifier.layout import ChannelsLast
 from robustatlas.classifier.modes import in_eval_mode
-from robustatlas.classifier.normalisation import Given, Statistic, normalised, statistic
-from robustatlas.classifier.outputs import Outputs, as_logits, check_outputs, logits_in
+from robustatlas.classifier.normalisation import Given, statistic
+from robustatlas.classifier.outputs import Outputs, logits_in
 from robustatlas.classifier.passes import Passes, counted, counting, listeners
 from robustatlas.classifier.placement import arriving, copy_on, first_float, held_in, usable
 from robustatlas.classifier.precision import true_float32
-from robustatlas.classifier.rejection import Errors, Rejection, folded, looks_rejecting, with_score
-from robustatlas.errors import UserError, first_line
+from robustatlas.classifier.rejection import Errors, Rejection, folded, looks_rejecting
+from robustatlas.classifier.sampling import drawn_logits
+from robustatlas.classifier.settings import DEFAULT, HALF, ClassifierSettings, Knowledge, Precision
+from robustatlas.classifier.wrappers import (
+    Net,
+    answering,
+    casting,
+    guarded,
+    inside,
+    normalising,
+    on_a_copy,
+    preparing,
+)
+from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes import sha256_of_tensors
 from robustatlas.scalars import real, whole
-
-Precision = Literal["float32", "bfloat16"]
-Net = Callable[[Tensor], Any]
-Knowledge = Literal["gradients", "scores", "labels"]
-"""What an attacker can learn of a model."""
-
-_HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
-"""Half precision, and how far, relative to the largest logit, its logits vary with the rest of the batch."""
-
-
-_ROWS = 1024
-"""Rows of a batch up to which several draws go through a network together."""
 
 
 class Classifier:
@@ -98,26 +99,6 @@ class Classifier:
         (torch.Size([5, 3]), 5)
     """
 
-    net: Callable[[Tensor], Any]
-    prepare: Callable[[Tensor], Tensor] | None
-    mean: Statistic | None
-    std: Statistic | None
-    device: torch.device
-    precision: Precision
-    compiled: bool
-    dtype: torch.dtype
-    network_dtype: torch.dtype
-    casts: bool
-    outputs: Outputs
-    batch_sizes: tuple[int, ...]
-    knowledge: Knowledge
-    rejection: Rejection | None
-    errors: Errors
-    draws: int | None
-    threshold: float
-    name: str
-    origin: Origin | None
-
     def __init__(
         self,
         net: Callable[[Tensor], Any] | Classifier,
@@ -138,78 +119,65 @@ class Classifier:
         name: str | None = None,
         origin: Origin | None = None,
     ) -> None:
+        said = ClassifierSettings(
+            mean=mean,
+            std=std,
+            prepare=prepare,
+            device=device,
+            precision=precision,
+            compiled=compiled,
+            outputs=outputs,
+            batch_size=batch_size,
+            dtype=dtype,
+            knowledge=knowledge,
+            rejection=rejection,
+            draws=draws,
+            threshold=threshold,
+            name=name,
+            origin=origin,
+        )
         if isinstance(net, Classifier):
-            mean = net.mean if mean is None else mean
-            std = net.std if std is None else std
-            prepare, outputs = prepare or net.prepare, outputs or net.outputs
-            rejection, draws = rejection or net.rejection, draws or net.draws
-            threshold = net.threshold if threshold is None else threshold
-            batch_size = (net.batch_sizes or None) if batch_size is None else batch_size
-            device, precision = device or net.device, precision or net.precision
-            compiled = net.compiled if compiled is None else compiled
-            dtype, knowledge = dtype or (None if net.casts else net.dtype), knowledge or net.knowledge
-            name, origin, net = name or net.name, origin or net.origin, net.net
+            self._set_up(net.net, said.completed(net._said()))
+        else:
+            self._set_up(net, said.completed(DEFAULT))
+
+    def _set_up(self, net: Net, said: ClassifierSettings) -> None:
         if not callable(net):
             raise UserError(
                 f"The model is a {type(net).__name__}; expected an nn.Module or a function from images to logits."
             )
-        if prepare is not None and not callable(prepare):
-            raise UserError(
-                f"prepare is a {type(prepare).__name__}; expected a function of inputs [B, ...], such as one that "
-                "resizes images."
-            )
         own = first_float(net)
-        self.precision = precision or "float32"
-        if self.precision not in ("float32", "bfloat16"):
-            raise UserError(f"precision={precision!r} is not known; expected 'float32' or 'bfloat16'.")
-        if self.precision == "bfloat16" and own is not None and own.dtype in _HALF:
-            raise UserError(
-                f"precision='bfloat16' is for networks in float32; the parameters of this one are {own.dtype} already: "
-                "leave the precision out."
-            )
+        said.check(net, own)
         home = own.device if own is not None else torch.device("cpu")
-        self.device = usable(device) if device is not None else home
-        self.outputs = outputs or "logits"
-        check_outputs(self.outputs)
-        self.batch_sizes = batch_sizes(batch_size)
-        self.knowledge = knowledge or "gradients"
-        if self.knowledge not in get_args(Knowledge):
-            expected = ", ".join(map(repr, get_args(Knowledge)))
-            raise UserError(f"knowledge={knowledge!r} is not known; expected one of {expected}.")
-        self.rejection, self.errors = rejection, "accepted"
-        if rejection is not None and (rejection not in get_args(Rejection) or self.outputs != "logits"):
-            expected = ", ".join(map(repr, get_args(Rejection)))
-            raise UserError(
-                f"rejection={rejection!r} with outputs={self.outputs!r} does not fit; expected one of {expected}, with "
-                "outputs='logits'."
-            )
-        self.draws, self.threshold = whole(draws), 0.5 if threshold is None else real(threshold)
-        if draws is not None and (self.draws is None or self.draws < 1):
-            raise UserError(f"draws={draws!r} does not fit; expected a whole number of at least 1, such as 20.")
-        if not 0 < self.threshold < 1:
-            raise UserError(f"threshold={threshold!r} does not fit; expected a probability between 0 and 1.")
-        if draws is not None and self.batch_sizes not in ((), (1,)):
-            raise UserError(f"draws={draws} goes with batch_size=1 or any; given {self.batch_sizes}.")
-        if compiled and (draws is not None or not isinstance(net, nn.Module)):
-            what = f"draws={draws}" if draws is not None else f"a {type(net).__name__}"
-            raise UserError(f"compiled=True goes with an nn.Module that draws no random numbers, not with {what}.")
-        self.prepare = prepare
+        self.device = home if said.device is None else usable(said.device)
         self.net = net if own is None or self.device == home else copy_on(self.device, net)
-        self.compiled = bool(compiled)
-        self.dtype = held_in(own, dtype)
-        self.network_dtype = own.dtype if own is not None else self.dtype
+        self.dtype = held_in(own, said.dtype)
         self.casts = own is not None
-        self._fast = self._faster()
-        self.name = str(name or getattr(net, "__name__", type(net).__name__))
-        self.origin = origin
-        self.mean, self.std = statistic(mean, "mean"), statistic(std, "std")
+        self.network_dtype = own.dtype if own is not None else self.dtype
+        self.prepare, self.origin = said.prepare, said.origin
+        self.precision, self.outputs = said.precision or "float32", said.outputs or "logits"
+        self.knowledge, self.compiled = said.knowledge or "gradients", bool(said.compiled)
+        self.batch_sizes = batch_sizes(said.batch_size)
+        self.rejection: Rejection | None = said.rejection
+        self.errors: Errors = "accepted"
+        self.draws, self.threshold = whole(said.draws), real(said.threshold)
+        self.name = str(said.name or getattr(net, "__name__", type(net).__name__))
+        self.mean, self.std = statistic(said.mean, "mean"), statistic(said.std, "std")
         self._normalisation = {
             what: torch.tensor(value, dtype=self.dtype, device=self.device)
             for what, value in (("mean", self.mean), ("std", self.std))
             if value is not None
         }
+        self._fast = self._faster()
         self._total = Passes()
         self._classes: int | None = None
+
+    def _said(self) -> ClassifierSettings:
+        """The settings of this classifier, for another one of its network."""
+        mine = {field.name: getattr(self, field.name, None) for field in fields(ClassifierSettings)}
+        return ClassifierSettings(
+            **mine | {"batch_size": self.batch_sizes or None, "dtype": None if self.casts else self.dtype}
+        )
 
     @property
     def forward_passes(self) -> int:
@@ -265,7 +233,7 @@ class Classifier:
     @property
     def rounding(self) -> float:
         """How far, relative to the largest logit, search and verification may differ."""
-        return _HALF[torch.bfloat16] if self.precision == "bfloat16" else _HALF.get(self.network_dtype, 0.0)
+        return HALF[torch.bfloat16] if self.precision == "bfloat16" else HALF.get(self.network_dtype, 0.0)
 
     def judged_by(self, errors: Errors) -> Classifier:
         """This model with another idea of an error, for models that reject: ``"accepted"`` and wrong, ``"wrong"``
@@ -336,36 +304,19 @@ class Classifier:
 
     def _several(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
         """Logits of ``count`` draws."""
-        if self.batch_sizes == (1,):
-            truth = torch.split(labels, 1) if labels is not None else [None] * len(x)
-            rows = [noise.take(torch.tensor([k], device=x.device)) for k in range(len(x))]
-            parts = zip(torch.split(x, 1), truth, rows, strict=True)
-            single = [self._drawn(part, label, row, count, verifying) for part, label, row in parts]
-            return [torch.cat(draws) for draws in zip(*single, strict=True)]
-        return self._drawn(x, labels, noise, count, verifying)
-
-    def _drawn(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
-        at_once = 1 if self.batch_sizes else max(1, _ROWS // len(x))
-        found: list[Tensor] = []
-        for numbers in torch.split(torch.arange(count, device=x.device), at_once):
-            number = numbers.repeat_interleave(len(x))
-            streams = Noise(noise.keys.repeat(len(numbers))).child(number)
-            truth = None if labels is None else labels.repeat(len(numbers))
-            with Drawing(streams):
-                logits = self._one(x.repeat(len(numbers), *(1,) * (x.dim() - 1)), truth, verifying)
-            found += logits.chunk(len(numbers))
-        return found
+        single = partial(self._one, verifying=verifying)
+        return drawn_logits(single, x, labels, noise, count, alone=self.batch_sizes == (1,))
 
     def _streams(self, x: Tensor, noise: Noise | None) -> Noise:
         return noise if noise is not None else Noise.of(0, torch.arange(len(x), device=x.device), "draws")
 
     def _counted_logits(self, x: Tensor, verifying: bool, net: Net) -> Tensor:
         x = counted(x, [self._total, *listeners(self._total)])
-        with self._surroundings(verifying):
-            logits = in_batches(partial(self._forward, net), x, self.batch_sizes)
+        answers = answering(self._around(net), self.outputs, self.rejection)
+        logits = inside(partial(in_batches, answers, sizes=self.batch_sizes), self._surroundings(verifying))(x)
         if logits.dim() == 2:
             self._classes = logits.shape[1]
-        return logits.to(x.dtype if x.dtype not in _HALF else torch.float32)
+        return logits.to(x.dtype if x.dtype not in HALF else torch.float32)
 
     def raw(self, x: Tensor) -> tuple[Tensor, bool]:
         """What ``net`` itself returns for ``x`` [B, ...] in [0, 1], before it is taken for logits, and whether that
@@ -381,11 +332,6 @@ class Classifier:
         with true_float32():
             return in_batches(returned, x, self.batch_sizes), rejecting
 
-    def _forward(self, net: Net, x: Tensor) -> Tensor:
-        if self.rejection == "score":
-            return with_score(self.answer(x, net))
-        return as_logits(logits_in(self.answer(x, net)), self.outputs)
-
     def answer(self, x: Tensor, net: Net | None = None) -> Any:
         """Whatever ``net`` (None: its own) returns for one batch; not counted. It never gets the memory of ``x``: a
         network may write into its input.
@@ -393,41 +339,33 @@ class Classifier:
         Raises:
             UserError: ``prepare`` returned something else than a tensor.
         """
-        prepared = x if self.prepare is None else self._run(self.prepare, x.clone())
-        if not isinstance(prepared, Tensor):
-            raise UserError(f"prepare returned {type(prepared).__name__}; expected inputs as a tensor [B, ...].")
-        network_input = normalised(prepared, self._normalisation)
-        if self.casts:
-            network_input = network_input.to(self.network_dtype)
-        return self._run(net or self.net, x.clone() if network_input is x else network_input)
+        return self._around(net or self.net)(x)
 
-    def _surroundings(self, verifying: bool) -> AbstractContextManager[Any]:
+    def _around(self, net: Net) -> Net:
+        """A network with all that is done to its inputs."""
+        wrapped = guarded(net)
+        if self.casts:
+            wrapped = casting(wrapped, self.network_dtype)
+        if self._normalisation:
+            wrapped = normalising(wrapped, self._normalisation)
+        if self.prepare is not None:
+            return preparing(wrapped, self.prepare)
+        return wrapped if self._normalisation else on_a_copy(wrapped)
+
+    def _surroundings(self, verifying: bool) -> Callable[[], AbstractContextManager[Any]]:
         if verifying:
-            return true_float32()
+            return true_float32
         if self.precision == "bfloat16":
-            return torch.autocast(self.device.type, dtype=torch.bfloat16)
-        return nullcontext()
+            return partial(torch.autocast, self.device.type, dtype=torch.bfloat16)
+        return nullcontext
 
     def _logits_of_nothing(self, x: Tensor) -> Tensor:
         """``[0, C]``, connected to ``x``; where no batch has shown C yet, a grey sample does."""
         if self._classes is None:
             with torch.no_grad():
                 self.logits(torch.full((1, *x.shape[1:]), 0.5, dtype=x.dtype, device=x.device))
-        dtype = x.dtype if x.dtype not in _HALF else torch.float32
+        dtype = x.dtype if x.dtype not in HALF else torch.float32
         return x.flatten(1).sum(1, keepdim=True).to(dtype).expand(0, self._classes or 0)
-
-    def _run(self, part: Callable[[Tensor], Any], x: Tensor) -> Any:
-        try:
-            return part(x)
-        except (UserError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            raise UserError(
-                f"The model{' (its prepare)' if part is self.prepare else ''} failed on a batch of shape "
-                f"{tuple(x.shape)}: {first_line(error)}. "
-                "Try it on such a batch by itself; one that takes batches of a single size is given as "
-                "Classifier(net, batch_size=that size). Finished shards of the run are kept."
-            ) from error
 
     @contextmanager
     def evaluating(self) -> Iterator[Classifier]:

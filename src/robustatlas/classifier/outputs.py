@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -46,12 +46,6 @@ _AS_LOGITS: dict[Outputs, Callable[[Tensor], Tensor]] = {
     "logit": _of_logit,
     "probability": _of_probability,
 }
-
-
-def check_outputs(outputs: str) -> None:
-    """Raise :class:`UserError` unless ``outputs`` is one of :data:`Outputs`."""
-    if outputs not in get_args(Outputs):
-        raise UserError(f"outputs={outputs!r} is not known; expected one of {', '.join(map(repr, get_args(Outputs)))}.")
 
 
 def as_logits(values: Tensor, outputs: Outputs) -> Tensor:

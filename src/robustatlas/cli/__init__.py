@@ -16,6 +16,7 @@ from robustatlas.cli.attacks import attacks
 from robustatlas.cli.calibrate import calibrate
 from robustatlas.cli.check import check
 from robustatlas.cli.compare import compare
+from robustatlas.cli.diagnose import diagnose
 from robustatlas.cli.distances import distances
 from robustatlas.cli.evaluate import evaluate
 from robustatlas.cli.export import export
@@ -63,7 +64,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    MEASURE: (evaluate, attacks, verify, merge, best_known, distances),
+    MEASURE: (evaluate, diagnose, attacks, verify, merge, best_known, distances),
     LOOK: (show, compare, check, report, gallery, query, export),
     TRAIN: (train, reference, calibrate),
 }

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 
 from robustatlas.cli._terminal import safe, table
 from robustatlas.wording import counted, duration, volume
 
 if TYPE_CHECKING:
     from robustatlas.evaluation import Forecast
+    from robustatlas.evaluation.request import Request
+
+
+def print_forecast(model: Any, data: Any, request: Request) -> None:
+    """What the request would take, from some seconds of each attack; nothing is written."""
+    from robustatlas.evaluation.forecast import forecasted
+
+    Console().print(forecast_table(forecasted(model, data, request, budget=5.0), f"{model.device}"))
 
 
 def forecast_table(forecast: Forecast, device: str) -> RenderableType:

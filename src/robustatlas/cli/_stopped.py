@@ -1,14 +1,29 @@
-"""What is said when Ctrl-C ends an evaluation."""
+"""What is said when Ctrl-C ends a command."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import typer
+from rich.console import Console
 
+from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
 from robustatlas.outcomes import Run
 from robustatlas.wording import listed
+
+
+@contextmanager
+def stopped_by_hand(sentence: Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C inside ends the command with a ``sentence`` on what is kept, made when it is needed."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        Console(stderr=True, soft_wrap=True).print(f"\n{safe(sentence())}", highlight=False)
+        raise typer.Exit(130) from None
 
 
 def what_is_kept(folder: Path) -> str:

@@ -161,11 +161,14 @@ class AccuracyTables:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self.result
-        name = safe(marked(result.name, result.void))
+        name = safe(marked(result.name, result.suspect))
         yield (
             f"[bold]{name}[/bold] on {result.samples} samples of {safe(result.data)}: "
             f"{result.clean_accuracy:.1f} % clean accuracy. Robust accuracy in %:"
         )
+        if result.diagnosis is not None:
+            style = "yellow" if result.diagnosis.doubted else "dim"
+            yield f"[{style}]{safe(result.diagnosis.sentence)}[/{style}]"
         left_out = False
         for attack in result.attacks:
             parts, fewer = self._of(attack, options.max_width)

@@ -16,6 +16,7 @@ from robustatlas.scalars import fraction
 from robustatlas.wording import counted
 
 if TYPE_CHECKING:
+    from robustatlas.evaluation.request import Request
     from robustatlas.evaluation.until import Known
     from robustatlas.result import Result
 
@@ -39,18 +40,19 @@ Against = Annotated[
 ]
 
 
-def evaluated_until(until: str, against: Path | None, model: Any, data: Any, options: dict[str, Any]) -> Result:
-    """Evaluate until enough is known, and print what is known of all samples."""
-    from robustatlas.evaluation.until import evaluate_until
+def result_of(model: Any, data: Any, request: Request, until: str | None, against: Path | None) -> Result:
+    """Evaluate; with ``until`` as many samples as it takes, and print what is known of all."""
+    from robustatlas.evaluation.evaluating import evaluated
+    from robustatlas.evaluation.until import evaluated_until
 
+    if until is None:
+        if against is not None:
+            raise UserError("--against is for --until separated; give both, or neither.")
+        return evaluated(model, data, request)
     width = fraction(until)
     if until != "separated" and width != width:
         raise UserError(f"--until {until!r} is not understood; expected percentage points, such as 2.0, or separated.")
-    if options.pop("part") != "0/1":
-        raise UserError("--until looks at all samples that are through, and --part shares them out; leave one out.")
-    known = evaluate_until(
-        model, data, until="separated" if until == "separated" else width, against=against, **options
-    )
+    known = evaluated_until(model, data, request, "separated" if until == "separated" else width, against)
     console = Console()
     console.print(_shown(known))
     for sentence in _said(known):

@@ -15,7 +15,16 @@ from robustatlas.cli._terminal import safe
 from robustatlas.cli.show import chosen_facts
 from robustatlas.errors import UserError
 from robustatlas.files import one_sentence, write_text
-from robustatlas.gate import FORMATS, Check, Judged, Requirement, check_against, check_requirements
+from robustatlas.gate import (
+    FORMATS,
+    Check,
+    Judged,
+    Requirement,
+    asks_for_verdict,
+    check_against,
+    check_requirements,
+    check_verdict,
+)
 from robustatlas.result import load_result
 from robustatlas.wording import counted
 
@@ -31,7 +40,8 @@ def check(
             metavar="WHAT>=NUMBER",
             help="A bound, in percent: on a robust accuracy (`linf@8/255>=45`), or on clean, average, union, cr, "
             "cr-ind-worst, cr-exp, cr-max, uar; on a hypervolume (`ah-linf>=0.3`) or a median size "
-            "(`median-linf>=0.02`). <= bounds from above. Give it several times for several bounds.",
+            "(`median-linf>=0.02`). <= bounds from above. `diagnosis=sound` asks for the verdict of the run's "
+            "diagnosis. Give it several times for several bounds.",
             rich_help_panel=GENERAL,
         ),
     ] = None,
@@ -91,12 +101,15 @@ def check(
         raise UserError("Nothing is required; give --require (such as --require 'clean>=90') or --against RUN0.")
     if not 0 <= max_drop <= 100:
         raise UserError(f"--max-drop is {max_drop:g}; expected percentage points from 0 to 100.")
-    bounds = [Requirement.parse(text) for text in require or ()]
+    verdicts = [text for text in require or () if asks_for_verdict(text)]
+    bounds = [Requirement.parse(text) for text in require or () if text not in verdicts]
     judged: Judged = "value" if value else "interval"
     result = load_result(run)
     if result.missing:
         raise UserError(f"{run} is not finished; run the same evaluation again, and only what is missing is computed.")
-    checks = check_requirements(bounds, result, chosen_facts(result, reference), judged) if bounds else []
+    checks = [check_verdict(text, result) for text in verdicts]
+    if bounds:
+        checks += check_requirements(bounds, result, chosen_facts(result, reference), judged)
     if against is not None:
         checks += check_against(result, load_result(against), max_drop, judged)
     for form, path in (("junit", junit), ("sarif", sarif)):

@@ -19,6 +19,7 @@ from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown,
 from robustatlas.cli.show import named_points
 from robustatlas.errors import UserError
 from robustatlas.facts import Shared, chosen_reference, hold_against, what_is_shared
+from robustatlas.facts.against import Held
 from robustatlas.facts.comparison import distinct_names, intervals_of, statistics_of
 from robustatlas.facts.numbers import union_strengths
 from robustatlas.metrics import (
@@ -26,6 +27,7 @@ from robustatlas.metrics import (
     Interval,
     OutcomeTable,
     RobustnessCurve,
+    SampleStatistic,
     attack_correlation,
     average_accuracy,
     holm,
@@ -74,47 +76,24 @@ def compare(
 
         robustatlas show runs/mynet --reference mine.json
     """
-    if len(runs) < 2:
-        raise UserError("One run is given; give two or more to compare.")
-    if len({run.resolve() for run in runs}) < len(runs):
-        raise UserError("The same run is given twice; give different runs to compare.")
-    if save_reference is not None and not save_reference.parent.is_dir():
-        raise UserError(f"--save-reference {save_reference}: there is no folder {save_reference.parent}.")
+    _check(runs, save_reference)
     chosen_union = parse_strength_of(union, "--union") or None
     results = [load_result(run) for run in runs]
-    names = distinct_names(results)
-    shared = what_is_shared(results, names)
+    shared = what_is_shared(results, distinct_names(results))
     at = union_strengths(shared.tables[0], chosen_union)
     chosen = chosen_reference(reference, results)
     held = hold_against(shared.tables[0], chosen, results[0].records.values()).require() if chosen else None
     statistics = [statistics_of(shared, run, held, at) for run in range(len(runs))]
 
     console = Console()
-    short = shortened_apart(names, min(LONGEST_NAME, max(console.width - 24, 16)))
-    console.print(_heading(shared), highlight=False)
-    for name, whole in zip(short, names, strict=True):
-        if name != whole:
-            console.print(f"{safe(name)} is {safe(whole)}.", highlight=False)
-    for note in held.notes() if held else ():
-        console.print(safe(note), highlight=False)
+    short = _introduce(console, shared, held)
     for part in _side_by_side(short, [intervals_of(shared, run, held, at) for run in range(len(runs))], console.width):
         console.print(part)
     if "union accuracy" in statistics[0]:
         console.print(f"[dim]union: {named_points(at)}[/dim]", highlight=False)
     volumes = shared.hypervolumes()
     for other in range(1, len(runs)):
-        pair = (short[0], short[other])
-        console.print(f"\n[bold]{safe(pair[0])}[/bold] against [bold]{safe(pair[1])}[/bold]")
-        differences = paired_differences(statistics[0], statistics[other])
-        console.print(_difference_table(differences))
-        for sentence in [
-            *_verdicts(differences, pair),
-            *_at_strengths(shared.tables[0], shared.tables[other], pair),
-            *_crossings(shared.tables[0], shared.tables[other], pair),
-            *_hypervolume_tests(volumes[0], volumes[other], pair),
-            *_hypervolume_bounds((shared.tables[0], shared.tables[other]), pair, volumes[0]),
-        ]:
-            console.print(f"- {safe(sentence)}", highlight=False)
+        _print_pair(console, shared, statistics, volumes, short, other)
     agreement = _agreement(shared.tables, console.width)
     if agreement:
         console.print(f"\nDo the attacks agree? Correlation over {len(runs)} models:")
@@ -126,11 +105,60 @@ def compare(
         Reference.from_models(save_reference.stem, source, tables).to_json(save_reference)
         console.print(f"Reference: {safe(save_reference)}", highlight=False, soft_wrap=True)
     if explain:
-        explained = ["clean accuracy", "average accuracy", "interval", "difference", "McNemar", "crossing"]
-        others = ("union accuracy", *(metric.name for metric in against_reference()))
-        explained += [name for name in others if name in statistics[0]]
-        explained += ["AH", "Wilcoxon"] if volumes[0] else []
-        print_definitions(console, [*explained, *(["agreement"] if agreement else [])])
+        _explain(console, statistics[0], bool(volumes[0]), bool(agreement))
+
+
+def _check(runs: Sequence[Path], save_reference: Path | None) -> None:
+    if len(runs) < 2:
+        raise UserError("One run is given; give two or more to compare.")
+    if len({run.resolve() for run in runs}) < len(runs):
+        raise UserError("The same run is given twice; give different runs to compare.")
+    if save_reference is not None and not save_reference.parent.is_dir():
+        raise UserError(f"--save-reference {save_reference}: there is no folder {save_reference.parent}.")
+
+
+def _introduce(console: Console, shared: Shared, held: Held | None) -> list[str]:
+    """Say what is compared; the names of the models, short enough for tables."""
+    names = [table.name for table in shared.tables]
+    short = shortened_apart(names, min(LONGEST_NAME, max(console.width - 24, 16)))
+    console.print(_heading(shared), highlight=False)
+    for name, whole in zip(short, names, strict=True):
+        if name != whole:
+            console.print(f"{safe(name)} is {safe(whole)}.", highlight=False)
+    for note in held.notes() if held else ():
+        console.print(safe(note), highlight=False)
+    return short
+
+
+def _print_pair(
+    console: Console,
+    shared: Shared,
+    statistics: Sequence[dict[str, SampleStatistic]],
+    volumes: Sequence[dict[str, AdversarialHypervolume]],
+    names: Sequence[str],
+    other: int,
+) -> None:
+    """The first model against another one."""
+    pair, tables = (names[0], names[other]), (shared.tables[0], shared.tables[other])
+    console.print(f"\n[bold]{safe(pair[0])}[/bold] against [bold]{safe(pair[1])}[/bold]")
+    differences = paired_differences(statistics[0], statistics[other])
+    console.print(_difference_table(differences))
+    for sentence in [
+        *_verdicts(differences, pair),
+        *_at_strengths(*tables, pair),
+        *_crossings(*tables, pair),
+        *_hypervolume_tests(volumes[0], volumes[other], pair),
+        *_hypervolume_bounds(tables, pair, volumes[0]),
+    ]:
+        console.print(f"- {safe(sentence)}", highlight=False)
+
+
+def _explain(console: Console, statistics: Iterable[str], volumes: bool, agreement: bool) -> None:
+    explained = ["clean accuracy", "average accuracy", "interval", "difference", "McNemar", "crossing"]
+    others = ("union accuracy", *(metric.name for metric in against_reference()))
+    explained += [name for name in others if name in statistics]
+    explained += ["AH", "Wilcoxon"] if volumes else []
+    print_definitions(console, [*explained, *(["agreement"] if agreement else [])])
 
 
 def _heading(shared: Shared) -> str:

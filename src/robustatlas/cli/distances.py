@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
 from robustatlas.files import write_atomically
 from robustatlas.metrics import interclass_distances
-from robustatlas.metrics.interclass import LpNorm
+from robustatlas.metrics.interclass import InterclassDistances, LpNorm
 
 
 def distances(
@@ -63,39 +64,19 @@ def distances(
     from robustatlas.datasets import load_dataset
 
     chosen = _parse_norms(norms)
-    if samples is not None and samples < 2:
-        raise UserError(f"--samples is {samples}; at least 2 are needed to have a distance.")
-    if split not in ("test", "train"):
-        raise UserError(f"--split is {split!r}; give test or train.")
-    if output is not None and not output.parent.is_dir():
-        raise UserError(f"--output {output}: there is no folder {output.parent}.")
+    _check(samples, split, output)
     dataset = load_dataset(data, "train" if split == "train" else "test")
     images, labels = np.asarray(dataset.images)[:samples], np.asarray(dataset.labels)[:samples]
 
     console = Console()
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        title=f"Distances to another class, {len(images)} samples of {safe(dataset.name)}",
-        title_justify="left",
-    )
-    for column in ("norm", "smallest", "5 %", "median", "95 %", "largest"):
-        table.add_column(
-            column, justify="left" if column == "norm" else "right", style="bold" if column == "norm" else ""
-        )
-    saved: dict[str, NDArray[Any]] = {}
-    found = None
+    found: dict[str, InterclassDistances] = {}
     with Progress(console=console, transient=True) as bars:
         for norm in chosen:
-            found = interclass_distances(
-                images, labels, norm, partial(_show_share, bars, bars.add_task(norm, total=1.0))
-            )
-            quantiles = found.distribution().quantile([0.05, 0.5, 0.95])
-            table.add_row(norm, *(f"{value:.4g}" for value in (found.smallest, *quantiles, found.largest)))
-            saved |= {f"{norm}_distance": found.per_sample, f"{norm}_nearest": found.nearest}
-    console.print(table)
-    if found is not None:
-        _print_broken(console, found.duplicates.tolist(), found.corrupted.tolist(), found.constant.tolist())
+            shown = partial(_show_share, bars, bars.add_task(norm, total=1.0))
+            found[norm] = interclass_distances(images, labels, norm, shown)
+    console.print(_table(f"Distances to another class, {len(images)} samples of {safe(dataset.name)}", found))
+    last = found[chosen[-1]]
+    _print_broken(console, last.duplicates.tolist(), last.corrupted.tolist(), last.constant.tolist())
     if explain:
         console.print(
             "For every sample the distance to the nearest sample of another class in the same set, pixels in [0, 1]. "
@@ -103,8 +84,30 @@ def distances(
             "of another class; perturbations as large as the median distance can turn half of the samples into others."
         )
     if output is not None:
-        write_atomically(output, partial(_save, saved))
+        arrays: dict[str, NDArray[Any]] = {f"{norm}_distance": each.per_sample for norm, each in found.items()}
+        arrays |= {f"{norm}_nearest": each.nearest for norm, each in found.items()}
+        write_atomically(output, partial(_save, arrays))
         console.print(f"Distances and nearest samples of every sample: {safe(output)}", soft_wrap=True)
+
+
+def _check(samples: int | None, split: str, output: Path | None) -> None:
+    if samples is not None and samples < 2:
+        raise UserError(f"--samples is {samples}; at least 2 are needed to have a distance.")
+    if split not in ("test", "train"):
+        raise UserError(f"--split is {split!r}; give test or train.")
+    if output is not None and not output.parent.is_dir():
+        raise UserError(f"--output {output}: there is no folder {output.parent}.")
+
+
+def _table(title: str, found: Mapping[str, InterclassDistances]) -> Table:
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for column in ("norm", "smallest", "5 %", "median", "95 %", "largest"):
+        first = column == "norm"
+        shown.add_column(column, justify="left" if first else "right", style="bold" if first else "")
+    for norm, each in found.items():
+        quantiles = each.distribution().quantile([0.05, 0.5, 0.95])
+        shown.add_row(norm, *(f"{value:.4g}" for value in (each.smallest, *quantiles, each.largest)))
+    return shown
 
 
 def _save(arrays: Any, path: Path) -> None:

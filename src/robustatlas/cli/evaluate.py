@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
 from robustatlas.cli import _attacks, _models, _until, _workers
-from robustatlas.cli._forecast import forecast_table
+from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, DISTRIBUTED, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
-from robustatlas.cli._stopped import what_is_kept
+from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
 from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
 from robustatlas.facts.rows import read_card
 from robustatlas.wording import in_shell
+
+if TYPE_CHECKING:
+    from robustatlas.result import Result
+    from robustatlas.workers.share import Share
 
 
 def evaluate(
@@ -226,6 +231,14 @@ def evaluate(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    diagnose: Annotated[
+        bool,
+        typer.Option(
+            "--diagnose/--no-diagnose",
+            help="Look at some samples first, to tell whether the numbers can be trusted.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = True,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -264,8 +277,7 @@ def evaluate(
     Ctrl-C stops the evaluation, and the same command continues it. The same command with more samples, attacks or
     strengths adds them to the run.
     """
-    import robustatlas as ra
-    from robustatlas.evaluation import forecast
+    from robustatlas.evaluation.request import Request
     from robustatlas.workers.memory import hand_back_at_once
 
     card = read_card(about) if about else {}
@@ -275,42 +287,39 @@ def evaluate(
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
     folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
     used = set_threads(threads, classifier, dataset.rows)
-    share = share_here(part)
     if verbose:
         Console(stderr=True).print(f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False)
-    asked: dict[str, Any] = {
-        "attacks": chosen,
-        "search": search,
-        "effort": effort,
-        "procedure": procedure,
-        "strengths": wanted,
-        "seed": seed,
-        "run": folder,
-        "batch_size": _batch_size(batch_size),
-        "exclude": names_in(exclude),
-        "keep_adversarial": keep_adversarial,
-        "part": str(share),
-        "workers": workers,
-        "devices": names_in(devices) or None,
-    }
+    share = share_here(part)
+    request = Request(
+        attacks=chosen,
+        search=search,  # type: ignore[arg-type]
+        effort=effort,  # type: ignore[arg-type]
+        procedure=procedure,  # type: ignore[arg-type]
+        strengths=wanted,
+        seed=seed,
+        run=folder,
+        batch_size=_batch_size(batch_size),
+        exclude=names_in(exclude),
+        shard_size=shard_size,
+        keep_adversarial=keep_adversarial,
+        diagnose=diagnose,
+        progress=True,
+        part=share,
+        workers=workers,
+        devices=names_in(devices) or None,
+        ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
+    )
     if dry_run:
-        Console().print(forecast_table(forecast(classifier, dataset, progress=True, **asked), f"{classifier.device}"))
+        print_forecast(classifier, dataset, request)
         return
     hand_back_at_once()
-    try:
-        asked |= {
-            "shard_size": shard_size,
-            "progress": True,
-            "ray": _workers.cluster_from(ray, ray_address, ray_gpus, workers),
-        }
-        if until is not None:
-            result = _until.evaluated_until(until, against, classifier, dataset, asked)
-        else:
-            result = ra.evaluate(classifier, dataset, **asked)
-    except KeyboardInterrupt:
-        Console(stderr=True, soft_wrap=True).print(f"\n{safe(what_is_kept(folder))}", highlight=False)
-        raise typer.Exit(130) from None
+    with stopped_by_hand(partial(what_is_kept, folder)):
+        result = _until.result_of(classifier, dataset, request, until, against)
     result.describe(card)
+    _print(result, folder, share)
+
+
+def _print(result: Result, folder: Path, share: Share) -> None:
     console = Console()
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     console.print(accuracy_tables(result, rest=others) if share.of > 1 else accuracy_tables(result))

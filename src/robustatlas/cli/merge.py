@@ -27,7 +27,7 @@ def merge(runs: _runs.Joined, output: Output) -> None:
     """Join runs of the same model and data into a new run.
 
     Where several runs hold the same attack on the same sample, the smallest adversarial example counts. The given runs
-    stay as they are. Runs that older versions wrote are converted.
+    stay as they are.
 
         robustatlas merge runs/first runs/second -o runs/both
     """

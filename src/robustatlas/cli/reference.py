@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,7 +12,11 @@ from robustatlas.cli import _models, _training, _workers
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, TRAINING
 from robustatlas.cli._options import parse_strengths
 from robustatlas.cli._share import share_here
+from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
+
+if TYPE_CHECKING:
+    from robustatlas.references import Reference
 
 
 def reference(
@@ -159,7 +163,7 @@ def reference(
         search=search,  # type: ignore[arg-type]
     )
     console, share = Console(), share_here(part)
-    try:
+    with stopped_by_hand(lambda: f"Stopped. What is done is in {out}; the same command goes on from there."):
         found = make_reference(
             plan,
             training,
@@ -171,17 +175,15 @@ def reference(
             workers=workers or 1,
             ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
         )
-    except KeyboardInterrupt:
-        kept = f"\nStopped. What is done is in {safe(out)}; the same command goes on from there."
-        Console(stderr=True, soft_wrap=True).print(kept, highlight=False)
-        raise typer.Exit(130) from None
     if found is None:
         left = missing(plan, out)
         console.print(f"This part is done; {len(left)} trainings are missing: {', '.join(left)}.", soft_wrap=True)
-        return
+    else:
+        _print(console, found, out / "reference.json")
+
+
+def _print(console: Console, found: Reference, file: Path) -> None:
     for attack in found.accuracies.attacks:
         cells = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
         console.print(f"{attack}: " + ", ".join(f"{s:.3g} -> {a:.1f}" for s, a in cells), highlight=False)
-    console.print(
-        f"clean: {found.clean:.1f}\nReference: {safe(out / 'reference.json')}", highlight=False, soft_wrap=True
-    )
+    console.print(f"clean: {found.clean:.1f}\nReference: {safe(file)}", highlight=False, soft_wrap=True)

@@ -24,7 +24,7 @@ from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import of_attack
 from robustatlas.references import Reference
 from robustatlas.result import Result, load_result
-from robustatlas.wording import UPPER_BOUND, marked, size, some
+from robustatlas.wording import UPPER_BOUND, marked, rough, size, some
 
 
 def show(
@@ -176,7 +176,7 @@ def _print_against(
         for floor, constant in facts.training.stability.items():
             pair = f"({safe(' and '.join(constant.pair))})" if constant.pair else ""
             rows.add_row(
-                f"SC, floor {floor:g}" if floor else "SC", f"{constant.value:.2f} {pair}" if pair else "- (no pair)"
+                f"SC, floor {floor:g}" if floor else "SC", f"{rough(constant.value)} {pair}" if pair else "- (no pair)"
             )
     console.print(rows)
     unused = [attack for attack in trained_on or () if attack not in facts.held.ranked]

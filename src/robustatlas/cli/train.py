@@ -12,6 +12,7 @@ from rich.table import Table
 
 from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING
+from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
 from robustatlas.wording import instead
@@ -132,14 +133,10 @@ def train(
         parse_settings(with_ or []), epochs=epochs, seed=seed, batch_size=batch_size, learning_rate=learning_rate
     )
     net = network_for(arch, dataset, seed)
-    try:
+    with stopped_by_hand(lambda: f"Stopped. The checkpoint is in {out}; the same command goes on from there."):
         trained = ra.train(
             net, dataset, plan, settings=settings, out=out, architecture=arch, device=device, progress=True
         )
-    except KeyboardInterrupt:
-        kept = f"\nStopped. The checkpoint is in {safe(out)}; the same command goes on from there."
-        Console(stderr=True, soft_wrap=True).print(kept, highlight=False)
-        raise typer.Exit(130) from None
     console = Console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("held-out accuracy, %")

@@ -2,63 +2,36 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from math import inf
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from robustatlas.attacks.definition import Attack, Effort, Plan, Procedure, Search
-from robustatlas.classifier import Classifier, seeded, undisturbed
-from robustatlas.errors import UserError, brief, warn
-from robustatlas.evaluation.checks import check_arguments
-from robustatlas.evaluation.costs import Costs, weight_of
-from robustatlas.evaluation.desk import Desk
-from robustatlas.evaluation.forecast import Expected, Forecast, expected_of
-from robustatlas.evaluation.gradients import gradient_record
-from robustatlas.evaluation.identity import check_answers, identity_of
-from robustatlas.evaluation.memory import fitting_batch, ran_out
-from robustatlas.evaluation.plan import (
-    Attacks,
-    Data,
-    Samples,
-    Strengths,
-    Task,
-    Work,
-    chosen_attacks,
-    found_otherwise,
-    record_of,
-    samples_of,
-    tasks_for,
-    those_that_fit,
-)
-from robustatlas.evaluation.work import Doer, Manner, doing_elsewhere
-from robustatlas.outcomes import CallRecord, Identity, Run
-from robustatlas.outcomes.gradients import GradientRecord
-from robustatlas.outcomes.records import command_line, now, spans_of
-from robustatlas.progress import Progress, progress_shown
+from robustatlas.attacks.definition import Effort, Procedure, Search
+from robustatlas.classifier import Classifier
+from robustatlas.evaluation.evaluating import evaluated
+from robustatlas.evaluation.forecast import Expected, Forecast, forecasted
+from robustatlas.evaluation.plan import Attacks, Data, Samples, Strengths
+from robustatlas.evaluation.prepared import DEFAULT_BATCH
+from robustatlas.evaluation.request import Request
+from robustatlas.progress import Progress
 from robustatlas.result import Result
-from robustatlas.sanity import GRADIENTS, check_attacks, check_model, ways_back
-from robustatlas.scalars import real
-from robustatlas.threats.probe import probe
-from robustatlas.wording import counted, void_sentence
-from robustatlas.workers import Cluster, cluster_of, work_elsewhere, work_here
-from robustatlas.workers.share import share_of
+from robustatlas.workers import Cluster
 
-DEFAULT_BATCH = 256
-
-__all__ = ["DEFAULT_BATCH", "Cluster", "Expected", "Forecast", "evaluate", "forecast"]
+__all__ = [
+    "DEFAULT_BATCH",
+    "Cluster",
+    "Expected",
+    "Forecast",
+    "evaluate",
+    "forecast",
+]
 
 
 def evaluate(
-    model: Classifier | nn.Module | Callable[[Tensor], Any],
+    model: Classifier | nn.Module | Callable[[torch.Tensor], Any],
     data: Data,
     attacks: Attacks = ("linf", "l2"),
     search: Search | None = None,
@@ -73,6 +46,7 @@ def evaluate(
     exclude: Sequence[str] = (),
     shard_size: int | None = None,
     keep_adversarial: bool = False,
+    diagnose: bool = True,
     progress: bool | Progress | None = None,
     part: str | tuple[int, int] | None = None,
     workers: int | None = None,
@@ -103,6 +77,8 @@ def evaluate(
         exclude: names of attacks to leave out of the suites.
         shard_size: samples per file, the most that a crash can lose (default: about 45 seconds of work).
         keep_adversarial: keep the smallest adversarial example of each sample.
+        diagnose: look at samples before the work, to tell whether the numbers can be trusted (see
+            :func:`robustatlas.diagnose`): at 32, or as many as cost a twentieth of the passes.
         progress: show a progress bar (default: where standard error is a terminal), or an object of your own.
         part: ``"I/N"`` with I from 0 to N-1: only every N-th of the samples, from the I-th on. The run's plan covers
             all of them, so that N machines that know nothing of each other fill one directory, or several to be merged.
@@ -126,58 +102,31 @@ def evaluate(
         >>> result.minimal_size("linf").shape
         (5,)
     """
-    seed, batch_size, shard_size, workers = check_arguments(
+    request = Request(
+        attacks=attacks,
+        search=search,
+        procedure=procedure,
+        strengths=strengths,
+        samples=samples,
         seed=seed,
         run=run,
         batch_size=batch_size,
+        effort=effort,
         exclude=exclude,
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
+        diagnose=diagnose,
         progress=progress,
+        part=part,
         workers=workers,
         devices=devices,
+        ray=ray,
     )
-    share = share_of(part)
-    cluster = cluster_of(ray, workers)
-    classifier, work = _given(model, data, samples)
-    with _surroundings(classifier, seed), progress_shown(progress) as display:
-        ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display, effort)
-        manner = manner_of(ready, batch_size, seed, keep_adversarial)
-        if batch_size == "auto":
-            display.note(
-                f"{counted(manner.batch_size, 'sample')} at work at once is what {ready.model.device} is fast with."
-            )
-        store = Run.begin(run, ready.identity)
-        check_answers(classifier, store, work)
-        with store.claims() as claims:
-            with claims.alone("plan"):
-                for note in found_otherwise(ready.tasks, store):
-                    display.note(note)
-                tasks = _planned(store, ready)
-            costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
-            places = _places(workers, devices, classifier)
-            mine = share.mask(len(work.index))
-            hands = max(1, len(places)) if cluster is None else cluster.workers or 2
-            whole = False
-            while not whole:
-                desk = Desk(store, tasks, work, mine, manner, costs, claims, shard_size, hands, display)
-                if not desk.lacking:
-                    display.note(
-                        f"Nothing to do: {store.path or 'the run'} has all of it, results of {store.identity.created}."
-                    )
-                else:
-                    _work_through(desk, ready, tasks, manner, cluster or places)
-                whole = store.intact(task.record for task in tasks)
-        grids = {attack.name: attack.strengths for attack in ready.attacks}
-        result = Result.of_run(store, list(grids), work.index[mine], grids)
-        for attack in ready.attacks:
-            if sentence := _rejections(result, attack):
-                _tell(display, sentence)
-    return result
+    return evaluated(model, data, request)
 
 
 def forecast(
-    model: Classifier | nn.Module | Callable[[Tensor], Any],
+    model: Classifier | nn.Module | Callable[[torch.Tensor], Any],
     data: Data,
     attacks: Attacks = ("linf", "l2"),
     search: Search | None = None,
@@ -221,205 +170,21 @@ def forecast(
         >>> [(each.attack, each.samples) for each in forecast(net, data, "linf").expected]
         [('linf', 5)]
     """
-    seed, batch_size, _, workers = check_arguments(
+    request = Request(
+        attacks=attacks,
+        search=search,
+        procedure=procedure,
+        strengths=strengths,
+        samples=samples,
         seed=seed,
         run=run,
         batch_size=batch_size,
+        effort=effort,
         exclude=exclude,
-        shard_size=None,
         keep_adversarial=keep_adversarial,
         progress=progress,
+        part=part,
         workers=workers,
         devices=devices,
     )
-    if not 0 < real(budget) < inf:
-        raise UserError(f"budget={brief(repr(budget))}; expected a positive number of seconds.")
-    share = share_of(part)
-    classifier, work = _given(model, data, samples)
-    with _surroundings(classifier, seed), progress_shown(progress) as display:
-        ready = prepared(classifier, work, attacks, search, procedure, strengths, exclude, seed, display, effort)
-        manner = manner_of(ready, batch_size, seed, keep_adversarial)
-        store = Run.begun(run, ready.identity) or Run(ready.identity)
-        check_answers(classifier, store, work)
-        mine = share.mask(len(work.index))
-        expected = []
-        for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
-            missing = mine & ~np.isin(work.index, store.done(task.record, examples=keep_adversarial))
-            if missing.any():
-                expected.append(expected_of(classifier, task, work, missing, manner, real(budget)))
-    return Forecast(tuple(expected), max(1, len(_places(workers, devices, classifier))), manner.batch_size)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """An evaluation that has passed the checks.
-
-    ``tasks``: one an attack, whatever a run has of it; ``warnings``: what the checks said; ``classes``: of the model;
-    ``pair``: seconds that the forward and backward pass of one sample take.
-    """
-
-    model: Classifier
-    work: Work
-    attacks: Sequence[Attack]
-    tasks: Sequence[Task]
-    identity: Identity
-    warnings: Sequence[str]
-    pair: float
-
-    @property
-    def classes(self) -> int:
-        """Of the model."""
-        return len(self.identity.model.probe[0])
-
-
-def prepared(
-    model: Classifier,
-    work: Work,
-    attacks: Attacks,
-    search: Search | None,
-    procedure: Procedure,
-    strengths: Strengths | None,
-    exclude: Sequence[str],
-    seed: int,
-    display: Progress,
-    effort: Effort = "default",
-) -> Prepared:
-    """Choose the attacks, and check that they, the model and the data fit each other; warnings go to ``display``."""
-    precision = model.precision if model.dtype == torch.float32 else "float64"
-    asked = chosen_attacks(attacks, procedure, strengths, exclude, model, effort)
-    searches = {attack.name: attack.searched_by(search) for attack in asked}
-    warnings = check_attacks(model, asked, work.rows) + check_model(model, work.rows, work.labels)
-    asked, left_out = those_that_fit(asked, attacks, _probed(model, work.rows[:1]))
-    _probe(asked, _probed(model, work.rows[:4]))
-    for warning in [*warnings, *left_out]:
-        _tell(display, warning)
-    plans = [attack.plans[searches[attack.name]] for attack in asked]
-    tasks = [
-        Task(attack, search, record_of(attack, search, seed, precision, model, effort, gradient))
-        for attack, gradient in zip(asked, _gradients(model, work, plans), strict=True)
-        for search in [searches[attack.name]]
-    ]
-    lost = {task.record.name: task.record.gradient.without for task in tasks if task.record.gradient is not None}
-    if void := {name: share for name, share in lost.items() if share}:
-        _tell(display, void_sentence(void))
-    identity = identity_of(model, work.rows.shape[1:], work.record)
-    return Prepared(model, work, asked, tasks, identity, (*warnings, *left_out), _seconds_of_a_pair(model, work))
-
-
-def _tell(display: Progress, warning: str) -> None:
-    display.warn(warning)
-    warn(warning)
-
-
-def _gradients(model: Classifier, work: Work, plans: Sequence[Plan]) -> list[GradientRecord | None]:
-    """The gradients that each plan takes of the model; looked at once for all that take the same."""
-    ways = [ways_back(plan) if model.knowledge == "gradients" else frozenset() for plan in plans]
-    sample = (work.rows[:GRADIENTS], work.labels[:GRADIENTS])
-    found = {taken: gradient_record(model, work.first, sample, taken) for taken in set(ways)}
-    return [found[taken] for taken in ways]
-
-
-def manner_of(
-    ready: Prepared, batch_size: int | Literal["auto"] | None, seed: int, keep_adversarial: bool = False
-) -> Manner:
-    """How the work is to be done; finds out what fits where the batch size is ``"auto"``."""
-    size = batch_size or DEFAULT_BATCH
-    if size == "auto":
-        size = fitting_batch(ready.model, _probed(ready.model, ready.work.rows[:1]), len(ready.work.labels))
-    return Manner(seed, min(size, len(ready.work.labels)), not isinstance(batch_size, int), keep_adversarial)
-
-
-def _given(
-    model: Classifier | nn.Module | Callable[[Tensor], Any], data: Data, samples: Samples
-) -> tuple[Classifier, Work]:
-    with undisturbed():
-        return model if isinstance(model, Classifier) else Classifier(model), samples_of(data, samples)
-
-
-@contextmanager
-def _surroundings(model: Classifier, seed: int) -> Iterator[None]:
-    """What everything is computed in."""
-    with undisturbed(), seeded(seed, model.device), model.evaluating():
-        yield
-
-
-def _planned(store: Run, ready: Prepared) -> list[Task]:
-    """The tasks that bring a run to what is asked, announced in it."""
-    tasks = [task for asked in ready.tasks for task in tasks_for(asked, store)]
-    plan = CallRecord(
-        attacks=tuple(task.record.key for task in tasks),
-        spans=spans_of(ready.work.index),
-        created=now(),
-        command=command_line(),
-        warnings=tuple(ready.warnings),
-    )
-    store.add([task.record for task in tasks], plan)
-    return tasks
-
-
-def _places(workers: int | None, devices: Sequence[str] | None, model: Classifier) -> list[str]:
-    """The device of each worker; none where this process works alone."""
-    if devices is None:
-        return [str(model.device)] * workers if workers is not None and workers > 1 else []
-    count = max(workers or 0, len(devices))
-    return [devices[number % len(devices)] for number in range(count)]
-
-
-def _work_through(
-    desk: Desk, ready: Prepared, tasks: Sequence[Task], manner: Manner, places: Sequence[str] | Cluster
-) -> None:
-    """Have the work of the desk done: by this process where there are no ``places``."""
-    size, device = manner.batch_size, ready.model.device
-    fewer = size > 1 and not manner.halves
-    try:
-        if not places:
-            work_here(Doer(ready.model, tasks, manner).do, desk)
-        else:
-            shape, threads = ready.work.rows.shape[1:], torch.get_num_threads()
-            each = 1 if isinstance(places, Cluster) else max(1, threads // len(places))
-            make = partial(doing_elsewhere, ready.model, tuple(tasks), manner, ready.identity, shape)
-            work_elsewhere(make, f"The model {ready.model.name}", places, each, desk)
-    except Exception as error:
-        if not ran_out(error):
-            raise
-        advice = f"a batch size of {size // 2}" if fewer else "a smaller network, or on another device"
-        raise UserError(
-            f"{device} ran out of memory with {counted(1 if manner.halves else size, 'sample')} at work at once; run "
-            f"the same again with {advice}. Finished parts of the run are kept."
-        ) from error
-
-
-def _probe(attacks: Sequence[Attack], x: Tensor) -> None:
-    """Refuse sets that would make a model look robust by rejecting what an attack finds."""
-    for attack in attacks:
-        sized = attack.nested and not attack.judges_last
-        found = probe(attack.threat, x, attack.strengths, nested=sized, contains_clean=attack.contains_clean)
-        if found:
-            raise UserError(f"Attack {attack.name!r} cannot be trusted: {found[0]}")
-
-
-def _probed(model: Classifier, images: Tensor) -> Tensor:
-    return images.to(model.device, model.dtype)
-
-
-def _seconds_of_a_pair(model: Classifier, work: Work) -> float:
-    """Seconds that the forward and backward pass of one sample take."""
-    x = _probed(model, work.rows[:8]).requires_grad_(model.knowledge == "gradients")
-    begun = time.perf_counter()
-    logits = model.logits(x)
-    if x.requires_grad:
-        torch.autograd.grad(logits.sum(), x)
-    return (time.perf_counter() - begun) / len(x)
-
-
-def _rejections(result: Result, attack: Attack) -> str | None:
-    """A sentence where verification refused more of what a search took for examples than it confirmed."""
-    outcome = result.outcome(attack.name)
-    found = int(np.isfinite(outcome.minimal_size[result.clean]).sum())
-    if outcome.rejected <= found:
-        return None
-    return (
-        f"Verification rejected {outcome.rejected} candidates of {attack.name!r} ({found} samples have a confirmed "
-        "example): they lie outside of [0, 1] or are classified correctly when looked at again, so the robust "
-        "accuracies under it may be too high."
-    )
+    return forecasted(model, data, request, budget)

@@ -24,6 +24,9 @@ SECONDS = 45.0
 
 SMALLEST, _GROWTH = 16, 4
 
+_SHORTEST = 10.0
+"""Seconds aimed at, at least, for the parts at the end of work that several share; these may have fewer samples."""
+
 _BYTES = 96 * 2**20
 """Inputs of a part: it holds them twice, as they are and as the smallest examples found, and a search that shares its
 examples holds one a strength besides. A data set of a few such parts takes as much memory as the largest one."""
@@ -105,7 +108,7 @@ class Desk:
         for number in self._order:
             pile = self.piles[number]
             while len(pile.rows):
-                rows = self._claimed(number, self._count(pile))
+                rows = self._claimed(number, self._count(number))
                 if rows is None:
                     break
                 if len(rows):
@@ -155,13 +158,15 @@ class Desk:
             self._drop_done(number, self.piles[number].rows)
         return self.lacking > 0
 
-    def _count(self, pile: _Pile) -> int:
-        """Samples of the next part: equal parts of about the time aimed at, smaller ones towards the end of work that
-        several share (guided self-scheduling: Polychronopoulos and Kuck, 1987)."""
+    def _count(self, number: int) -> int:
+        """Samples of the next part of a task: equal parts of about the time aimed at, shorter ones towards the end of
+        work that several share (guided self-scheduling: Polychronopoulos and Kuck, 1987)."""
+        pile, cost = self.piles[number], self.costs.of(number)
         left = len(pile.rows)
         size = max(1.0, self.part or min(pile.size, pile.most))
         if self.hands > 1 and self.part is None:
-            size = min(size, max(self._least, self.lacking / (2 * self.hands)))
+            least = min(self._least, max(1.0, _SHORTEST / cost))
+            size = min(size, max(least, self.remaining() / (2 * self.hands * cost)))
         return math.ceil(left / math.ceil(left / size))
 
     def _claimed(self, number: int, count: int) -> Integers | None:

@@ -13,12 +13,19 @@ import torch
 from numpy.typing import NDArray
 
 from robustatlas.classifier import Classifier, Passes
+from robustatlas.errors import UserError, brief
 from robustatlas.evaluation.costs import weight_of
 from robustatlas.evaluation.desk import SECONDS, SMALLEST
-from robustatlas.evaluation.plan import Task, Work
+from robustatlas.evaluation.identity import check_answers
+from robustatlas.evaluation.plan import Data, Task, Work, tasks_for
+from robustatlas.evaluation.prepared import Model, given, prepared, surroundings
+from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Job, Manner, done
+from robustatlas.outcomes import Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import AttackRecord
+from robustatlas.scalars import real
+from robustatlas.workers import Cluster
 
 _FEW = 8
 """Samples that are attacked to the end, if time allows."""
@@ -85,6 +92,27 @@ class Forecast:
     def passes(self) -> float:
         """Of all samples under all attacks."""
         return sum(each.passes * each.samples for each in self.expected)
+
+
+def forecasted(model: Model, data: Data, request: Request, budget: float) -> Forecast:
+    """:func:`robustatlas.evaluation.forecast`, of a request."""
+    if not 0 < real(budget) < math.inf:
+        raise UserError(f"budget={brief(repr(budget))}; expected a positive number of seconds.")
+    classifier, work = given(model, data, request)
+    with surroundings(classifier, request) as display:
+        ready = prepared(classifier, work, request, display)
+        store = Run.begun(request.run, ready.identity) or Run(ready.identity)
+        check_answers(ready.model, store, ready.work)
+        mine = request.mine(len(ready.work.index))
+        expected = []
+        for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
+            held = store.done(task.record, examples=request.keep_adversarial)
+            missing = mine & ~np.isin(ready.work.index, held)
+            if missing.any():
+                expected.append(expected_of(ready.model, task, ready.work, missing, ready.manner, real(budget)))
+    places = request.places(ready.model)
+    hands = places.workers or 2 if isinstance(places, Cluster) else len(places)
+    return Forecast(tuple(expected), max(1, hands), ready.manner.batch_size)
 
 
 class _Enough(Exception):  # noqa: N818

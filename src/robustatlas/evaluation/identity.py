@@ -18,7 +18,8 @@ from robustatlas.evaluation.plan import Work
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Run
-from robustatlas.outcomes.records import LOGIT_TOLERANCE, now
+from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.identity import LOGIT_TOLERANCE
 from robustatlas.sanity.gradients import AT_ONCE
 
 

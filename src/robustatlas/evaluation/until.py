@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError, brief
-from robustatlas.evaluation import evaluate
+from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import Samples, samples_of
+from robustatlas.evaluation.request import Request
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
 from robustatlas.outcomes.table import OutcomeTable, common_strengths
 from robustatlas.result import Result, load_result
 from robustatlas.scalars import real
+from robustatlas.workers.share import WHOLE
 
 CONFIDENCE = 0.95
 _FIRST = 64
@@ -66,9 +68,6 @@ def evaluate_until(
     *,
     until: Until = 2.0,
     against: str | Path | Result | None = None,
-    samples: Samples = None,
-    seed: int = 0,
-    run: str | Path | None = None,
     **options: Any,
 ) -> Known:
     """Evaluate samples in random order until every accuracy asked for is known well enough.
@@ -81,10 +80,8 @@ def evaluate_until(
             95 % for all of them together; or ``"separated"``: until it is known which of this model and the one of
             ``against`` has the higher average accuracy on the same samples.
         against: a run of the other model, for ``"separated"``.
-        samples: of which to draw; default: all.
-        seed: of all random numbers, the order of the samples among them.
-        run: directory to write to; what it has is not computed again.
-        options: others of :func:`robustatlas.evaluate`.
+        options: others of :func:`robustatlas.evaluate`; its ``samples`` are those of which to draw, its ``seed`` is
+            also that of their order.
 
     Returns:
         the result of the samples that were searched, and what is known of all.
@@ -101,29 +98,45 @@ def evaluate_until(
         >>> known.enough, known.result.samples < 600, known.half_width <= 12
         (True, True, True)
     """
+    return evaluated_until(model, data, Request(attacks=attacks, **options), until, against)
+
+
+def evaluated_until(
+    model: Any, data: Any, request: Request, until: Until, against: str | Path | Result | None = None
+) -> Known:
+    """:func:`evaluate_until`, of a request."""
     if until != "separated" and not 0 < real(until) < 50:
         raise UserError(
             f"until={brief(repr(until))}; expected percentage points between 0 and 50, such as 2.0, or 'separated'."
         )
     if (until == "separated") != (against is not None):
         raise UserError("until='separated' compares with another run: give both, or neither.")
-    work = samples_of(data, samples)
+    if request.part != WHOLE:
+        raise UserError("until looks at all samples that are through, and part shares them out; leave one of them out.")
+    samples, work = request.samples, samples_of(data, request.samples)
     other = None if against is None else against if isinstance(against, Result) else load_result(against)
     index = work.index if other is None else np.intersect1d(work.index, other.index)
     if not len(index):
         raise UserError(f"{other.name if other else 'The data'} has none of these samples; evaluate both on the same.")
-    order = np.random.default_rng(seed).permutation(np.sort(index))
+    order = np.random.default_rng(request.seed).permutation(np.sort(index))
     with TemporaryDirectory() as kept:
-        folder = Path(kept) / "run" if run is None else run
+        request = replace(request, run=Path(kept) / "run" if request.run is None else request.run)
         count = 0
         while True:
             count = min(len(order), max(_FIRST, int(count * _GROWTH) + 1))
             positions = np.flatnonzero(np.isin(work.index, order[:count])).tolist()
-            result = evaluate(model, data, attacks, samples=_of(samples, positions), seed=seed, run=folder, **options)
+            drawn = replace(request, samples=_of(samples, positions), diagnose=False)
+            result = evaluated(model, data, drawn)
             known = _known(result, order[:count], len(order), other)
             enough = _separated(known.difference) if known.difference else known.half_width <= real(until)
             if enough or count == len(order):
-                return Known(known.result, known.population, known.clean, known.accuracies, known.difference, enough)
+                return replace(known, result=_diagnosed(model, data, drawn, request.diagnose, result), enough=enough)
+
+
+def _diagnosed(model: Any, data: Any, drawn: Request, wanted: bool, result: Result) -> Result:
+    """The result with the diagnosis of its samples, where that is wanted."""
+    found = evaluated(model, data, replace(drawn, diagnose=True)) if wanted else result
+    return found if found.diagnosis is not None else result  # read now: the run may be a folder that goes
 
 
 def _of(samples: Samples, positions: Sequence[int]) -> list[int]:

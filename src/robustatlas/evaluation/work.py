@@ -27,8 +27,9 @@ from robustatlas.evaluation.plan import Task
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
 from robustatlas.outcomes import Identity
-from robustatlas.outcomes.records import AttackRecord, circumstances
-from robustatlas.outcomes.store import AdversarialExamples
+from robustatlas.outcomes.circumstances import circumstances
+from robustatlas.outcomes.parts import AdversarialExamples
+from robustatlas.outcomes.records import AttackRecord
 from robustatlas.workers import Do
 from robustatlas.workers.memory import hand_back
 

@@ -45,6 +45,7 @@ def about_of(result: Result) -> dict[str, Any]:
         "attacks": [record.model_dump(mode="json") | {"key": key} for key, record in result.records.items()],
         "circumstances": [dict(place) for place in result.circumstances],
         "void": dict(result.void),
+        "diagnosis": None if result.diagnosis is None else result.diagnosis.to_dict(),
         "warnings": list(result.warnings),
     }
 

@@ -12,7 +12,7 @@ from robustatlas.outcomes.points import different_points, shared_points
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.references.reference import Reference
-from robustatlas.references.shipped import available_references, is_about, load_reference
+from robustatlas.references.shipped import available_fields, available_references, is_about, load_reference
 from robustatlas.wording import listed, some
 
 _NAMED = 12
@@ -31,7 +31,8 @@ class Held:
         extra: names of the points that the reference lacks.
         zero: names of the points left out because the reference accuracy is 0 there.
         unlike: attack -> why the run's sets are others than the reference's, so that it is left out.
-        own_sets: attacks that are compared although the run's sets are our default ones, and not those as published.
+        own_sets: attacks that are compared although the run's sets are our default ones, and not those as published, or
+            measured by the model's own features: what is said of them beside the reference holds about.
     """
 
     name: str
@@ -47,6 +48,11 @@ class Held:
     def ranked(self) -> dict[str, list[float]]:
         """The shared strengths of the attacks that the reference ranks."""
         return {attack: self.shared[attack] for attack in self.reference.ranked if attack in self.shared}
+
+    @property
+    def approximate(self) -> bool:
+        """Whether some of the ranked attacks search other sets than the reference: ratios and ranks hold about."""
+        return any(attack in self.ranked for attack in self.own_sets)
 
     @property
     def points(self) -> int:
@@ -136,7 +142,7 @@ def fitting_reference(tables: Sequence[OutcomeTable]) -> Reference | None:
     """
     best, most = None, 0
     for name in available_references():
-        if all(is_about(name, table.data) for table in tables):
+        if name not in available_fields() and all(is_about(name, table.data) for table in tables):
             reference = load_reference(name)
             shared = sum(hold_against(table, reference).points for table in tables)
             if shared > most:
@@ -155,8 +161,16 @@ def _published(records: Iterable[AttackRecord]) -> Collection[str]:
     """Names of the attacks whose sets, in every search of the run, were those as published."""
     sets: dict[str, list[bool]] = {}
     for record in records:
-        sets.setdefault(record.name, []).append(str(record.threat.get("kind", "")).startswith("Historical"))
+        published = str(record.threat.get("kind", "")).startswith("Historical") and not _by_own_features(record)
+        sets.setdefault(record.name, []).append(published)
     return [name for name, published in sets.items() if all(published)]
+
+
+def _by_own_features(record: AttackRecord) -> bool:
+    """Whether its sizes are distances of the attacked model's own activations, which differ from model to model."""
+    distance = record.threat.get("distance")
+    features = distance.get("features") if isinstance(distance, dict) else None
+    return isinstance(features, dict) and {"network", "layers"} <= features.keys()
 
 
 def _grids(table: OutcomeTable) -> dict[str, list[float]]:

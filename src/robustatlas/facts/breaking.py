@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from robustatlas.metrics.curves import RobustnessCurve
@@ -21,10 +22,11 @@ class BreakingPoint:
     half: float
 
 
-def breaking_point(table: OutcomeTable) -> BreakingPoint | None:
+def breaking_point(table: OutcomeTable, aside: Collection[str] = ()) -> BreakingPoint | None:
     """Where a model breaks: under the attack with the lowest mean accuracy over its strengths.
 
-    Attacks of which not every strength was searched count only where there is no other; None without any attack.
+    Attacks of which not every strength was searched count only where there is no other, and so do those that are set
+    ``aside`` (their sets differ from a reference's); None without any attack.
 
     Example:
         >>> from robustatlas.result import Result
@@ -34,7 +36,8 @@ def breaking_point(table: OutcomeTable) -> BreakingPoint | None:
     """
     if not table.attacks:
         return None
-    left = {attack: float((~outcome.broken()).mean()) for attack, outcome in table.judged().outcomes.items()}
+    judged = {attack: float((~outcome.broken()).mean()) for attack, outcome in table.judged().outcomes.items()}
+    left = {attack: mean for attack, mean in judged.items() if attack not in aside} or judged
     attack = min(left, key=left.__getitem__) if left else next(iter(table.attacks))
     (half,) = RobustnessCurve(table.outcome(attack).minimal_size).quantile([0.5]).tolist()
     return BreakingPoint(attack, half)

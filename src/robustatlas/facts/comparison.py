@@ -12,7 +12,8 @@ from robustatlas.errors import UserError
 from robustatlas.facts import numbers
 from robustatlas.facts.against import Held
 from robustatlas.facts.numbers import CONFIDENCE, REPLICATES, hypervolume_of, intervals
-from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, paired_differences
+from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic
+from robustatlas.metrics.differences import paired_differences
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.points import different_points
@@ -31,7 +32,7 @@ def distinct_names(results: Sequence[Result]) -> list[str]:
         ['net (1)', 'net (2)']
     """
     plain = [result.name for result in results]
-    void = [bool(result.void) for result in results]
+    void = [result.suspect for result in results]
     names: list[str] = []
     for position, (name, result) in enumerate(zip(plain, results, strict=True), start=1):
         if plain.count(name) > 1:

@@ -14,17 +14,18 @@ from robustatlas.documents import checked, read_json
 from robustatlas.errors import UserError
 from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.best_known import best_known
-from robustatlas.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, union_strengths
+from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.points import shared_points
 from robustatlas.references.reference import Reference
+from robustatlas.references.shipped import available_fields, load_field
 from robustatlas.result import Result
 from robustatlas.wording import UPPER_BOUND, marked
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
-"""Test images behind each accuracy of the published defenses of a reference."""
+"""Test images behind each accuracy of the published defenses of a reference; a field says so itself."""
 
 HYPERVOLUME_ATTACK = "linf"
 """The attack whose margins give the hypervolume of a row."""
@@ -102,7 +103,9 @@ class Row:
         petaflops: cost of the training in 10^15 floating point operations; None where unknown.
         ratios: kind of competitiveness ratio -> its value and interval over all ranked cells, as on every other page;
             empty where a cell is missing, and for rows of which only the accuracies are known.
-        breaking: where the model breaks; None for rows of which only the accuracies are known.
+        halves: attack -> the size from which on half of the images are wrong, inf where they never are; empty for rows
+            of which only the accuracies are known.
+        own_sets: attacks whose sets are not those of the reference, so that what is said beside it holds about.
         union: accuracy in percent under all attacks at once, each up to the middle one of its strengths; None for a
             single attack, and for rows of which only the accuracies are known.
     """
@@ -117,7 +120,8 @@ class Row:
     own_run: bool = False
     petaflops: float | None = None
     ratios: Mapping[str, Interval] = field(default_factory=dict)
-    breaking: BreakingPoint | None = None
+    halves: Mapping[str, float] = field(default_factory=dict)
+    own_sets: tuple[str, ...] = ()
     union: float | None = None
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
@@ -136,6 +140,9 @@ def few_images(rows: Sequence[Row]) -> list[bool]:
 
 def published_rows(reference: Reference) -> list[Row]:
     """The defenses that come with a reference."""
+    samples = PUBLISHED_SAMPLES.get(reference.name)
+    if reference.name in available_fields():
+        samples = load_field(reference.name).images
     return [
         Row(
             name=defense.name,
@@ -147,7 +154,7 @@ def published_rows(reference: Reference) -> list[Row]:
                 extra_data=defense.extra_data,
                 trained_on=dict(defense.trained_on),
             ),
-            samples=PUBLISHED_SAMPLES.get(reference.name),
+            samples=samples,
             notes="; ".join(defense.notes),
             petaflops=defense.train_petaflops,
         )
@@ -186,7 +193,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         *held.caveats(),
     ]
     return Row(
-        name=marked(result.name, result.void),
+        name=marked(result.name, result.suspect),
         accuracies=judged.restrict(compared).accuracies(),
         about=given,
         samples=result.samples,
@@ -195,7 +202,8 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         notes="; ".join(note for note in notes if note),
         own_run=True,
         ratios=_ratios(result, held),
-        breaking=breaking_point(result),
+        halves={attack: _half(result, attack) for attack in judged.attacks},
+        own_sets=held.own_sets,
         union=100 * float(judged.survivors(union_strengths(judged)).mean()) if len(judged.attacks) > 1 else None,
     )
 
@@ -217,6 +225,11 @@ def nothing_to_hold_against(results: Sequence[Result]) -> Reference:
     others = {attack: grid for found in grids for attack, grid in found.items() if attack not in shared}
     cells = {attack: dict.fromkeys(grid, 100.0) for attack, grid in {**shared, **others}.items()}
     return Reference("none", "", AccuracyTable(100.0, cells), ranked=tuple(shared))
+
+
+def _half(result: Result, attack: str) -> float:
+    """The size from which on half of the images are wrong."""
+    return float(RobustnessCurve.of(result.outcome(attack)).quantile(0.5))
 
 
 def _by_others(result: Result) -> list[str]:

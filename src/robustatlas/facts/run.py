@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.diagnosis import Diagnosis
 from robustatlas.facts import numbers
 from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.best_known import BestKnown, best_known
 from robustatlas.facts.breaking import BreakingPoint, breaking_point
+from robustatlas.facts.grids import GridAdvice, grid_advice
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
+from robustatlas.facts.plain import plain_run
 from robustatlas.facts.ranks import Place, place_among_published
 from robustatlas.facts.rows import about_of
 from robustatlas.facts.units import unit_of
@@ -30,7 +33,7 @@ from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
-from robustatlas.wording import MARK, UPPER_BOUND, marked
+from robustatlas.wording import UPPER_BOUND, marked
 
 FLOORS = (0.0, 0.5, 1.0)
 """Smallest differences of difficulty, in percentage points, of the stability constants that are given."""
@@ -84,6 +87,8 @@ class AttackFacts:
         best_known: what verified examples of others change; None where there are none.
         found_last: what each kind of run found: its words -> share of the smallest examples, in percent; empty where
             that is not known.
+        own_set: whether the run searched another set than the reference's, so that what is said beside it holds about.
+        advice: better strengths, where these tell little; None where they do.
     """
 
     attack: str
@@ -104,6 +109,8 @@ class AttackFacts:
     origins: tuple[str, ...]
     best_known: BestKnown | None
     found_last: Mapping[str, float]
+    own_set: bool
+    advice: GridAdvice | None
 
     @property
     def never(self) -> int:
@@ -176,8 +183,9 @@ class RunFacts:
         missing: attack -> number of samples that are not evaluated yet.
         provenance: of the model: source, home of the weights, licence and library, as far as they are known.
         rejected: clean inputs that the model refuses to answer; None where it never may. They count as no error.
-        void: attack -> share of the samples at which the model gave it no gradient; every name of such a run and of
-            such an attack carries a mark, and a warning says what it means.
+        diagnosis: whether the numbers can be trusted; None where the run was not diagnosed.
+        void: attack -> share of the samples at which the model gave it no gradient, or one that misleads; every name of
+            such a run and of such an attack carries a mark, and a warning says what it means.
     """
 
     name: str
@@ -194,26 +202,12 @@ class RunFacts:
     missing: Mapping[str, int]
     provenance: Mapping[str, str] = field(default_factory=dict)
     rejected: Interval | None = None
+    diagnosis: Diagnosis | None = None
     void: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
-        return {
-            "model": self.name.removesuffix(f" {MARK}"),
-            "data": self.data,
-            "samples": self.samples,
-            "provenance": dict(self.provenance),
-            "clean accuracy": _plain(self.clean),
-            "clean rejected": _plain(self.rejected),
-            "average accuracy": _plain(self.average),
-            "union accuracy": _plain(self.union),
-            "union at": dict(self.union_at),
-            "attacks": {attack.attack: _plain_attack(attack) for attack in self.attacks},
-            "reference": None if self.reference is None else _plain_reference(self.reference),
-            "void": dict(self.void),
-            "warnings": list(self.warnings),
-            "missing": dict(self.missing),
-        }
+        return plain_run(self)
 
 
 def facts_of(
@@ -240,20 +234,21 @@ def facts_of(
     averages = numbers.with_doubt(judged, lambda table: intervals(numbers.averages(table)))
     held = hold_against(result, reference, result.records.values()) if reference else None
     return RunFacts(
-        name=marked(name or result.name, result.void),
+        name=marked(name or result.name, result.suspect),
         data=result.data,
         samples=result.samples,
         clean=found["clean accuracy"],
         average=found.get("average accuracy"),
         union=found.get("union accuracy"),
         union_at=union_at,
-        breaking=breaking_point(result),
+        breaking=breaking_point(result, held.own_sets if held else ()),
         attacks=tuple(_attack(result, attack, averages.get(attack), held) for attack in result.attacks),
         reference=_against(judged, held, trained_on) if held and held.ranked else None,
         warnings=result.warnings,
         missing=result.missing,
         provenance=_provenance(result),
         rejected=_rejected(result),
+        diagnosis=result.diagnosis,
         void=result.void,
     )
 
@@ -296,6 +291,8 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
         origins=outcome.origins,
         best_known=best_known(result, attack),
         found_last=_found_last(outcome),
+        own_set=held is not None and attack in held.own_sets,
+        advice=grid_advice(outcome, result.clean_accuracy),
     )
 
 
@@ -358,54 +355,3 @@ def _against(judged: OutcomeTable, held: Held, trained_on: Mapping[str, float] |
         constant = training.stability[0.0].value if training else None
         place = place_among_published(found["CR ind-avg"], constant, held.reference)
     return ReferenceFacts(held, found, training, place)
-
-
-def _plain(interval: Interval | None) -> dict[str, float] | None:
-    return None if interval is None else {"value": interval.value, "low": interval.low, "high": interval.high}
-
-
-def _plain_attack(facts: AttackFacts) -> dict[str, Any]:
-    return {
-        "unit": facts.unit,
-        "strengths": facts.strengths.tolist(),
-        "accuracy": None if facts.accuracy is None else [_plain(cell) for cell in facts.accuracy],
-        "average accuracy": _plain(facts.average),
-        "median size": _finite([facts.quartiles[1]])[0],
-        "curve area": facts.area,
-        "AH": None if facts.frontier is None else _plain(facts.frontier.volume),
-        "AH is": None if facts.frontier is None else facts.frontier.word,
-        "against": {name: _plain(number) for name, number in facts.against.items()},
-        "forward": facts.forward,
-        "backward": facts.backward,
-        "seconds": facts.seconds,
-        "origins": list(facts.origins),
-        "best known": None if facts.best_known is None else _plain_best_known(facts.best_known),
-        "found last by": dict(facts.found_last),
-    }
-
-
-def _plain_best_known(known: BestKnown) -> dict[str, Any]:
-    return {"by": dict(known.by), "searched": None if known.searched is None else known.searched.tolist()}
-
-
-def _plain_reference(facts: ReferenceFacts) -> dict[str, Any]:
-    plain: dict[str, Any] = {
-        "name": facts.name,
-        "complete": facts.complete,
-        "numbers": {name: _plain(number) for name, number in facts.numbers.items()},
-        "place": None if facts.place is None else asdict(facts.place),
-        "notes": facts.held.notes(),
-    }
-    if facts.training:
-        inside, outside = _finite([facts.training.ratios.inside, facts.training.ratios.outside])
-        plain |= {
-            "seen": facts.training.seen,
-            "CR in": inside,
-            "CR out": outside,
-            "SC": {f"floor {floor:g}": constant.value for floor, constant in facts.training.stability.items()},
-        }
-    return plain
-
-
-def _finite(values: Sequence[float]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values]

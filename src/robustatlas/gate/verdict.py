@@ -61,7 +61,7 @@ def check_requirements(
 def _kept(requirement: Requirement, number: Interval, void: Sequence[str], judged: Judged) -> str:
     said = f"{requirement.what} is {number.value:.4g} [{number.low:.4g}, {number.high:.4g}]"
     if void:
-        return f"{said}, which proves nothing: the margin has no gradient at samples of {listed(void)}."
+        return f"{said}, which proves nothing: the gradient is missing or misleads at samples of {listed(void)}."
     if requirement.met_by(number, judged):
         return f"{said}."
     if judged == "interval" and requirement.met_by(number, "value"):

@@ -9,7 +9,6 @@ from robustatlas.metrics.bootstrap import (
     bootstrap_replicates,
     confidence_intervals,
     mean_statistic,
-    paired_differences,
     share_statistic,
 )
 from robustatlas.metrics.comparison import (
@@ -29,6 +28,7 @@ from robustatlas.metrics.competitiveness import (
     percent_seen,
 )
 from robustatlas.metrics.curves import Band, Crossing, RobustnessCurve, envelope, local_optimality
+from robustatlas.metrics.differences import chance_of_difference, paired_differences
 from robustatlas.metrics.hypervolume import (
     AdversarialHypervolume,
     adversarial_hypervolume,
@@ -72,6 +72,7 @@ __all__ = [
     "average_accuracy",
     "bootstrap_intervals",
     "bootstrap_replicates",
+    "chance_of_difference",
     "common_strengths",
     "competitiveness_in_out",
     "competitiveness_ratio",

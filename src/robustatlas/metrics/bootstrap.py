@@ -1,4 +1,4 @@
-"""Bootstrap intervals of every metric, and of the differences of metrics between models on the same samples.
+"""Bootstrap intervals of every metric.
 
 Every metric here is a function of means over the samples: of the columns of a matrix [N, K] (is the sample correct
 under this attack at this strength?). A replicate draws N samples with replacement; how often it drew each sample are
@@ -148,62 +148,6 @@ def bootstrap_intervals(
         name: percentile_interval(statistic.value, row, confidence)
         for (name, statistic), row in zip(statistics.items(), values, strict=True)
     }
-
-
-def paired_differences(
-    first: Mapping[str, SampleStatistic],
-    second: Mapping[str, SampleStatistic],
-    confidence: float = 0.95,
-    replicates: int = 1000,
-    seed: int = 0,
-) -> dict[str, Interval]:
-    """Intervals of first - second for every statistic, by drawing the same samples for both models.
-
-    Where resampling sees no spread, or there are fewer than `FEW` samples, they are between the exact bounds of both
-    numbers: one image on which the models differ shows no difference.
-
-    Args:
-        first: statistics of one model.
-        second: the same statistics of another model, on the same samples.
-        confidence: of the intervals; one that excludes 0 shows a difference.
-        replicates: number of resamples.
-        seed: of the draws.
-
-    Returns:
-        name -> the difference with its interval, in the units of the statistic.
-
-    Raises:
-        UserError: the models have other statistics, or other samples.
-
-    Example:
-        >>> a, b = np.repeat([1.0, 0.0], [80, 20]), np.repeat([1.0, 0.0], [70, 30])
-        >>> found = paired_differences({"accuracy": mean_statistic(100 * a)}, {"accuracy": mean_statistic(100 * b)})
-        >>> print(found["accuracy"])
-        10.00 [4.00, 16.00]
-        >>> one = {"accuracy": share_statistic(np.array([True]))}, {"accuracy": share_statistic(np.array([False]))}
-        >>> print(paired_differences(*one)["accuracy"])
-        100.00 [-97.50, 100.00]
-    """
-    if first.keys() != second.keys():
-        raise UserError(f"The models' statistics differ: {', '.join(sorted(first.keys() ^ second.keys()))}.")
-    if not first:
-        return {}
-    values = bootstrap_replicates([*first.values(), *second.values()], replicates, seed)
-    ours, theirs = np.split(values, 2)
-    found = {}
-    for name, our, their in zip(first, ours, theirs, strict=True):
-        one, other = first[name], second[name]
-        found[name] = percentile_interval(one.value - other.value, our - their, confidence)
-        bounded = one.largest is not None and other.largest is not None
-        if bounded and (len(one.columns) < FEW or found[name].low == found[name].high):
-            found[name] = _between_bounds(one, other, confidence)
-    return found
-
-
-def _between_bounds(first: SampleStatistic, second: SampleStatistic, confidence: float) -> Interval:
-    """first - second where both lie between their exact bounds, each with half of the doubt."""
-    ours, theirs = (statistic.bound(1 - (1 - confidence) / 2) for statistic in (first, second))
-    return Interval(first.value - second.value, ours.low - theirs.high, ours.high - theirs.low, confidence)
 
 
 def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: float | None = None) -> SampleStatistic:

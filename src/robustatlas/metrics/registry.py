@@ -91,7 +91,7 @@ _ALL = (
         "CR ind-avg",
         f"Mean of acc / acc* {_K}, in percent.",
         _MRB,
-        heading="CR, average, %",
+        heading="CR ind-avg, %",
         needs_clean=True,
         against=lambda ours, reference: ours.competitiveness(reference, "ind-avg"),
     ),
@@ -99,7 +99,7 @@ _ALL = (
         "CR ind-worst",
         f"Smallest acc / acc* {_K}, in percent.",
         _MRB,
-        heading="CR, worst cell, %",
+        heading="CR ind-worst, %",
         needs_clean=True,
         against=lambda ours, reference: ours.competitiveness(reference, "ind-worst"),
     ),
@@ -107,7 +107,7 @@ _ALL = (
         "CR exp",
         f"Sum of acc over sum of acc* {_K}, in percent.",
         _MRB,
-        heading="CR, of sums, %",
+        heading="CR exp, %",
         needs_clean=True,
         against=lambda ours, reference: ours.competitiveness(reference, "exp"),
     ),
@@ -115,7 +115,7 @@ _ALL = (
         "CR max",
         f"Smallest acc over smallest acc* {_K}, wherever each is, in percent.",
         _MRB,
-        heading="CR, of minima, %",
+        heading="CR max, %",
         needs_clean=True,
         against=lambda ours, reference: ours.competitiveness(reference, "max"),
     ),
@@ -123,7 +123,7 @@ _ALL = (
         "mUAR",
         "Mean UAR over the attacks.",
         _KANG,
-        heading="Mean UAR, %",
+        heading="mUAR, %",
         against=lambda ours, reference: ours.uar(reference),
     ),
     Metric(
@@ -148,7 +148,8 @@ _ALL = (
     Metric(
         "difference",
         "First model minus the other on the same samples, with a paired bootstrap interval: one that excludes 0 shows "
-        "a difference.",
+        "a difference. It reaches to 0 where an exact test sees none: McNemar's of a proportion; of other numbers, "
+        "where few samples differ, the models swapped on these.",
     ),
     Metric(
         "McNemar",

@@ -19,6 +19,8 @@ SCHEMES: Registry[Callable[..., Any]] = Registry(
         "onnx": "models.sources.onnx:onnx_model",
         "export": "models.sources.exported:exported_model",
         "trained": "models.sources.trained:trained_model",
+        "broken": "models.broken:load_broken",
+        "sound": "models.broken:load_sound",
     },
     "a function of what stands behind the colon, which returns a network or a Classifier",
     callable,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from robustatlas.errors import UserError
 from robustatlas.files import one_sentence, write_atomically
-from robustatlas.outcomes import format1
 from robustatlas.outcomes.store import Run
 
 _FOLDERS = ("samples", "outcomes", "adversarial")
@@ -19,7 +18,7 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
     """Join runs of the same model and data in the folder ``into``; they themselves stay as they are.
 
     Where several hold the same attack on the same sample, found by other searches or seeds, the smallest example
-    counts (a valid bound of each). Runs of format 1 are converted.
+    counts (a valid bound of each).
 
     Args:
         runs: their folders.
@@ -45,17 +44,14 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
         raise UserError("No runs are given; name at least one run directory.")
     _check_alike(list(map(Path, runs)))
     for source in map(Path, runs):
-        if format1.is_format1(source):
-            old = format1.read(source)
-            joined = Run.begin(into, old.identity)
-            format1.copy(old, joined)
-            continue
         run = Run.open(source)
         joined = Run.begin(into, run.identity)
         for plan in run.plans():
             joined.add([record for key, record in run.records().items() if key in plan.attacks], plan)
         for card in run.cards():
             joined.keep(card)
+        for diagnosis in run.diagnoses():
+            joined.keep_diagnosis(diagnosis)
         with one_sentence(Path(into)):
             for folder in _FOLDERS:
                 for file in sorted((source / folder).rglob("*.*")):
@@ -65,7 +61,7 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
 
 def _check_alike(runs: Sequence[Path]) -> None:
     """Raise where the runs are not about one model and data set, before anything is written."""
-    identities = [(format1.read(run) if format1.is_format1(run) else Run.open(run)).identity for run in runs]
+    identities = [Run.open(run).identity for run in runs]
     for run, identity in zip(runs, identities, strict=True):
         if differences := identities[0].differences(identity):
             raise UserError(f"{runs[0]} and {run} cannot be joined: {'; '.join(differences)}.")

@@ -245,62 +245,74 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
     first = outcomes[0]
     if len(outcomes) == 1:
         return first
-    strengths = merged_strengths([outcome.strengths for outcome in outcomes])
-    shape = (first.samples, len(strengths))
-    margins, fooled = np.full(shape, np.inf), np.full(shape, -1, np.int8)
-    size, found = np.full(first.samples, np.inf), np.full(first.samples, -1)
-    forward, backward = np.zeros(first.samples, np.int64), np.zeros(first.samples, np.int64)
-    possible = np.full(first.samples, np.inf)
+    rows = np.stack(covered)
+    sizes = np.where(rows, [outcome.minimal_size for outcome in outcomes], np.inf)
+    best = sizes.argmin(0)
+
+    def of_best(columns: Sequence[Integers | None], otherwise: int) -> Integers:
+        known = np.stack([np.zeros(first.samples, np.int64) if column is None else column for column in columns])
+        return np.where(np.isfinite(sizes.min(0)), np.take_along_axis(known, best[None], 0)[0], otherwise)
+
+    strengths, margins, fooled = _on_one_grid(outcomes, covered)
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
-    origin_of = np.zeros(first.samples, np.int64)
     kinds = list(dict.fromkeys(kind for outcome in outcomes for kind in outcome.kinds))
-    kind_of = np.full(first.samples, -1)
-    mistakes, drawn = np.zeros((2, first.samples), np.int64)
+    drawn = any(outcome.drawn is not None for outcome in outcomes)
+    possible = np.where(rows, [outcome.doubted().minimal_size for outcome in outcomes], np.inf)
+    return replace(
+        first,
+        strengths=np.asarray(strengths),
+        minimal_size=sizes.min(0),
+        found_class=of_best([outcome.found_class for outcome in outcomes], -1),
+        margins=margins,
+        fooled=fooled,
+        forward=(rows * [outcome.forward for outcome in outcomes]).sum(0),
+        backward=(rows * [outcome.backward for outcome in outcomes]).sum(0),
+        seconds=sum(outcome.seconds for outcome in outcomes),
+        rejected=sum(outcome.rejected for outcome in outcomes),
+        origins=tuple(origins),
+        origin_of=of_best([_origins_among(origins, outcome) for outcome in outcomes], 0),
+        kinds=tuple(kinds),
+        kind_of=of_best([_kinds_among(kinds, outcome) for outcome in outcomes], -1),
+        possible_size=possible.min(0) if any(outcome.possible_size is not None for outcome in outcomes) else None,
+        mistakes=of_best([outcome.mistakes for outcome in outcomes], 0) if drawn else None,
+        drawn=of_best([outcome.drawn for outcome in outcomes], 0) if drawn else None,
+        frontier=any(
+            outcome.frontier and len(outcome.strengths) == len(strengths) and bool(here.all())
+            for outcome, here in zip(outcomes, covered, strict=True)
+        ),
+        without_gradient=_without_gradient(outcomes, covered),
+    )
+
+
+def _on_one_grid(
+    outcomes: Sequence[Outcome], covered: Sequence[Booleans]
+) -> tuple[list[float], NDArray[np.float32], NDArray[np.int8]]:
+    """The union of the strengths, with the lowest margins and all judgements at them."""
+    strengths = merged_strengths([outcome.strengths for outcome in outcomes])
+    shape = (outcomes[0].samples, len(strengths))
+    margins, fooled = np.full(shape, np.inf), np.full(shape, -1, np.int8)
     for outcome, rows in zip(outcomes, covered, strict=True):
         columns = positions_of(outcome.strengths.tolist(), strengths)
         seen = np.where(rows[:, None] & ~np.isnan(outcome.margins), outcome.margins, np.inf)
         margins[:, columns] = np.minimum(margins[:, columns], seen)
         fooled[:, columns] = np.maximum(fooled[:, columns], np.where(rows[:, None], outcome.fooled, -1))
-        doubted = outcome.doubted().minimal_size
-        possible = np.where(rows & (doubted < possible), doubted, possible)
-        smaller = rows & (outcome.minimal_size < size)
-        size, found = np.where(smaller, outcome.minimal_size, size), np.where(smaller, outcome.found_class, found)
-        mistakes = np.where(smaller, 0 if outcome.mistakes is None else outcome.mistakes, mistakes)
-        drawn = np.where(smaller, 0 if outcome.drawn is None else outcome.drawn, drawn)
-        if outcome.origins:
-            own = np.array([origins.index(origin) for origin in outcome.origins])
-            origin_of = np.where(smaller, own[0 if outcome.origin_of is None else outcome.origin_of], origin_of)
-        told = [kinds.index(kind) for kind in outcome.kinds]
-        by = np.array([*told, -1])[-1 if outcome.kind_of is None else outcome.kind_of]  # of -1 it is -1
-        kind_of = np.where(smaller, by, kind_of)
-        forward, backward = forward + rows * outcome.forward, backward + rows * outcome.backward
-    counted = any(outcome.drawn is not None for outcome in outcomes)
-    if first.monotone:
+    if outcomes[0].monotone:
         margins = np.minimum.accumulate(margins, axis=1)
-    return replace(
-        first,
-        strengths=np.asarray(strengths),
-        minimal_size=size,
-        found_class=found,
-        margins=np.where(np.isfinite(margins), margins, np.nan).astype(np.float32),
-        fooled=fooled,
-        forward=forward,
-        backward=backward,
-        seconds=sum(outcome.seconds for outcome in outcomes),
-        rejected=sum(outcome.rejected for outcome in outcomes),
-        origins=tuple(origins),
-        origin_of=origin_of,
-        kinds=tuple(kinds),
-        kind_of=kind_of,
-        possible_size=possible if any(outcome.possible_size is not None for outcome in outcomes) else None,
-        mistakes=mistakes if counted else None,
-        drawn=drawn if counted else None,
-        frontier=any(
-            outcome.frontier and len(outcome.strengths) == len(strengths) and bool(rows.all())
-            for outcome, rows in zip(outcomes, covered, strict=True)
-        ),
-        without_gradient=_without_gradient(outcomes, covered),
-    )
+    return strengths, np.where(np.isfinite(margins), margins, np.nan).astype(np.float32), fooled
+
+
+def _origins_among(origins: Sequence[str], outcome: Outcome) -> Integers | None:
+    """``[N]``: which of the ``origins`` each sample's smallest example has."""
+    if not outcome.origins:
+        return None
+    own = np.array([origins.index(origin) for origin in outcome.origins])
+    return own[np.zeros(outcome.samples, np.int64) if outcome.origin_of is None else outcome.origin_of]
+
+
+def _kinds_among(kinds: Sequence[str], outcome: Outcome) -> Integers:
+    """``[N]``: which of the ``kinds`` of runs found each sample's smallest example, -1 where that is not known."""
+    own = np.array([*(kinds.index(kind) for kind in outcome.kinds), -1])
+    return own[np.full(outcome.samples, -1) if outcome.kind_of is None else outcome.kind_of]
 
 
 def _without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:

@@ -1,10 +1,32 @@
-"""What each part of a run says of itself, so that a file in a wrong place is not believed."""
+"""The parts of a run: read once, and believed where they are whole and say to be of what they lie with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 
-from robustatlas.outcomes.records import AttackRecord, Identity, parse
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.errors import UserError, warn
+from robustatlas.outcomes.base import parse
+from robustatlas.outcomes.columns import (
+    OUTCOME_COLUMNS,
+    REJECTING_COLUMNS,
+    SAMPLE_COLUMNS,
+    Arrays,
+    check_columns,
+    columns_of,
+    stacked,
+    unknown_columns,
+)
+from robustatlas.outcomes.identity import Identity
+from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.records import AttackRecord, distinct
+from robustatlas.outcomes.shelf import Shelf
+from robustatlas.outcomes.tables import Columns, CorruptFileError
+
+AdversarialExamples = tuple[Integers, NDArray[np.float32]]
 
 ATTACK, OF_RUN = "attack", "about"
 """Names, in a part's metadata, of the key of its attack and of the model and data that it is about."""
@@ -29,3 +51,173 @@ def misplaced(said: Mapping[str, str], identity: Identity, record: AttackRecord 
 def anonymous(said: Mapping[str, str]) -> bool:
     """Whether a part says nothing of what it is about, as those of earlier versions."""
     return OF_RUN not in said
+
+
+class Parts:
+    """The tables of a run on its ``shelf``; ``run``: what messages call it."""
+
+    def __init__(self, shelf: Shelf, identity: Identity, run: str) -> None:
+        self._shelf, self._identity, self._run = shelf, identity, run
+        self._read: dict[str, Arrays | None] = {}
+        self._done: dict[tuple[str, bool], tuple[set[str], Integers]] = {}
+        self._placed: dict[str, bool] = {}
+        self._told_of_anonymous = False
+
+    def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
+        """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
+
+        Of parts that were not read before only the positions are looked at, of all by one query; see :meth:`intact`.
+        """
+        names = set(self.names(record))
+        if examples:
+            kept = self.names(record, "adversarial")
+            names &= {name.replace("adversarial/", "outcomes/", 1) for name in kept}
+        known, index = self._done.get((record.key, examples), (set[str](), np.zeros(0, np.int64)))
+        if not known <= names:
+            known, index = set(), index[:0]
+        if fresh := sorted(names - known):
+            index = distinct(np.concatenate([index, self.gathered(record, fresh, ("index",))["index"]]))
+        self._done[record.key, examples] = names, index
+        return index
+
+    def intact(self, records: Iterable[AttackRecord]) -> bool:
+        """Read all parts of some attacks whole: whether none is damaged that counted as done so far. Those that are do
+        not count any more."""
+        unread = [
+            (name, len(record.strengths)) for record in records for name in self.names(record) if name not in self._read
+        ]
+        read = [self._checked(name, OUTCOME_COLUMNS, strengths) for name, strengths in unread]
+        return all(columns is not None for columns in read)
+
+    def gathered(self, record: AttackRecord, names: Sequence[str], wanted: Sequence[str]) -> Arrays:
+        """Some columns of an attack's valid parts together, in any order."""
+        strengths = len(record.strengths)
+        pieces = [columns for name in names if (columns := self._read.get(name)) is not None]
+        unread = [name for name in names if name not in self._read]
+        if unread:
+            try:
+                pieces.append(self._shelf.gather(unread, wanted, strengths))
+            except CorruptFileError:
+                pieces += [columns for name in unread if (columns := self._one(name, record, wanted)) is not None]
+        return stacked(pieces, wanted, strengths)
+
+    def _one(self, name: str, record: AttackRecord, wanted: Sequence[str]) -> Arrays | None:
+        """Some columns of a part; None, and a warning, where the file is damaged."""
+        try:
+            return self._shelf.gather([name], wanted, len(record.strengths))
+        except CorruptFileError:
+            return self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
+
+    def of(self, record: AttackRecord) -> Arrays:
+        """All columns of an attack's valid parts together, in any order."""
+        parts = [columns for columns in self.valid(record).values() if columns is not None]
+        names = dict.fromkeys(name for part in parts for name in part)
+        unknown = [unknown_columns(len(part["index"])) | {"possible_size": part["minimal_size"]} for part in parts]
+        filled = [{**lacking, **part} for lacking, part in zip(unknown, parts, strict=True)]
+        return {name: np.concatenate([part[name] for part in filled]) for name in names}
+
+    def samples(self) -> Arrays:
+        """SAMPLE_COLUMNS and REJECTING_COLUMNS of all clean samples, in any order."""
+        names = self._placed_ones(self._shelf.names("samples"), None)
+        parts = [columns for name in names if (columns := self._checked(name, SAMPLE_COLUMNS, 0)) is not None]
+        kinds = {**SAMPLE_COLUMNS, **REJECTING_COLUMNS}
+        unknown = [
+            {name: np.full(len(part["index"]), -1, kind) for name, (kind, _) in REJECTING_COLUMNS.items()}
+            for part in parts
+        ]
+        filled = [{**lacking, **part} for lacking, part in zip(unknown, parts, strict=True)]
+        empty = {name: np.zeros(0, kind) for name, (kind, _) in kinds.items()}
+        return {name: np.concatenate([part[name] for part in [empty, *filled]]) for name in kinds}
+
+    def valid(self, record: AttackRecord) -> dict[str, Arrays | None]:
+        """The columns of each part of an attack; None where the file is damaged."""
+        names = self.names(record)
+        return {name: self._checked(name, OUTCOME_COLUMNS, len(record.strengths)) for name in names}
+
+    def names(self, record: AttackRecord, folder: str = "outcomes") -> list[str]:
+        """Names of the parts of an attack, without those that say to be of something else."""
+        return self._placed_ones(self._shelf.names(f"{folder}/{record.key}"), record)
+
+    def _placed_ones(self, names: Sequence[str], record: AttackRecord | None) -> list[str]:
+        """Those of the parts that do not say to be of another attack, model or data; of each other one a warning."""
+        fresh = [name for name in names if name not in self._placed]
+        anonymous_ones = 0
+        for name, said in zip(fresh, self._said(fresh), strict=True):
+            problem = misplaced(said, self._identity, record, self._shelf.place(name))
+            if problem is not None:
+                warn(f"A part in a wrong place counts as not done: {problem}.")
+            self._placed[name] = problem is None
+            anonymous_ones += anonymous(said)
+        if anonymous_ones and not self._told_of_anonymous:
+            self._told_of_anonymous = True
+            warn(
+                f"{self._run} was written by an earlier version: its parts do not say which attack, model "
+                "and data they are of, and are taken for what their folders say."
+            )
+        return [name for name in names if self._placed[name]]
+
+    def _said(self, names: Sequence[str]) -> list[Mapping[str, str]]:
+        """What parts say of themselves; nothing where they are damaged, which is told when they are read."""
+        try:
+            return list(self._shelf.abouts(names))
+        except CorruptFileError:
+            return [self._said_alone(name) for name in names]
+
+    def _said_alone(self, name: str) -> Mapping[str, str]:
+        try:
+            return self._shelf.abouts([name])[0]
+        except CorruptFileError:
+            return said_of(self._identity, None)
+
+    def one(self, name: str, record: AttackRecord) -> Arrays:
+        """The columns of a part.
+
+        Raises:
+            CorruptFileError: it is damaged.
+        """
+        columns = self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
+        if columns is None:
+            raise CorruptFileError(f"{self._shelf.place(name)} is damaged; run the same evaluation again.")
+        return columns
+
+    def _checked(
+        self, name: str, expected: Mapping[str, tuple[type[np.generic], int]], strengths: int
+    ) -> Arrays | None:
+        """The columns of a part; None, and a warning once, where the file is damaged: it counts as not done."""
+        if name not in self._read:
+            try:
+                read = self._shelf.read(name)
+                held = columns_of(expected, read)
+                self._read[name] = check_columns(read, held, strengths, self._shelf.place(name))
+            except UserError as error:
+                warn(f"A damaged part counts as not done: {error}")
+                self._read[name] = None
+                self._done.clear()
+        return self._read[name]
+
+    def write(
+        self,
+        record: AttackRecord,
+        columns: Columns,
+        samples: Columns,
+        examples: AdversarialExamples | None,
+        about: Mapping[str, str],
+    ) -> None:
+        """Publish one part, as :meth:`robustatlas.outcomes.Run.write` says."""
+        part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
+        outcome = f"outcomes/{record.key}/{part}"
+        checked = check_columns(columns, columns_of(OUTCOME_COLUMNS, columns), len(record.strengths), outcome)
+        fresh = ~np.isin(samples["index"], self.samples()["index"])
+        if fresh.any():
+            rows = {name: values[fresh] for name, values in samples.items()}
+            self._shelf.write(
+                f"samples/{part}",
+                check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"),
+                said_of(self._identity, None),
+            )
+        said = said_of(self._identity, record)
+        if examples is not None:
+            index, images = examples
+            self._shelf.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, said)
+        self._shelf.write(outcome, checked, {**about, **said})
+        self._read[outcome] = checked

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.facts.rows import (
+    HYPERVOLUME_ATTACK,
     STANDARD,
     Row,
     about_of,
@@ -26,7 +27,7 @@ from robustatlas.facts.rows import (
 from robustatlas.facts.units import unit_of
 from robustatlas.files import one_sentence
 from robustatlas.outcomes.strengths import position_of
-from robustatlas.references import Reference
+from robustatlas.references import Reference, available_fields, available_references
 from robustatlas.report import pages, words
 from robustatlas.report.names import parts
 from robustatlas.result import Result
@@ -66,6 +67,8 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str, compared: 
     return {
         "title": title,
         "compared": compared,
+        "hypervolume": wording(HYPERVOLUME_ATTACK).label,
+        "official": reference.name in {*available_references()} - {*available_fields()},
         "alpha": ALPHA,
         "reference": {"name": reference.name, "source": reference.source, "clean": _number(reference.clean)},
         "attacks": [
@@ -159,7 +162,8 @@ def _summary(board: Mapping[str, Any]) -> str:
     against = (
         "models that were trained for each of them" if published else f"the reference {board['reference']['name']}"
     )
-    return f"{measured} and held against {against}. The official ranking counts {counted(ranked, 'attack')}."
+    whose = "official ranking" if board["official"] else "ranking of the reference"
+    return f"{measured} and held against {against}. The {whose} counts {counted(ranked, 'attack')}."
 
 
 def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | None:
@@ -199,7 +203,8 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "petaflops": row.petaflops,
         "notes": row.notes,
         "ownRun": row.own_run,
-        "breaks": words.breaks(row.breaking) if row.breaking else "",
+        "halves": {attack: words.half_words(attack, half) for attack, half in row.halves.items()},
+        "ownSets": list(row.own_sets),
     }
 
 

@@ -17,12 +17,14 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 6, 8, 18
 
 @dataclass(frozen=True)
 class Panel:
-    """One attack: its label, what its strengths measure, the drawing, and the scale marks in it in words."""
+    """One attack: its label, what its strengths measure, the drawing, the scale marks in it in words, and whether some
+    run searched another set than the reference's."""
 
     label: str
     axis: str
     drawing: Markup
     marks: str
+    own_set: bool
 
 
 def panels(runs: Sequence[RunFacts], distances: Mapping[str, float]) -> list[Panel]:
@@ -56,7 +58,13 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     drawing = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
         WIDTH, HEIGHT, f"Accuracy over strength under {label}", Markup("").join(shapes)
     )
-    return Panel(label, axis(unit), drawing, ", ".join(written for _, written in marks))
+    return Panel(
+        label,
+        axis(unit),
+        drawing,
+        ", ".join(written for _, written in marks),
+        any(item.own_set for item in found if item),
+    )
 
 
 def _line(run: RunFacts, item: AttackFacts, end: float, position: int, band: bool) -> list[Markup]:

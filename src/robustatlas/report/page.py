@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from robustatlas import wording
 from robustatlas.errors import UserError
 from robustatlas.facts.comparison import distinct_names, standings
+from robustatlas.facts.grids import GridAdvice
 from robustatlas.facts.numbers import CONFIDENCE
 from robustatlas.facts.run import AttackFacts, RunFacts, facts_of
 from robustatlas.files import write_text
@@ -28,6 +29,8 @@ from robustatlas.result import Result
 
 if TYPE_CHECKING:
     from robustatlas.datasets import Dataset
+
+T = TypeVar("T")
 
 MOST_RUNS = 5
 CURVE_POINTS = 400
@@ -106,6 +109,9 @@ def build_report(
         against=against_reference(),
         notes=_notes(facts),
         warnings=_alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
+        advice=_alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
+        other_sets=words.OTHER_SETS,
+        placed=words.placed,
         crossings=_crossings(facts),
         confidence=round(100 * CONFIDENCE),
         wording=wording,
@@ -157,7 +163,11 @@ def _notes(facts: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
     return _alike([(run.name, run.reference.held.notes()) for run in facts if run.reference], len(facts))
 
 
-def _alike(said: list[tuple[str, list[str]]], runs: int) -> list[tuple[str, list[str]]]:
+def _advice(run: RunFacts) -> list[GridAdvice]:
+    return [attack.advice for attack in run.attacks if attack.advice]
+
+
+def _alike(said: list[tuple[str, list[T]]], runs: int) -> list[tuple[str, list[T]]]:
     """Pairs of a run and its sentences; one pair without a name where the same is said of all runs."""
     if len(said) == runs and all(sentences == said[0][1] for _, sentences in said):
         return [("", said[0][1])]
@@ -271,7 +281,11 @@ def _size_panel(found: Sequence[AttackFacts | None]) -> dict[str, Any]:
 
 def _frontier_panel(found: Sequence[AttackFacts | None]) -> dict[str, Any]:
     lines = [
-        {"sizes": _rounded(item.frontier.sizes), "mean": _rounded(item.frontier.mean)}
+        {
+            "sizes": _rounded(item.frontier.sizes),
+            "mean": _rounded(item.frontier.mean),
+            "searched": item.frontier.searched,
+        }
         if item and item.frontier
         else None
         for item in found
@@ -282,7 +296,9 @@ def _frontier_panel(found: Sequence[AttackFacts | None]) -> dict[str, Any]:
 def _ratio_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
     return _head(attack, found) | {
         "lines": [
-            {"ratio": _plain(item.against.get("CR")), "uar": _plain(item.against.get("UAR"))} if item else None
+            {"ratio": _plain(item.against.get("CR")), "uar": _plain(item.against.get("UAR")), "ownSet": item.own_set}
+            if item
+            else None
             for item in found
         ]
     }

@@ -9,11 +9,13 @@ import numpy as np
 
 from robustatlas.facts.breaking import BreakingPoint
 from robustatlas.facts.comparison import Standings
+from robustatlas.facts.ranks import Place
 from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
 from robustatlas.metrics.intervals import Interval
 from robustatlas.wording import counted, listed, ordinal, shortened, size, wording
 
 UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
+OTHER_SETS = "Searched in other sets than the reference's: what is said beside it holds about."
 UPPER_BOUNDS = "Robust accuracies are upper bounds: an attack can miss adversarial examples."
 
 
@@ -27,18 +29,32 @@ def percent(interval: Interval) -> str:
 
 
 def headline(facts: RunFacts) -> str:
-    """How robust, in one sentence with its interval and the number of images."""
+    """How robust, in one sentence: average and union with their intervals, the number of images, and clean."""
     images = f"{counted(facts.samples, 'image')} of {facts.data}"
+    verb = "is" if facts.samples == 1 else "are"
     if facts.average is None:
-        verb = "is" if facts.samples == 1 else "are"
         return (
             f"{percent(facts.clean)} of {images} {verb} classified correctly; no attack was searched at every strength."
         )
-    judged = sum(attack.average is not None for attack in facts.attacks)
-    over = "the strengths of one attack" if judged == 1 else f"{judged} attacks and their strengths"
-    verb = "stays" if facts.samples == 1 else "stay"
-    average, clean = percent(facts.average), percent(facts.clean)
-    return f"{average} of {images} {verb} correct, averaged over {over}; {clean} without any."
+    stays = "stays" if facts.samples == 1 else "stay"
+    union = f"{percent(facts.union)} under {_at_once(facts.union_at)}; " if facts.union else ""
+    average = f"On average over {_attacks_and_strengths(facts)}, {percent(facts.average)} of {images} {stays} correct"
+    return f"{average}; {union}{percent(facts.clean)} without any."
+
+
+def _attacks_and_strengths(facts: RunFacts) -> str:
+    judged = [len(attack.strengths) for attack in facts.attacks if attack.average is not None]
+    strengths = counted(sum(judged), "strength")
+    if len(judged) == 1:
+        return f"the {strengths} of one attack" if judged[0] > 1 else "the one strength of one attack"
+    return f"{len(judged)} attacks and their {strengths}"
+
+
+def _at_once(union_at: Mapping[str, float]) -> str:
+    """The attacks of the union: "all 9 at once, each up to the middle of its strengths"."""
+    if len(union_at) == 1:
+        return " ".join(f"{wording(attack).label} up to {size(strength)}" for attack, strength in union_at.items())
+    return f"{'both' if len(union_at) == 2 else f'all {len(union_at)}'} at once, each up to the strength named below"
 
 
 def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> list[tuple[str, str, str]]:
@@ -73,17 +89,17 @@ def breaking(point: BreakingPoint) -> str:
     return f"{wording(point.attack).label} {size(point.half)}{in_levels}"
 
 
-def breaks(point: BreakingPoint) -> str:
-    """Where a model breaks, in a sentence.
+def half_words(attack: str, half: float) -> str:
+    """From where on half of the images are wrong under an attack, in a sentence.
 
-    >>> breaks(BreakingPoint("l2", 0.25))
+    >>> half_words("l2", 0.25)
     'Half of the images are wrong from L2 0.25 on.'
     """
-    if math.isinf(point.half):
-        return f"More than half of the images withstand every attack, even {wording(point.attack).label}."
-    if point.half == 0:
+    if math.isinf(half):
+        return f"More than half of the images withstand every attack that counts, even {wording(attack).label}."
+    if half == 0:
         return "Half of the images are wrong before any attack."
-    return f"Half of the images are wrong from {breaking(point)} on."
+    return f"Half of the images are wrong from {breaking(BreakingPoint(attack, half))} on."
 
 
 def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[str, str, str]:
@@ -119,12 +135,24 @@ def _best_known(attack: AttackFacts) -> str:
     )
 
 
+def placed(place: Place, about: bool) -> str:
+    """A place; where the intervals leave several open, these, and "about" where some sets are not the reference's.
+
+    >>> placed(Place(3, 2, 5, 21), about=False), placed(Place(1, 1, 1, 21), about=True)
+    ('2nd to 5th of 21', 'about 1st of 21')
+    """
+    span = ordinal(place.rank)
+    if place.best < place.worst:
+        span = f"{ordinal(place.best)} to {ordinal(place.worst)}"
+    return f"{'about ' if about else ''}{span} of {place.of}"
+
+
 def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
     """The rank among the published defenses, or the number that the reference gives."""
     place = reference.place
     if place is None:
         key = "CR ind-avg" if "CR ind-avg" in reference.numbers else "mUAR"
-        what = "of the accuracy of specialists, on average" if key == "CR ind-avg" else "mean UAR"
+        what = "of the accuracy of specialists, on average (CR ind-avg)" if key == "CR ind-avg" else "mUAR"
         missing = (
             ""
             if reference.complete
@@ -133,10 +161,16 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
             )
         )
         return "Against specialists", percent(reference.numbers[key]), f"{what}.{missing}"
-    allowed = f"; its interval allows {place.best} to {place.worst}" if place.best < place.worst else ""
+    alone = f"; {ordinal(place.rank)} by the number alone" if place.best < place.worst else ""
+    other = (
+        f" About, as its sets of {listed([wording(attack).label for attack in reference.held.own_sets])} are not those "
+        "of the reference."
+        if reference.held.approximate
+        else ""
+    )
     ratio = percent(reference.numbers["CR ind-avg"])
-    text = f"by its competitiveness ratio of {ratio}, among the published defenses{allowed}."
-    return "Rank", f"{ordinal(place.rank)} of {place.of}", text
+    text = f"by its CR ind-avg of {ratio}, among the published defenses{alone}.{other}"
+    return "Rank", placed(place, reference.held.approximate), text
 
 
 def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
@@ -150,6 +184,8 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
     answers.append(("Where does it break?", _where(facts.attacks)))
     if handed := [attack for attack in facts.attacks if attack.best_known]:
         answers.append(("Best known, and by whom?", " ".join(map(_best_known, handed))))
+    if advice := [attack.advice for attack in facts.attacks if attack.advice]:
+        answers.append(("Do the strengths tell enough?", " ".join(one.sentence for one in advice)))
     if facts.reference:
         answers.append(("Compared with specialists?", _compared(facts.reference)))
     if alone:
@@ -213,9 +249,7 @@ def _how_robust(facts: RunFacts) -> str:
     text = f"Of {counted(facts.samples, 'image')}, {percent(facts.clean)} are classified correctly as they are."
     if facts.average is None:
         return text
-    judged = sum(attack.average is not None for attack in facts.attacks)
-    over = "the strengths of one attack" if judged == 1 else f"{judged} attacks and their strengths"
-    return f"{text} Averaged over {over}, {percent(facts.average)} stay correct."
+    return f"{text} On average over {_attacks_and_strengths(facts)}, {percent(facts.average)} stay correct."
 
 
 def _against_what(attacks: Sequence[AttackFacts]) -> str:
@@ -245,23 +279,24 @@ def _compared(reference: ReferenceFacts) -> str:
     some = f"{reference.held.points} of the {ranked}, which is incomplete and has no rank"
     scope = f"all {ranked}" if reference.complete else some
     if "CR ind-avg" not in reference.numbers:
-        return f"Mean UAR {percent(reference.numbers['mUAR'])}. Reference: {reference.name}, {scope}."
+        return f"mUAR {percent(reference.numbers['mUAR'])}. Reference: {reference.name}, {scope}."
     return (
-        f"It reaches {percent(reference.numbers['CR ind-avg'])} of the accuracy of the reference on average, and "
-        f"{percent(reference.numbers['CR ind-worst'])} at its worst cell. Reference: {reference.name}, {scope}."
+        f"It reaches {percent(reference.numbers['CR ind-avg'])} of the accuracy of the reference on average (CR "
+        f"ind-avg), and {percent(reference.numbers['CR ind-worst'])} at its worst cell (CR ind-worst). Reference: "
+        f"{reference.name}, {scope}."
     )
 
 
 def _intervals(facts: RunFacts) -> str:
-    half = (facts.clean.high - facts.clean.low) / 2
     return (
-        f"Ranges in brackets are 95% intervals for the draw of the {counted(facts.samples, 'image')}, here about "
-        f"±{half:.1f} points for the clean accuracy."
+        f"Ranges in brackets are 95% intervals for the draw of the {counted(facts.samples, 'image')}: the clean "
+        f"accuracy is known to lie between {facts.clean.low:.1f} and {facts.clean.high:.1f}%."
     )
 
 
 def _checks(facts: RunFacts) -> str:
-    parts = ["The run is not finished: some samples lack some attacks."] if facts.missing else []
+    parts = [] if facts.diagnosis is None else [facts.diagnosis.sentence]
+    parts += ["The run is not finished: some samples lack some attacks."] if facts.missing else []
     warnings = len(facts.warnings)
     if warnings == 1:
         parts.append("The sanity checks gave a warning; read it at the top before the numbers.")

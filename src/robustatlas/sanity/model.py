@@ -41,10 +41,10 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
     """Probe the model with a few samples of ``images`` [N, ...]; return warnings, raise :class:`UserError` where no
     honest number can come out.
 
-    Errors: no samples, output not [B, C >= 2], not finite, labels beyond the classes, no gradient.
-    Warnings: outputs look like probabilities; operations without a gradient, such as rounding; a network that writes
-    into its input; the forward pass is random; a sample's output depends on the rest of the batch; clean accuracy no
-    better than chance.
+    Errors: no samples, output not [B, C >= 2], not finite, labels beyond the classes.
+    Warnings: no gradient, or one that ends on the way; outputs look like probabilities; operations without a gradient,
+    such as rounding; a network that writes into its input; the forward pass is random; a sample's output depends on the
+    rest of the batch; clean accuracy no better than chance.
 
     Args:
         model: to probe.
@@ -55,7 +55,7 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
         warnings, one sentence each.
 
     Raises:
-        UserError: no samples, output not [B, C >= 2], not finite, labels beyond the classes, no gradient.
+        UserError: no samples, output not [B, C >= 2], not finite, labels beyond the classes.
 
     Example:
         >>> from robustatlas import load_dataset, load_model
@@ -137,13 +137,13 @@ def _gradient_warnings(model: Classifier, images: Tensor, labels: Tensor) -> lis
     if slopes is None:
         ends = where_it_ends(model, x)
     if ends is not None:
-        raise UserError(f"The gradient of the model ends in {ends}, which is not differentiable. {REMEDY}.")
+        return [f"The gradient of the model ends in {ends}, which is not differentiable. {REMEDY}."]
     if slopes is None:
-        raise UserError(
+        return [
             "The model's output carries no gradient with respect to its input (no_grad, detach, a Parameter or a "
-            "conversion to numpy inside?); expected a differentiable model. Wrap what is not in "
-            "straight_through(function), or give from_predictions(function) a model that has no gradient at all."
-        )
+            "conversion to numpy inside?), so that attacks by gradients find nothing. Wrap what is not differentiable "
+            "in straight_through(function), or give from_predictions(function) a model that has no gradient at all."
+        ]
     if rounding := flat_operations(margin):
         return [
             f"The model computes {' and '.join(rounding)} of what depends on the input, whose gradient is zero. "

@@ -133,7 +133,7 @@ class Minimum(Downward):
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
         shares = (plan.rule(Approach) or Approach()).shares
         self.levels = len(shares)
-        self.shares = torch.tensor(shares, dtype=strengths.dtype, device=todo.device)
+        self.below = torch.tensor(shares, dtype=strengths.dtype, device=todo.device)
 
     @classmethod
     def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
@@ -143,7 +143,7 @@ class Minimum(Downward):
         return runs
 
     def epsilon(self, rows: Tensor, best_size: Tensor) -> Tensor:
-        below = best_size * self.shares[self.level[rows]]
+        below = best_size * self.below[self.level[rows]]
         return torch.where(self.bounds[self.attempt[rows]] | best_size.isinf(), self.strengths[-1], below)
 
     def _gained(self, best_size: Tensor, before: Tensor) -> Tensor:

@@ -10,7 +10,8 @@ from robustatlas.evaluation.verification.asked import Case
 from robustatlas.evaluation.verification.judging import Judged, samples_at
 from robustatlas.evaluation.work import clean_answers
 from robustatlas.outcomes import CallRecord
-from robustatlas.outcomes.records import EXAMPLES, circumstances, command_line, now, spans_of
+from robustatlas.outcomes.circumstances import circumstances, command_line, now
+from robustatlas.outcomes.records import EXAMPLES, spans_of
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
 

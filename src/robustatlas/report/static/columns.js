@@ -4,7 +4,7 @@
 /**
  * The columns of the board: those that are usual, and all that can be chosen.
  *
- * @typedef {Summary & {defense: Defense, rank: number | null, range: [number, number] | null, before: number | null,
+ * @typedef {Summary & {defense: Defense, about: boolean, rank: number | null, range: [number, number] | null, before: number | null,
  *   extra: string, trained: string, haystack: string}} Row
  * @typedef {{key: string, cells: Cells, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
  *
@@ -13,9 +13,13 @@
  *   show: (row: Row) => string, below?: (row: Row) => string, descends: boolean, usual: boolean}} Column
  */
 const Columns = (() => {
-  /** @param {number | null | undefined} value */
-  const fixed = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
   const inThousands = new Intl.NumberFormat("en");
+  /** @param {number | null | undefined} value @param {number} [digits] */
+  const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+  /** Decimals that so many images bear: a second one means nothing where one image moves the first. @param {Defense} defense */
+  const digitsOf = ({ samples }) => ((samples ?? 0) < 10_000 ? 1 : 2);
+  /** Three significant digits and two decimals at most, of numbers that a few images decide. @param {number | null | undefined} value */
+  const rough = (value) => (value === null || value === undefined ? "–" : inThousands.format(Number(Number(value.toPrecision(3)).toFixed(2))));
   /** @param {number | null} value */
   const whole = (value) => (value === null ? "–" : inThousands.format(value));
   /** @param {[number, number] | number[] | null | undefined} span @param {number} [digits] */
@@ -24,12 +28,21 @@ const Columns = (() => {
   const rangeOf = ({ range }) => (range && range[0] < range[1] ? `${range[0]} to ${range[1]}` : "");
 
   /**
+   * Whether a row searched other sets than the reference under an attack that counts, so that its place holds about.
+   * @param {{defense: Defense}} row
+   * @param {Cells} cells
+   * @param {Board} board
+   */
+  const isAbout = ({ defense }, cells, board) =>
+    defense.ownSets.some((name) => cells.attack.some((attack) => attack >= 0 && board.attacks[attack].name === name));
+
+  /**
    * What the number is called by which the board ranks.
    * @param {Board} board
    */
   function ratioOf(board) {
     return board.compared ? { short: "CR", name: "competitiveness ratio", hint: "Competitiveness ratio" }
-      : { short: "Robust", name: "mean accuracy", hint: "Mean accuracy over the cells, or the lowest one," };
+      : { short: "Average", name: "average accuracy", hint: "Average accuracy over the cells, or the lowest one," };
   }
 
   /** @param {Board} board @returns {Column[]} */
@@ -37,12 +50,12 @@ const Columns = (() => {
     const { defenses } = board;
     /** @param {Partial<Column> & {key: string, title: string, hint: string, value: Column["value"]}} column @returns {Column} */
     const number = (column) => ({
-      kind: "number", show: (row) => fixed(/** @type {number | null} */ (column.value(row))), descends: true, usual: true, ...column,
+      kind: "number", show: (row) => fixed(/** @type {number | null} */ (column.value(row)), digitsOf(row.defense)), descends: true, usual: true, ...column,
     });
     /** @type {Column[]} */
     const columns = [
-      number({ key: "rank", title: "Rank", hint: `Place by the ${board.compared ? "competitiveness ratio, ties by the lower stability constant" : "mean accuracy"}; below, the places that the intervals leave open`,
-        value: (row) => row.rank, show: (row) => (row.rank === null ? "–" : String(row.rank)), descends: false }),
+      number({ key: "rank", title: "Rank", hint: `Place by the ${board.compared ? "competitiveness ratio, ties by the lower stability constant" : "average accuracy"}: those that the intervals leave open; below, the one by the number alone`,
+        value: (row) => row.rank, show: (row) => (row.rank === null ? "–" : `${row.about ? "about " : ""}${rangeOf(row) || row.rank}`), descends: false }),
       number({ key: "defense", title: "Defense", hint: "Name, linked to the paper", kind: "text",
         value: (row) => row.defense.name, show: (row) => row.defense.name, descends: false }),
       number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr }),
@@ -50,9 +63,9 @@ const Columns = (() => {
       ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
         value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null })),
       ...(board.compared ? [number({ key: "sc", title: "SC", hint: "Stability constant; lower is steadier; – where the training is not stated",
-        value: (row) => row.sc, descends: false }),
+        value: (row) => row.sc, show: (row) => rough(row.sc), descends: false }),
       number({ key: "seen", title: "Seen, %", hint: "Share of the cells inside the training attacks", value: (row) => row.seen }),
-      number({ key: "uar", title: "UAR, %", hint: "Unforeseen attack robustness, mean over the attacks", value: (row) => row.uar })] : []),
+      number({ key: "uar", title: "mUAR, %", hint: "Unforeseen attack robustness, mean over the attacks", value: (row) => row.uar })] : []),
       number({ key: "samples", title: "Images", hint: "Test images behind every accuracy of the row",
         value: (row) => row.defense.samples, show: (row) => whole(row.defense.samples) }),
     ];
@@ -60,8 +73,8 @@ const Columns = (() => {
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
     where((defense) => defense.union !== null, number({ key: "union", title: "Union, %", hint: "Accuracy under all attacks at once, each up to the middle one of its strengths",
       usual: !board.compared, value: (row) => row.defense.union }));
-    where((defense) => defense.hypervolume !== null, number({ key: "hypervolume", title: "Hypervolume", hint: "Adversarial hypervolume, 0 to 1",
-      value: (row) => row.defense.hypervolume, show: ({ defense }) => defense.hypervolume?.toFixed(4) ?? "–", below: ({ defense }) => defense.hypervolumeIs }));
+    where((defense) => defense.hypervolume !== null, number({ key: "hypervolume", title: `AH ${board.hypervolume}`, hint: `Adversarial hypervolume under ${board.hypervolume}, 0 to 1`,
+      value: (row) => row.defense.hypervolume, show: ({ defense }) => defense.hypervolume?.toFixed(3) ?? "–", below: ({ defense }) => defense.hypervolumeIs }));
     where((defense) => defense.petaflops !== null, number({ key: "petaflops", title: "PetaFLOPs", hint: "Cost of the training", usual: false,
       value: (row) => row.defense.petaflops, show: (row) => whole(row.defense.petaflops), descends: false }));
     where((defense) => defense.extraData !== null, number({ key: "extra", title: "Extra data", hint: "Trained with more than the data set's own images",
@@ -70,7 +83,7 @@ const Columns = (() => {
       value: (row) => row.defense.architecture, show: (row) => row.defense.architecture || "–", descends: false }));
     return [...columns, ...board.attacks.map((attack, index) => number({
       key: `attack-${attack.name}`, title: `${attack.label}${board.compared ? " CR" : ""}, %`, usual: false,
-      hint: `${board.compared ? "Average ratio" : "Mean accuracy"} under ${attack.label} alone, at all its strengths`, value: singleRatio(board, attack, index),
+      hint: `${board.compared ? "Average ratio" : "Average accuracy"} under ${attack.label} alone, at all its strengths`, value: singleRatio(board, attack, index),
     }))];
   }
 
@@ -116,5 +129,5 @@ const Columns = (() => {
     return columns.filter((column) => ["rank", "defense", "cr"].includes(column.key) || chosen.includes(column.key));
   }
 
-  return { of, ratioOf, shown, fixed, whole, between, rangeOf };
+  return { of, ratioOf, shown, fixed, rough, digitsOf, whole, between, rangeOf, isAbout };
 })();

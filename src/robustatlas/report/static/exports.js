@@ -23,7 +23,7 @@ const Exports = (() => {
    */
   function heading(view, range = (strengths) => strengths.join(" ")) {
     const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name} (${range(strengths.map(Page.number))})`);
-    const against = view.board.compared ? `Board ${view.kind}; reference ${view.board.reference.name}` : `${view.kind.endsWith("g") || view.kind === "exp" ? "Mean" : "Lowest"} accuracy; no reference`;
+    const against = view.board.compared ? `CR ${view.kind}; reference ${view.board.reference.name}` : `${view.kind.endsWith("g") || view.kind === "exp" ? "Average" : "Lowest"} accuracy; no reference`;
     return `${against}; 95% intervals; clean and ${attacks.join(", ") || "no attack"}`;
   }
 
@@ -43,7 +43,7 @@ const Exports = (() => {
     const quote = (/** @type {string} */ text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
     const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name}:${strengths.join(" ")}`).join("; ");
     const lines = [["rank", "rank_best", "rank_worst", "defense", "images", "cr", "cr_low", "cr_high", "clean", "clean_low", "clean_high", "sc",
-      "sc_floor_1", "seen", "uar", "union", "hypervolume", "train_petaflops", "hypervolume_is", "extra_data", "architecture", "missing_cells", "paper", "board",
+      "sc_floor_1", "seen", "uar", "union", "hypervolume_linf", "train_petaflops", "hypervolume_is", "extra_data", "architecture", "missing_cells", "paper", "board",
       "reference", "attacks"]];
     for (const row of rows) {
       const { defense } = row;
@@ -78,8 +78,8 @@ const Exports = (() => {
    * @param {Row} row
    */
   function written(column, row) {
-    if (column.key === "cr" && row.span) return `${column.show(row)} (${Columns.between(row.span, 2)})`;
-    const range = column.key === "rank" ? Columns.rangeOf(row) : "";
+    if (column.key === "cr" && row.span) return `${column.show(row)} (${Columns.between(row.span, Columns.digitsOf(row.defense))})`;
+    const range = column.key === "rank" && row.rank !== null && Columns.rangeOf(row) ? `${row.rank} by number` : "";
     const said = range || (column.below?.(row) ?? "");
     return said ? `${column.show(row)} (${said})` : column.show(row);
   }

@@ -53,7 +53,7 @@
     const ranges = Metrics.rankRanges(summaries.map(({ cr, span }) => (cr === null ? null : span ?? [cr, cr])));
     const before = isOfficial ? null : new Map(rank(kind, officialSelection()).rows.map((row) => [row.defense, row.rank]));
     const rows = board.defenses.map((defense, i) => ({
-      ...summaries[i], defense, rank: ranks[i], range: ranges[i], before: before?.get(defense) ?? null,
+      ...summaries[i], defense, about: Columns.isAbout({ defense }, cells, board), rank: ranks[i], range: ranges[i], before: before?.get(defense) ?? null,
       extra: defense.extraData === null ? "–" : defense.extraData ? "yes" : "no",
       trained: trainedText(defense),
       haystack: `${defense.name} ${defense.title} ${defense.architecture}`.toLowerCase(),
@@ -118,19 +118,23 @@
       `${complete < rows.length ? `, ${rows.length - complete} incomplete` : ""}${shown.length < rows.length ? `, ${shown.length} shown` : ""}. ` +
       `${Page.counted(attacks, "attack")}, ${Page.counted(cells.attack.length, "cell")} with the clean accuracy.`;
     const isOfficial = writeSelection(state.selection) === official;
-    Page.element("choice-summary").textContent = `${isOfficial && board.compared ? "official set, " : ""}${attacks} of ${Page.counted(board.attacks.length, "attack")}`;
+    Page.element("choice-summary").textContent = `${isOfficial && board.official ? "official set, " : ""}${attacks} of ${Page.counted(board.attacks.length, "attack")}`;
     drawOwn(rows, cells, complete);
     Page.element("official").hidden =
       isOfficial && state.order === "average" && state.mode === "individual" && state.sort === "rank" && !state.descending;
   }
 
-  /** What the shown ranking is: the official one is the average or the worst case of individual ratios over its set. */
+  /** What each ratio is, as the terminal and the report explain it. @type {Record<Kind, string>} */
+  const MEANINGS = {
+    "ind-avg": "mean ratio of the cells", "ind-worst": "lowest ratio of a cell", exp: "ratio of the sums", max: "ratio of the lowest accuracies",
+  };
+
+  /** What the shown ranking is: the official one, of published references only, is by the ratios of the cells over its set. */
   function viewName() {
-    const order = state.order === "average" ? "average" : "worst case";
-    if (!board.compared) return `Ranking by the ${order} of the accuracies`;
-    const kind = `${order} of ${state.mode} ratios`;
+    if (!board.compared) return `Ranking by the ${state.order === "average" ? "average" : "lowest"} accuracy`;
     const isOfficial = writeSelection(state.selection) === official;
-    return `${isOfficial && state.mode === "individual" ? "Official ranking" : "Your ranking"}, ${kind}${isOfficial ? "" : ", attacks of your choice"}`;
+    const whose = !isOfficial ? "Your ranking" : board.official && state.mode === "individual" ? "Official ranking" : "Ranking";
+    return `${whose} by CR ${kindOf(state)} (${MEANINGS[kindOf(state)]})${isOfficial ? "" : ", attacks of your choice"}`;
   }
 
   /**
@@ -146,12 +150,32 @@
     if (!row) return;
     const link = make("button", { type: "button", class: "link" }, "Your model ", Table.nameOf(row.defense), ":");
     link.addEventListener("click", () => table.show(row.defense.name));
+    const span = row.range && row.range[0] < row.range[1] ? `${ordinal(row.range[0])} to ${ordinal(row.range[1])}` : ordinal(row.rank ?? 0);
     const place = row.rank === null ? `incomplete, ${row.missing} of ${Page.counted(cells.attack.length, "cell")} missing`
-      : `${ordinal(row.rank)} of ${complete}`;
-    const range = Columns.rangeOf(row);
-    const ratio = row.cr === null ? "" : `${Columns.ratioOf(board).short} ${row.cr.toFixed(1)}%${row.span ? ` (${Columns.between(row.span)})` : ""} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
-    target.replaceChildren(link, " ", make("b", { class: "place" }, place), range ? ` (intervals allow ${range}). ` : ". ", ratio, row.defense.breaks, " ", weakest(row, cells),
+      : `${row.about ? "about " : ""}${span} of ${complete}`;
+    const alone = row.rank !== null && Columns.rangeOf(row) ? ` (${ordinal(row.rank)} by the number alone). ` : ". ";
+    const name = board.compared ? `CR ${kindOf(state)}` : `${state.order === "average" ? "Average" : "Lowest"} accuracy`;
+    const ratio = row.cr === null ? "" : `${name} ${row.cr.toFixed(1)}%${row.span ? ` (${Columns.between(row.span)})` : ""} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
+    target.replaceChildren(link, " ", make("b", { class: "place" }, place), alone, ratio, breaking(row, cells), " ", weakest(row, cells),
       others.length > 0 ? ` And ${Page.counted(others.length, "more run")} of yours.` : "");
+  }
+
+  /**
+   * From where on half of the images are wrong, under the attack of those that count that leaves fewest of them correct; one
+   * whose sets are not the reference's speaks only where there is no other.
+   * @param {Row} row
+   * @param {Cells} cells
+   */
+  function breaking({ defense }, cells) {
+    const accuracies = Metrics.accuraciesAt(board, defense, cells);
+    const known = board.attacks.flatMap(({ name }, index) => {
+      const at = Metrics.indicesOf(cells, index, false).filter((i) => !Number.isNaN(accuracies[i]));
+      if (at.length === 0 || !(name in defense.halves)) return [];
+      return [{ name, left: at.reduce((sum, i) => sum + accuracies[i], 0) / at.length }];
+    });
+    const exact = known.filter(({ name }) => !defense.ownSets.includes(name));
+    const weakestOf = (exact.length > 0 ? exact : known).sort((a, b) => a.left - b.left)[0];
+    return weakestOf ? defense.halves[weakestOf.name] : "";
   }
 
   /** @param {number} place */
@@ -161,7 +185,7 @@
   }
 
   /**
-   * The cell at which a model falls furthest behind the reference.
+   * The cell at which a model falls furthest behind the reference, under an attack of the same sets.
    * @param {Row} row
    * @param {Cells} cells
    */
@@ -169,7 +193,7 @@
     const accuracies = Metrics.accuraciesAt(board, row.defense, cells);
     let worst = -1;
     accuracies.forEach((accuracy, i) => {
-      if (cells.attack[i] < 0 || Number.isNaN(accuracy)) return;
+      if (cells.attack[i] < 0 || Number.isNaN(accuracy) || row.defense.ownSets.includes(board.attacks[cells.attack[i]].name)) return;
       if (worst < 0 || accuracy / cells.reference[i] < accuracies[worst] / cells.reference[worst]) worst = i;
     });
     if (worst < 0) return "";

@@ -37,18 +37,20 @@ const Plots = (() => {
     const shown = rows.filter(({ cr, defense }) => cr !== null && defense[across] !== null);
     const place = (/** @type {Row} */ row) => places.get(row.defense.name);
     const value = (/** @type {Row} */ row) => row.cr ?? 0;
-    // Whiskers of rows with few images may leave the picture: they would flatten all the others.
-    const ends = shown.flatMap((row) => (row.span && !row.defense.few ? row.span : [value(row)]));
+    const ends = shown.flatMap((row) => [value(row), ...(row.span ?? [])]);
+    const clean = (/** @type {Row} */ { defense }) => (across === "clean" ? defense.cleanBounds : null);
     const pad = 0.06 * (Math.max(...ends) - Math.min(...ends)) || 5;
     const faint = Page.colour("--mark");
     const colours = shown.map((row) => styles[place(row) ?? -1]?.colour ?? faint);
     const data = [{
       type: "scatter", mode: "markers", x: shown.map(({ defense }) => defense[across]), y: shown.map(value), cliponaxis: false,
+      error_x: { type: "data", symmetric: false, array: shown.map((row) => (clean(row)?.[1] ?? row.defense[across] ?? 0) - (row.defense[across] ?? 0)),
+        arrayminus: shown.map((row) => (row.defense[across] ?? 0) - (clean(row)?.[0] ?? row.defense[across] ?? 0)), color: faint, thickness: 1, width: 0 },
       error_y: { type: "data", symmetric: false, array: shown.map((row) => (row.span ? row.span[1] - value(row) : 0)),
         arrayminus: shown.map((row) => (row.span ? value(row) - row.span[0] : 0)), color: faint, thickness: 1, width: 0 },
       marker: { color: colours, size: shown.map((row) => (place(row) === undefined ? 9 : 13)),
         symbol: shown.map((row) => styles[place(row) ?? -1]?.symbol ?? "circle"), line: { color: Page.colour("--surface"), width: 1 } },
-      text: shown.map((row) => `${Page.plotText(short(row.defense.name, 34))}<br>rank ${row.rank}, ${Columns.ratioOf(board).short} ${percent(value(row))}${row.span ? ` (${Columns.between(row.span)})` : ""}`),
+      text: shown.map((row) => `${Page.plotText(short(row.defense.name, 34))}<br>rank ${row.about ? "about " : ""}${Columns.rangeOf(row) || row.rank}, ${Columns.ratioOf(board).short} ${percent(value(row))}${row.span ? ` (${Columns.between(row.span)})` : ""}`),
       hovertemplate: "%{text}<br>%{x}<extra></extra>",
     }];
     const axis = across === "clean" ? { title: "clean accuracy (%)", minallowed: 0, maxallowed: 100 } : { title: "cost of the training (PetaFLOPs)", type: "log" };
@@ -141,15 +143,16 @@ const Plots = (() => {
         domain: [top - cellHeight, top], anchor: `x${suffix}`, range: [0, 102], tickvals: [0, 50, 100],
         ticktext: ["0%", "50%", "100%"], tickfont: { size: 10 }, showticklabels: column === 0, automargin: false,
       });
+      const other = entries.some(({ defense }) => defense.ownSets.includes(attack.name));
       annotations.push({
-        text: `<b>${Page.plotText(attack.label)}</b>`, showarrow: false, xref: `x${suffix} domain`, yref: `y${suffix} domain`,
+        text: `<b>${Page.plotText(attack.label)}</b>${other ? " other set" : ""}`, showarrow: false, xref: `x${suffix} domain`, yref: `y${suffix} domain`,
         x: 0, y: 1, xanchor: "left", yanchor: "bottom", font: { size: 11, color: Page.colour("--text") },
       });
       const strengths = [0, ...at.map((i) => cells.strength[i])];
       const reference = [board.reference.clean, ...at.map((i) => cells.reference[i])];
       const anchor = { xaxis: `x${suffix}`, yaxis: `y${suffix}`, type: "scatter" };
       if (board.compared) data.push({
-        ...anchor, mode: "lines", x: strengths, y: reference, line: { color: Page.colour("--mark"), width: 4 },
+        ...anchor, mode: "lines", x: strengths, y: reference, line: { color: Page.colour("--mark"), width: 4, dash: other ? "1px,5px" : "solid" },
         hovertemplate: "%{x:.4~r}: %{y:.2f}%<extra>reference</extra>",
       });
       entries.forEach(({ defense, accuracies }, i) => {
@@ -180,8 +183,9 @@ const Plots = (() => {
       type: "scatter", mode: "markers", text: labels, cliponaxis: false,
       x: shown.map(({ index }) => Metrics.ratioOn(accuracies, cells, kind, Metrics.indicesOf(cells, index, true))),
       y: shown.map((_, row) => row + (entries.length > 1 ? i * spread - 0.3 : 0)),
-      marker: { color: style[i].colour, symbol: style[i].symbol, size: 8, line: { color: Page.colour("--surface"), width: 1 } },
-      hovertemplate: `%{text}: %{x:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
+      marker: { color: style[i].colour, size: 8, line: { color: style[i].colour, width: 1 },
+        symbol: shown.map(({ attack }) => `${style[i].symbol}${defense.ownSets.includes(attack.name) ? "-open" : ""}`) },
+      hovertemplate: `%{text}: %{x:.${Columns.digitsOf(defense)}f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
     }));
     return {
       data,

@@ -6,9 +6,9 @@
    * @typedef {{sizes: number[], error: number[], low: number[], high: number[]}} Curve
    * @typedef {{end: number, lines: (Curve | null)[]}} CurvePanel
    * @typedef {{edges: number[], lines: ({counts: number[], never: number, clean: number} | null)[]}} SizePanel
-   * @typedef {{lines: ({sizes: number[], mean: number[]} | null)[]}} FrontierPanel
+   * @typedef {{lines: ({sizes: number[], mean: number[], searched: boolean} | null)[]}} FrontierPanel
    * @typedef {{attack: string, label: string, axis: string, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
-   * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null} | null)[]}} RatioPanel
+   * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null, ownSet: boolean} | null)[]}} RatioPanel
    * @typedef {{runs: string[], short: string[], about: string, cards: Card[], ratios: RatioPanel[]}} Panels
    */
 
@@ -84,16 +84,18 @@
     const style = Page.series();
     const data = panel.lines.flatMap((line, i) => (line ? [{
       type: "scatter", mode: "lines+markers", x: line.sizes, y: line.mean,
-      line: { color: style[i].colour, dash: style[i].dash, width: 2 }, marker: { symbol: style[i].symbol, size: 6, color: style[i].colour },
+      line: { color: style[i].colour, dash: style[i].dash, width: 2 },
+      marker: { symbol: `${style[i].symbol}${line.searched ? "" : "-open"}`, size: 6, color: style[i].colour },
       fill: panel.lines.length === 1 ? "tozeroy" : "none", fillcolor: faint(style[i].colour, 0.1),
-      hovertemplate: `%{x:.4g}: %{y:.3f}<extra>${names[i]}</extra>`,
+      hovertemplate: `%{x:.4g}: ${line.searched ? "" : "at most "}%{y:.3f}<extra>${names[i]}</extra>`,
     }] : []));
+    const bounds = panel.lines.some((line) => line && !line.searched);
     return {
       data,
       layout: Page.layout({
         height: HEIGHT,
         xaxis: Page.axis({ title: axis, rangemode: "tozero" }),
-        yaxis: Page.axis({ title: "margin left (0 to 1)", range: [0, 1.02] }),
+        yaxis: Page.axis({ title: `margin left (0 to 1)${bounds ? ", upper bound" : ""}`, range: [0, 1.02] }),
       }),
     };
   }
@@ -106,7 +108,7 @@
     const data = names.map((name, i) => {
       const found = panels.ratios.flatMap((panel, row) => {
         const values = panel.lines[i]?.[which];
-        return values ? [{ row: row + (names.length > 1 ? i * spread - 0.25 : 0), values, label: labels[row] }] : [];
+        return values ? [{ own: panel.lines[i]?.ownSet, row: row + (names.length > 1 ? i * spread - 0.25 : 0), values, label: labels[row] }] : [];
       });
       return {
         type: "scatter", mode: "markers", cliponaxis: false, x: found.map(({ values }) => values[0]), y: found.map(({ row }) => row),
@@ -115,7 +117,8 @@
           type: "data", symmetric: false, array: found.map(({ values }) => values[2] - values[0]),
           arrayminus: found.map(({ values }) => values[0] - values[1]), color: style[i].colour, thickness: 1.4, width: 3,
         },
-        marker: { color: style[i].colour, symbol: style[i].symbol, size: 9 }, hovertemplate: `%{text}<extra>${name}</extra>`,
+        marker: { color: style[i].colour, symbol: found.map(({ own }) => `${style[i].symbol}${own ? "-open" : ""}`), size: 9 },
+        hovertemplate: `%{text}<extra>${name}</extra>`,
       };
     });
     return {

@@ -14,6 +14,7 @@
  */
 const Table = (() => {
   const { make } = Page;
+  const OTHER_SETS = "Searched in other sets than the reference's: what is said beside it holds about";
   /** Rows that are built before the first paint; the others follow it. */
   const FIRST_ROWS = 40;
   /** A board of more rows than this is a long one: the browser leaves out those beyond the screen, so many together. */
@@ -26,8 +27,9 @@ const Table = (() => {
    */
   function nameOf(defense) {
     const label = defense.parts.flatMap((part, i) => (i === 0 ? [part] : [make("wbr"), part]));
-    const whole = defense.parts.join("") === defense.name ? {} : { title: defense.name };
-    return make("span", { class: "model", ...whole }, ...label);
+    const node = make("span", { class: "model" }, ...label);
+    if (defense.parts.join("") !== defense.name) node.title = defense.name;
+    return node;
   }
 
   /**
@@ -48,7 +50,7 @@ const Table = (() => {
   function linesOf({ key, show, below }, row) {
     if (key === "rank") {
       const moved = row.before !== null && row.rank !== null && row.before !== row.rank;
-      return [show(row), Columns.rangeOf(row), moved ? `was ${row.before}` : ""];
+      return [show(row), Columns.rangeOf(row) && row.rank !== null ? `${row.rank} by number` : "", moved ? `was ${row.before}` : ""];
     }
     if (key === "cr" && row.cr === null) return [`incomplete, ${row.missing} missing`];
     if (key === "cr") return [show(row), row.span ? Columns.between(row.span) : "images unknown"];
@@ -68,7 +70,7 @@ const Table = (() => {
    * @param {(defense: Defense) => void} rankOnItsCells
    */
   function contentOf({ key }, row, lines, rankOnItsCells) {
-    if (key === "rank") return written(lines, { 0: { title: "Places that the intervals leave open" }, 1: { class: "before" } });
+    if (key === "rank") return written(lines, { 0: { title: "The place by the number alone, which the intervals do not tell from the others" }, 1: { class: "before" } });
     if (key !== "cr") return written(lines);
     if (row.cr === null) {
       const own = make("button", { type: "button" }, "Rank on its cells");
@@ -260,7 +262,7 @@ const Table = (() => {
         ["Images", defense.samples === null ? "not known" : Columns.whole(defense.samples)], ["Notes", defense.notes],
       ].filter(([, text]) => text).map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, text)));
       const strips = board.attacks.filter(({ name }) => defense.accuracies[name]).map((attack) => make("tr", {},
-        make("th", { scope: "row" }, attack.label),
+        make("th", { scope: "row", ...(defense.ownSets.includes(attack.name) ? { class: "hatched", title: OTHER_SETS } : {}) }, attack.label),
         make("td", { class: "range" }, `${Page.number(attack.strengths[0])} to ${Page.number(attack.strengths.at(-1) ?? 0)}`),
         ...attack.strengths.map((strength, level) => cellOf(defense, attack.name, strength, level))));
       const most = Math.max(...board.attacks.map((attack) => attack.strengths.length));
@@ -284,7 +286,7 @@ const Table = (() => {
       const [low, high] = [defense.low[attack]?.[level], defense.high[attack]?.[level]];
       const interval = low === null || low === undefined ? "" : ` (${Columns.between([low, high ?? 100])})`;
       const cell = make("td", { class: `cell${value >= 73 ? " top" : value >= 58 ? " upper" : ""}`,
-        title: `strength ${Page.number(strength)}: ${Columns.fixed(value)}%${interval}` }, value.toFixed(0));
+        title: `strength ${Page.number(strength)}: ${Columns.fixed(value, Columns.digitsOf(defense))}%${interval}` }, value.toFixed(0));
       cell.style.setProperty("--shade", `${value}%`);
       return cell;
     }

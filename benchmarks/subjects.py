@@ -1,6 +1,6 @@
 """Small networks of several kinds, trained by a seed: those that the defaults of the searches are chosen on.
 
-    python benchmarks/networks.py [--names attention,gelu,...] [--kept FOLDER]
+    python benchmarks/subjects.py [--names attention,gelu,...] [--kept FOLDER]
 
 Each takes some minutes of one core and is kept in the folder, by its name. Needs MNIST, Fashion-MNIST and CIFAR-10
 (``dataset-fashion-mnist`` of Debian, the other two in ROBUSTATLAS_DATA); of MNIST and CIFAR-10 the test images serve

@@ -1,0 +1,148 @@
+"""How well many workers share one evaluation: the desk that hands out jobs, run against a simulated clock.
+
+The desk is the one that every evaluation uses; only the workers are simulated (discrete events, nothing sleeps). What a
+sample costs is what was measured: the seconds of the nine ranked attacks on a ResNet-32 (suite.json), spread over
+samples as their passes are in a run of the board. A job takes the sum of its samples' seconds, and at
+least as long as its longest sample takes alone; a worker that begins loads the model first (scale.json).
+
+Efficiency is the work divided by workers x the time until all is done; the tail is the time from the first worker that
+finds nothing to do until then. Writes benchmarks/results/scheduling.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.evaluation.costs import Costs, weight_of
+from robustatlas.evaluation.desk import Desk
+from robustatlas.evaluation.plan import Task, record_of, samples_of
+from robustatlas.evaluation.work import Found, Job, Manner
+from robustatlas.outcomes.claims import Claims
+from robustatlas.progress import Progress
+
+RESULTS = Path(__file__).parent / "results"
+SPREAD = Path(__file__).parents[1] / "docs" / "board" / "runs" / "standard"
+ATTACKS = ("linf", "l2", "l1", "stadv", "recolor", "elastic", "jpeg-linf", "jpeg-l1", "lpips")
+MEASURED_THREADS = 2
+ALONE = 3.0
+"""How many times as long a sample takes alone as in a full batch (batch of 1 against 64, ResNet-32, one core: 2.9);
+more on devices that a single sample leaves idle."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Seconds of each sample under each attack ``seconds`` [A, N], and those that a worker takes to begin."""
+
+    seconds: NDArray[np.float64]
+    begin: float
+
+
+def prices(samples: int, seed: int = 0) -> Prices:
+    """As measured: mean seconds of each attack times how far the passes of single samples are from their mean."""
+    suite = json.loads((RESULTS / "suite.json").read_text())[0]
+    begin = json.loads((RESULTS / "scale.json").read_text())["workers"]["start_s"]
+    board = ra.load_result(SPREAD)
+    random, rows = np.random.default_rng(seed), []
+    for name in ATTACKS:
+        outcome = board.outcome(name if name in board.attacks else "linf")
+        passes = outcome.forward + outcome.backward
+        mean = MEASURED_THREADS * suite["attacks"][name] / suite["samples"]
+        rows.append(mean * random.choice(passes / passes.mean(), samples))
+    return Prices(np.array(rows), begin)
+
+
+def tasks() -> list[Task]:
+    """The nine attacks by descent."""
+    named = [attack_named(name) for name in ATTACKS]
+    return [Task(attack, "descent", record_of(attack, "descent", 0, "float32")) for attack in named]
+
+
+class _Nowhere:
+    """A run that keeps nothing, so that memory does not grow with the simulation."""
+
+    path = None
+
+    def done(self, *_: object, **__: object) -> NDArray[np.int64]:
+        return np.zeros(0, np.int64)
+
+    def write(self, *_: object) -> None:
+        return
+
+
+def simulate(priced: Prices, workers: int) -> dict[str, Any]:
+    """All jobs done by so many workers; seconds are those of the simulated clock."""
+    samples = priced.seconds.shape[1]
+    work = samples_of(
+        (torch.zeros(1, 3, 32, 32).expand(samples, -1, -1, -1), torch.zeros(samples, dtype=torch.int64)), None
+    )
+    todo = tasks()
+    costs = Costs([weight_of(task, 10) for task in todo], pair=1e-3)
+    mine = np.ones(samples, bool)
+    with Claims(None) as claims:
+        desk = Desk(_Nowhere(), todo, work, mine, Manner(0, 256), costs, claims, None, workers, Progress())  # type: ignore[arg-type]
+        return _clocked(desk, priced, workers)
+
+
+def _clocked(desk: Desk, priced: Prices, workers: int) -> dict[str, Any]:
+    order = count()
+    events: list[tuple[float, int, tuple[Job, float] | None]] = [(priced.begin, next(order), None)] * workers
+    jobs, last, idle = 0, 0.0, None
+    while events:
+        last, _, done = heapq.heappop(events)
+        if done is not None:
+            desk.finish(done[0], _found(*done))
+        job = desk.next()
+        if job is None:
+            idle = last if idle is None else idle
+            continue
+        each = priced.seconds[job.task, job.index]
+        seconds = max(float(each.sum()), ALONE * float(each.max()))
+        jobs += 1
+        heapq.heappush(events, (last + seconds, next(order), (job, seconds)))
+    total = float(priced.seconds.sum())
+    return {
+        "workers": workers,
+        "samples": len(priced.seconds[0]),
+        "work_h": total / 3600,
+        "makespan_s": last,
+        "efficiency": total / (workers * last),
+        "efficiency_without_start": total / (workers * (last - priced.begin)),
+        "tail_s": last - (last if idle is None else idle),
+        "jobs": jobs,
+    }
+
+
+def _found(job: Job, seconds: float) -> Found:
+    columns = {"index": job.index, "seconds": np.full(len(job.index), seconds / len(job.index))}
+    return Found(columns, {}, None, {}, seconds, 256)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=10_000)
+    parser.add_argument("--workers", type=lambda text: [int(n) for n in text.split(",")], default=[32, 128, 1024])
+    asked = parser.parse_args()
+    priced = prices(asked.samples)
+    rows = [simulate(priced, workers) for workers in asked.workers]
+    for row in rows:
+        print(
+            f"{row['workers']:5} workers: {row['makespan_s']:7.0f} s, efficiency {row['efficiency']:.3f} "
+            f"({row['efficiency_without_start']:.3f} once begun), tail {row['tail_s']:.0f} s, {row['jobs']} jobs"
+        )
+    (RESULTS / "scheduling.json").write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""``robustatlas diagnose``: can a robustness number be trusted?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from robustatlas.cli import _models
+from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
+from robustatlas.cli._options import names_in
+from robustatlas.cli._terminal import safe
+
+if TYPE_CHECKING:
+    from robustatlas.diagnosis import Diagnosis
+
+
+def diagnose(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL_OR_RUN",
+            help="Source of a model, as of `evaluate`, or the directory of a run, whose model and data are looked up.",
+        ),
+    ],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Data set, as of `evaluate`; of a run by default its own.", rich_help_panel=DATA
+        ),
+    ] = None,
+    attacks: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Attacks whose numbers are to be judged, with commas between them; of a run its own.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = "linf",
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Samples to look at, drawn at random. By default 100.", rich_help_panel=DATA
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the choice of samples.", rich_help_panel=ATTACKS)] = 0,
+    each: Annotated[
+        bool, typer.Option("--each", help="List every sample that is doubted.", rich_help_panel=OUTPUT)
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what was found as JSON, and no tables.", rich_help_panel=OUTPUT)
+    ] = False,
+    weights: _models.Weights = None,
+    settings: _models.Settings = None,
+    mean: _models.Mean = None,
+    std: _models.Std = None,
+    device: _models.Device = None,
+) -> None:
+    """Find out whether robustness numbers of a model can be trusted.
+
+    A defense on the shipped digits that rounds its input:
+
+        robustatlas diagnose broken:rounded --data digits
+
+    The model of a run; the verdict is kept in the run:
+
+        robustatlas diagnose runs/mynet
+    """
+    import robustatlas as ra
+
+    run = Path(subject)
+    is_run = (run / "run.json").is_file()
+    given = None
+    if not is_run or weights is not None or mean is not None or std is not None or settings:
+        source = ra.load_result(run).identity if is_run else None
+        name = source.model.source if source is not None else subject
+        given = _models.loaded(name, weights, settings, mean, std, device)
+    found = ra.diagnose(
+        run if is_run or given is None else given,
+        None if data is None else ra.load_dataset(data),
+        attacks=names_in(attacks),
+        samples=samples,
+        seed=seed,
+        model=given if is_run else None,
+    )
+    if as_json:
+        sys.stdout.write(json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n")
+    else:
+        print_diagnosis(found, Console(), each)
+
+
+def print_diagnosis(diagnosis: Diagnosis, console: Console, each: bool = False) -> None:
+    """Print the verdict, what each indicator found, and what to do."""
+    console.print(f"[bold]{safe(diagnosis.sentence)}[/bold]", highlight=False)
+    console.print(diagnosis)
+    for remedy in diagnosis.remedies:
+        console.print(f"[yellow]{safe(remedy)}[/yellow]", highlight=False)
+    if each and len(diagnosis.samples.doubtful):
+        console.print(diagnosis.samples.select(diagnosis.samples.doubtful))

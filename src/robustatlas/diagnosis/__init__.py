@@ -1,0 +1,5 @@
+"""Can this number be trusted? A verdict from what indicators read of single samples."""
+
+from robustatlas.diagnosis.verdict import Diagnosis, Finding, SampleTable, Verdict
+
+__all__ = ["Diagnosis", "Finding", "SampleTable", "Verdict"]

@@ -1,0 +1,141 @@
+"""What a request asks for, computed: what the run lacks is worked through, and read back as a result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import torch
+
+from robustatlas.attacks.definition import Attack
+from robustatlas.errors import UserError
+from robustatlas.evaluation.costs import Costs, weight_of
+from robustatlas.evaluation.desk import Desk
+from robustatlas.evaluation.identity import check_answers
+from robustatlas.evaluation.memory import ran_out
+from robustatlas.evaluation.plan import Data, Task, found_otherwise, tasks_for
+from robustatlas.evaluation.prepared import Model, Prepared, given, prepared, surroundings, tell
+from robustatlas.evaluation.reading import diagnosed, question_of
+from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.work import Doer, doing_elsewhere
+from robustatlas.outcomes import CallRecord, Run
+from robustatlas.outcomes.circumstances import command_line, now
+from robustatlas.outcomes.claims import Claims
+from robustatlas.outcomes.records import spans_of
+from robustatlas.result import Result
+from robustatlas.wording import counted
+from robustatlas.workers import Cluster, work_elsewhere, work_here
+
+_USUAL = 0.6
+"""Of the most passes that plans may take, what samples take on average."""
+
+
+def evaluated(model: Model, data: Data, request: Request) -> Result:
+    """:func:`robustatlas.evaluate`, of a request."""
+    classifier, work = given(model, data, request)
+    with surroundings(classifier, request) as display:
+        ready = prepared(classifier, work, request, display)
+        if request.batch_size == "auto":
+            fitting = counted(ready.manner.batch_size, "sample")
+            ready.display.note(f"{fitting} at work at once is what {ready.model.device} is fast with.")
+        store = Run.begin(request.run, ready.identity)
+        check_answers(ready.model, store, ready.work)
+        with store.claims() as claims:
+            with claims.alone("plan"):
+                tasks = _planned(store, ready)
+            if request.diagnose:
+                _diagnose(store, ready, claims)
+            _complete(store, tasks, ready, request, claims)
+        grids = {attack.name: attack.strengths for attack in ready.attacks}
+        mine = request.mine(len(ready.work.index))
+        result = Result.of_run(store, list(grids), ready.work.index[mine], grids)
+        for attack in ready.attacks:
+            if sentence := _rejections(result, attack):
+                tell(ready.display, sentence)
+    return result
+
+
+def _planned(store: Run, ready: Prepared) -> list[Task]:
+    """The tasks that bring a run to what is asked, announced in it."""
+    for note in found_otherwise(ready.tasks, store):
+        ready.display.note(note)
+    tasks = [task for asked in ready.tasks for task in tasks_for(asked, store)]
+    plan = CallRecord(
+        attacks=tuple(task.record.key for task in tasks),
+        spans=spans_of(ready.work.index),
+        created=now(),
+        command=command_line(),
+        warnings=tuple(ready.warnings),
+    )
+    store.add([task.record for task in tasks], plan)
+    return tasks
+
+
+def _diagnose(store: Run, ready: Prepared, claims: Claims) -> None:
+    """Have the run diagnosed, unless it is, and warn where the verdict speaks against what it will find."""
+    plans = [task.attack.plans[task.search] for task in ready.tasks]
+    passes = _USUAL * 2 * sum(weight_of(task, ready.classes) for task in ready.tasks)
+    batch = ready.manner.batch_size
+    gradients = [task.record.gradient for task in ready.tasks if task.record.gradient is not None]
+    question = question_of(
+        ready.work, ready.attacks, plans, ready.manner.seed, batch, passes=passes, gradients=gradients
+    )
+    with claims.alone("diagnosis"):
+        diagnosis = diagnosed(store, ready.model, question)
+    if diagnosis.doubted:
+        tell(ready.display, diagnosis.warned)
+
+
+def _complete(store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, claims: Claims) -> None:
+    """Have all tasks done that the run lacks, until every part of them can be read."""
+    places = request.places(ready.model)
+    hands = places.workers or 2 if isinstance(places, Cluster) else max(1, len(places))
+    costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
+    mine = request.mine(len(ready.work.index))
+    whole = False
+    while not whole:
+        desk = Desk(
+            store, tasks, ready.work, mine, ready.manner, costs, claims, request.shard_size, hands, ready.display
+        )
+        if desk.lacking:
+            _work_through(desk, ready, tasks, places)
+        else:
+            has_all = f"{store.path or 'the run'} has all of it, results of {store.identity.created}"
+            ready.display.note(f"Nothing to do: {has_all}.")
+        whole = store.intact(task.record for task in tasks)
+
+
+def _work_through(desk: Desk, ready: Prepared, tasks: Sequence[Task], places: Sequence[str] | Cluster) -> None:
+    """Have the work of the desk done: by this process where there are no ``places``."""
+    size, device, manner = ready.manner.batch_size, ready.model.device, ready.manner
+    fewer = size > 1 and not manner.halves
+    try:
+        if not places:
+            work_here(Doer(ready.model, tasks, manner).do, desk)
+        else:
+            shape, threads = ready.work.rows.shape[1:], torch.get_num_threads()
+            each = 1 if isinstance(places, Cluster) else max(1, threads // len(places))
+            make = partial(doing_elsewhere, ready.model, tuple(tasks), manner, ready.identity, shape)
+            work_elsewhere(make, f"The model {ready.model.name}", places, each, desk)
+    except Exception as error:
+        if not ran_out(error):
+            raise
+        advice = f"a batch size of {size // 2}" if fewer else "a smaller network, or on another device"
+        raise UserError(
+            f"{device} ran out of memory with {counted(1 if manner.halves else size, 'sample')} at work at once; run "
+            f"the same again with {advice}. Finished parts of the run are kept."
+        ) from error
+
+
+def _rejections(result: Result, attack: Attack) -> str | None:
+    """A sentence where verification refused more of what a search took for examples than it confirmed."""
+    outcome = result.outcome(attack.name)
+    found = int(np.isfinite(outcome.minimal_size[result.clean]).sum())
+    if outcome.rejected <= found:
+        return None
+    return (
+        f"Verification rejected {outcome.rejected} candidates of {attack.name!r} ({found} samples have a confirmed "
+        "example): they lie outside of [0, 1] or are classified correctly when looked at again, so the robust "
+        "accuracies under it may be too high."
+    )

@@ -1,0 +1,155 @@
+"""An evaluation before its work: the model, the data and the attacks, chosen and checked against each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.attacks.definition import Attack, Plan, Search
+from robustatlas.classifier import Classifier, seeded, undisturbed
+from robustatlas.errors import UserError, warn
+from robustatlas.evaluation.gradients import gradient_record
+from robustatlas.evaluation.identity import identity_of
+from robustatlas.evaluation.memory import fitting_batch
+from robustatlas.evaluation.plan import Data, Task, Work, chosen_attacks, record_of, samples_of, those_that_fit
+from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.work import Manner
+from robustatlas.outcomes import Identity
+from robustatlas.outcomes.gradients import GradientRecord
+from robustatlas.progress import Progress, progress_shown
+from robustatlas.sanity import GRADIENTS, check_attacks, check_model, ways_back
+from robustatlas.threats.probe import probe
+from robustatlas.wording import void_sentence
+
+DEFAULT_BATCH = 256
+
+Model = Classifier | nn.Module | Callable[[Tensor], Any]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An evaluation that has passed the checks.
+
+    ``tasks``: one an attack, whatever a run has of it; ``warnings``: what the checks said; ``manner``: how the work is
+    to be done; ``pair``: seconds that the forward and backward pass of one sample take; ``display``: is told.
+    """
+
+    model: Classifier
+    work: Work
+    tasks: Sequence[Task]
+    identity: Identity
+    warnings: Sequence[str]
+    manner: Manner
+    pair: float
+    display: Progress
+
+    @property
+    def attacks(self) -> list[Attack]:
+        """One a task."""
+        return [task.attack for task in self.tasks]
+
+    @property
+    def classes(self) -> int:
+        """Of the model."""
+        return len(self.identity.model.probe[0])
+
+
+def given(model: Model, data: Data, request: Request) -> tuple[Classifier, Work]:
+    """The model as one thing, and the samples that are asked for."""
+    with undisturbed():
+        return model if isinstance(model, Classifier) else Classifier(model), samples_of(data, request.samples)
+
+
+@contextmanager
+def surroundings(model: Classifier, request: Request) -> Iterator[Progress]:
+    """What everything is computed in, and where progress is shown."""
+    with (
+        undisturbed(),
+        seeded(request.seed, model.device),
+        model.evaluating(),
+        progress_shown(request.progress) as display,
+    ):
+        yield display
+
+
+def prepared(model: Classifier, work: Work, request: Request, display: Progress) -> Prepared:
+    """Choose the attacks, and check that they, the model and the data fit each other; warnings go to ``display``."""
+    asked = chosen_attacks(
+        request.attacks, request.procedure, request.strengths, request.exclude, model, request.effort
+    )
+    searches = {attack.name: attack.searched_by(request.search) for attack in asked}
+    warnings = check_attacks(model, asked, work.rows) + check_model(model, work.rows, work.labels)
+    asked, left_out = those_that_fit(asked, request.attacks, _probed(model, work.rows[:1]))
+    _probe(asked, _probed(model, work.rows[:4]))
+    for warning in [*warnings, *left_out]:
+        tell(display, warning)
+    tasks = _tasks(asked, searches, model, work, request)
+    lost = {task.record.name: task.record.gradient.without for task in tasks if task.record.gradient is not None}
+    if void := {name: share for name, share in lost.items() if share}:
+        tell(display, void_sentence(void))
+    identity, pair = identity_of(model, work.rows.shape[1:], work.record), _seconds_of_a_pair(model, work)
+    manner = _manner_of(model, work, request)
+    return Prepared(model, work, tasks, identity, (*warnings, *left_out), manner, pair, display)
+
+
+def tell(display: Progress, warning: str) -> None:
+    """Say a warning where the progress is shown, and as Python's warning."""
+    display.warn(warning)
+    warn(warning)
+
+
+def _tasks(
+    attacks: Sequence[Attack], searches: Mapping[str, Search], model: Classifier, work: Work, request: Request
+) -> list[Task]:
+    precision = model.precision if model.dtype == torch.float32 else "float64"
+    gradients = _gradients(model, work, [attack.plans[searches[attack.name]] for attack in attacks])
+    return [
+        Task(attack, search, record_of(attack, search, request.seed, precision, model, request.effort, gradient))
+        for attack, gradient in zip(attacks, gradients, strict=True)
+        for search in [searches[attack.name]]
+    ]
+
+
+def _gradients(model: Classifier, work: Work, plans: Sequence[Plan]) -> list[GradientRecord | None]:
+    """The gradients that each plan takes of the model; looked at once for all that take the same."""
+    ways = [ways_back(plan) if model.knowledge == "gradients" else frozenset() for plan in plans]
+    sample = (work.rows[:GRADIENTS], work.labels[:GRADIENTS])
+    found = {taken: gradient_record(model, work.first, sample, taken) for taken in set(ways)}
+    return [found[taken] for taken in ways]
+
+
+def _manner_of(model: Classifier, work: Work, request: Request) -> Manner:
+    """How the work is to be done; finds out what fits where the batch size is ``"auto"``."""
+    count, size = len(work.labels), request.batch_size or DEFAULT_BATCH
+    if size == "auto":
+        size = fitting_batch(model, _probed(model, work.rows[:1]), count)
+    return Manner(request.seed, min(size, count), not isinstance(request.batch_size, int), request.keep_adversarial)
+
+
+def _probe(attacks: Sequence[Attack], x: Tensor) -> None:
+    """Refuse sets that would make a model look robust by rejecting what an attack finds."""
+    for attack in attacks:
+        sized = attack.nested and not attack.judges_last
+        found = probe(attack.threat, x, attack.strengths, nested=sized, contains_clean=attack.contains_clean)
+        if found:
+            raise UserError(f"Attack {attack.name!r} cannot be trusted: {found[0]}")
+
+
+def _probed(model: Classifier, images: Tensor) -> Tensor:
+    return images.to(model.device, model.dtype)
+
+
+def _seconds_of_a_pair(model: Classifier, work: Work) -> float:
+    """Seconds that the forward and backward pass of one sample take."""
+    x = _probed(model, work.rows[:8]).requires_grad_(model.knowledge == "gradients")
+    begun = time.perf_counter()
+    logits = model.logits(x)
+    if x.requires_grad and logits.requires_grad:
+        torch.autograd.grad(logits.sum(), x, allow_unused=True)
+    return (time.perf_counter() - begun) / len(x)

@@ -1,0 +1,201 @@
+"""What the indicators read before the work: whether the numbers that come will mean anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robustatlas.attacks.definition import Attack, Plan
+from robustatlas.classifier import Classifier, seeded
+from robustatlas.diagnosis import Diagnosis
+from robustatlas.evaluation.memory import ran_out
+from robustatlas.evaluation.plan import Work
+from robustatlas.indicators import INDICATORS, Indicator, Look, Measured
+from robustatlas.noise import Noise
+from robustatlas.outcomes import Run
+from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.gradients import GradientRecord
+from robustatlas.outcomes.hashes import digest
+from robustatlas.outcomes.readings import DiagnosisRecord, Reading
+from robustatlas.outcomes.records import spans_of
+from robustatlas.sanity import ways_back
+
+FEWEST = 32
+"""Samples that are looked at in any case, where there are so many."""
+_SHARE = 0.05
+"""Of the passes of the evaluation, above the fewest samples."""
+_PASSES = 17
+"""Forward and backward passes a sample of all indicators together, and of the choice of samples."""
+_DIGITS = 4
+_KNOWS = {"labels": 0, "scores": 1, "gradients": 2}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be looked at.
+
+    Attributes:
+        work: the samples to choose from.
+        attacks: whose numbers are to be judged.
+        plans: of their searches.
+        seed: of the choice, and of the random directions.
+        count: samples, at most.
+        batch: samples at once.
+        indicators: to be read.
+        gradients: as the run records them; another gradient is another question.
+    """
+
+    work: Work
+    attacks: Sequence[Attack]
+    plans: Sequence[Plan]
+    seed: int
+    count: int
+    batch: int
+    indicators: Sequence[type[Indicator]]
+    gradients: Sequence[GradientRecord] = ()
+
+    @property
+    def asked(self) -> str:
+        """The same for the same question."""
+        ways = sorted({str(way) for plan in self.plans for way in ways_back(plan)})
+        objectives = sorted({leg.stage.objective for plan in self.plans for leg in plan.legs})
+        spans = [list(span) for span in spans_of(self.work.index)]
+        taken = [gradient.model_dump(mode="json", include={"at", "ways"}) for gradient in self.gradients]
+        return digest([self.seed, self.count, ways, objectives, spans, taken])
+
+
+def question_of(
+    work: Work,
+    attacks: Sequence[Attack],
+    plans: Sequence[Plan],
+    seed: int,
+    batch: int,
+    count: int | None = None,
+    passes: float = 0.0,
+    gradients: Sequence[GradientRecord] = (),
+) -> Question:
+    """The question that a diagnosis of some attacks asks: of ``count`` samples, by default as many as cost a twentieth
+    of the ``passes`` a sample that the evaluation takes, at least 32 or all."""
+    everyone = len(work.index)
+    affordable = int(_SHARE * passes * everyone / _PASSES)
+    number = min(everyone, max(FEWEST, affordable) if count is None else count)
+    return Question(work, attacks, plans, seed, number, batch, tuple(INDICATORS.usable().values()), gradients)
+
+
+def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
+    """Ask: choose samples at random among those that are classified correctly, and read all indicators at them."""
+    with model.counting() as passes:
+        chosen = _halving(question.batch, lambda size: _chosen(model, question, size))
+        gradients = model.knowledge == "gradients" and any(map(ways_back, question.plans))
+        indicators = [
+            indicator()
+            for indicator in question.indicators
+            if _KNOWS[model.knowledge] >= _KNOWS[indicator.needs] and (gradients or indicator.needs != "gradients")
+        ]
+        measured = _halving(question.batch, lambda size: _measured(model, question, chosen, indicators, size))
+    objectives = {leg.stage.objective for plan in question.plans for leg in plan.legs}
+    count = max(1, len(chosen))
+    return DiagnosisRecord(
+        asked=question.asked,
+        created=now("microseconds"),
+        told=gradients or not any(attack.threat.optimised for attack in question.attacks),
+        index=tuple(question.work.index[chosen.numpy()].tolist()),
+        readings=tuple(
+            reading_of(indicator, found, indicator.severity_of(objectives))
+            for indicator, found in zip(indicators, measured, strict=True)
+        ),
+        forward=round(passes.forward / count, 2),
+        backward=round(passes.backward / count, 2),
+    )
+
+
+def diagnosed(store: Run, model: Classifier, question: Question) -> Diagnosis:
+    """The diagnosis that a run has, or else one that is made and kept in it."""
+    known = [record for record in store.diagnoses() if record.asked == question.asked]
+    if not known:
+        known = [readings_of(model, question)]
+        store.keep_diagnosis(known[0])
+    return Diagnosis.of(known[-1])
+
+
+def reading_of(indicator: Indicator, found: Measured, severity: str | None = None) -> Reading:
+    """What is kept of what an indicator found."""
+    values = [
+        _rounded(value) if judged else None
+        for value, judged in zip(found.values.double().tolist(), found.judged.tolist(), strict=True)
+    ]
+    return Reading.model_validate(
+        {
+            "name": indicator.name,
+            "severity": severity or indicator.severity,
+            "threshold": indicator.threshold,
+            "limit": indicator.limit,
+            "means": indicator.means,
+            "remedy": indicator.remedy,
+            "source": indicator.source,
+            "decides": indicator.decides,
+            "values": tuple(values),
+            "doubtful": tuple(found.doubtful.nonzero().flatten().tolist()),
+        }
+    )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{min(max(value, -1e300), 1e300):.{_DIGITS}g}")
+
+
+def _chosen(model: Classifier, question: Question, size: int) -> Tensor:
+    """Rows [n] of the samples to look at: the first in random order that are classified correctly, in that order."""
+    work = question.work
+    order = torch.from_numpy(np.argsort(work.index, kind="stable"))
+    order = order[torch.from_numpy(np.random.default_rng(question.seed).permutation(len(order)))]
+    found: list[Tensor] = []
+    with torch.no_grad():
+        for rows in torch.split(order, max(1, min(size, question.count))):
+            x, labels = work.rows[rows].to(model.device, model.dtype), work.labels[rows].to(model.device)
+            noise = _noise(question, rows).child(0)
+            with seeded(0, model.device):
+                logits = model.logits(x, labels=labels, noise=noise, verifying=True)
+            found.append(rows[(logits.argmax(1) == labels).cpu()])
+            if sum(map(len, found)) >= question.count:
+                break
+    return torch.cat(found)[: question.count]
+
+
+def _noise(question: Question, rows: Tensor) -> Noise:
+    return Noise.of(question.seed, torch.from_numpy(question.work.index[rows.numpy()]), "diagnosis")
+
+
+def _measured(
+    model: Classifier, question: Question, chosen: Tensor, indicators: Sequence[Indicator], size: int
+) -> list[Measured]:
+    """What each indicator found of all samples, looked at so many at once."""
+    ways = {way for plan in question.plans for way in ways_back(plan)} or {None}
+    parts: list[list[Measured]] = []
+    for rows in torch.split(chosen, size):
+        x = question.work.rows[rows].to(model.device, model.dtype)
+        noise = Noise(_noise(question, rows).keys.to(model.device))
+        look = Look(model, x, question.work.labels[rows].to(model.device), noise, ways)
+        parts.append([indicator.measure(look) for indicator in indicators])
+    if not parts:
+        nothing = torch.zeros(0)
+        return [Measured(nothing, nothing.bool(), nothing.bool()) for _ in indicators]
+    return [Measured.joined(found) for found in zip(*parts, strict=True)]
+
+
+def _halving(size: int, attempt: Callable[[int], T]) -> T:
+    """What ``attempt`` gives with as many samples at once as the memory takes."""
+    while True:
+        try:
+            return attempt(size)
+        except Exception as error:
+            if size == 1 or not ran_out(error):
+                raise
+            size //= 2

@@ -1,0 +1,139 @@
+"""What one call asks of an evaluation: built once, checked once, and handed on as one thing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from robustatlas.attacks.definition import Effort, Procedure, Search
+from robustatlas.classifier import Classifier
+from robustatlas.errors import UserError, brief
+from robustatlas.evaluation.plan import Attacks, Samples, Strengths
+from robustatlas.progress import Progress
+from robustatlas.scalars import whole
+from robustatlas.workers import Cluster, cluster_of
+from robustatlas.workers.share import Share, share_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The arguments of :func:`robustatlas.evaluate`, all but the model and the data.
+
+    Args:
+        attacks, search, procedure, strengths, samples, run, effort, exclude: as of :func:`robustatlas.evaluate`.
+        keep_adversarial, diagnose, progress, devices: as there.
+        seed, batch_size, shard_size, workers: as there; kept as plain integers.
+        part: as there; kept as the share that it names.
+        ray: as there; kept as the cluster that it names.
+
+    Raises:
+        UserError: an argument is of another kind than it says.
+
+    Example:
+        >>> Request(attacks="linf", part="1/4", seed=np.int64(3)).part.of
+        4
+    """
+
+    attacks: Attacks = ("linf", "l2")
+    search: Search | None = None
+    procedure: Procedure = "default"
+    strengths: Strengths | None = None
+    samples: Samples = None
+    seed: int = 0
+    run: str | Path | None = None
+    batch_size: int | Literal["auto"] | None = None
+    effort: Effort = "default"
+    exclude: Sequence[str] = ()
+    shard_size: int | None = None
+    keep_adversarial: bool = False
+    diagnose: bool = True
+    progress: bool | Progress | None = None
+    part: str | tuple[int, int] | Share | None = None
+    workers: int | None = None
+    devices: Sequence[str] | None = None
+    ray: bool | str | Cluster | None = None
+
+    def __post_init__(self) -> None:
+        self._keep("seed", _seed(self.seed))
+        if not isinstance(self.batch_size, str) or self.batch_size != "auto":
+            self._keep("batch_size", _count("batch_size", self.batch_size))
+        for name in ("shard_size", "workers"):
+            self._keep(name, _count(name, getattr(self, name)))
+        _check_run(self.run)
+        _check_names(self.exclude)
+        _check_devices(self.devices)
+        _check_switch("keep_adversarial", self.keep_adversarial)
+        _check_switch("diagnose", self.diagnose)
+        _check_progress(self.progress)
+        self._keep("part", share_of(self.part))
+        self._keep("ray", cluster_of(self.ray, self.workers))
+
+    def _keep(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def places(self, model: Classifier) -> list[str] | Cluster:
+        """The device of each worker, or the cluster that has them; none where this process works alone."""
+        if isinstance(self.ray, Cluster):
+            return self.ray
+        if self.devices is None:
+            return [str(model.device)] * self.workers if self.workers is not None and self.workers > 1 else []
+        count = max(self.workers or 0, len(self.devices))
+        return [str(self.devices[number % len(self.devices)]) for number in range(count)]
+
+    def mine(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """``[count]``: which of the samples are to be done here."""
+        return share_of(self.part).mask(count)
+
+
+def _seed(seed: Any) -> int:
+    number = whole(seed)
+    if number is None:
+        raise UserError(f"seed={brief(repr(seed))}; expected an integer.")
+    if not -(2**63) <= number < 2**63:
+        raise UserError(f"seed={brief(number)}; expected an integer of at most 64 bits.")
+    return number
+
+
+def _count(name: str, value: Any) -> int | None:
+    count = whole(value)
+    if value is not None and (count is None or count < 1):
+        raise UserError(f"{name}={brief(repr(value))}; expected an integer of at least 1.")
+    return count
+
+
+def _check_run(run: Any) -> None:
+    if run is not None and not isinstance(run, (str, os.PathLike)):
+        raise UserError(f"run={run!r}; expected the path of a folder, or None to keep the run in memory.")
+    if run is not None and not os.fspath(run):
+        raise UserError("run is empty; expected the path of a folder, or None to keep the run in memory.")
+
+
+def _check_names(exclude: Any) -> None:
+    if isinstance(exclude, (str, bytes, Mapping)) or not hasattr(exclude, "__iter__"):
+        raise UserError(f"exclude={exclude!r}; expected a list of names, such as ['lpips'].")
+
+
+def _check_devices(devices: Any) -> None:
+    if devices is not None and (
+        isinstance(devices, str)
+        or not hasattr(devices, "__iter__")
+        or not list(devices)
+        or not all(isinstance(device, (str, torch.device)) for device in devices)
+    ):
+        raise UserError(f"devices={devices!r}; expected a list of devices, such as ['cuda:0', 'cuda:1'].")
+
+
+def _check_switch(name: str, value: Any) -> None:
+    if not isinstance(value, (bool, np.bool_)):
+        raise UserError(f"{name}={value!r}; expected True or False.")
+
+
+def _check_progress(progress: Any) -> None:
+    if progress is not None and not isinstance(progress, (bool, np.bool_, Progress)):
+        raise UserError(f"progress={progress!r}; expected True, False, None or an object of robustatlas.progress.")

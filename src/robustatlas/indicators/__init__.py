@@ -1,0 +1,22 @@
+"""Signs by which a robustness number is to be doubted: each is measured of single samples, in a few passes."""
+
+from robustatlas.indicators.base import Indicator, Look, Measured
+from robustatlas.registry import Registry, subclass_of
+
+__all__ = ["INDICATORS", "Indicator", "Look", "Measured"]
+
+INDICATORS: Registry[type[Indicator]] = Registry(
+    "indicator",
+    "robustatlas.indicators",
+    {
+        "zero-gradient": "indicators.zero:ZeroGradient",
+        "gradient": "indicators.directional:DirectionalDerivative",
+        "random": "indicators.randomness:Randomness",
+        "batch": "indicators.company:BatchDependence",
+        "probabilities": "indicators.probabilities:Probabilities",
+        "logit-scale": "indicators.scale:LogitScale",
+    },
+    "a class derived from robustatlas.indicators.Indicator",
+    subclass_of(Indicator),
+)
+"""Name to indicator; those that decide the verdict."""

@@ -1,0 +1,131 @@
+"""Differences of metrics between two models on the same samples, and whether they can be chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.bootstrap import FEW, SampleStatistic, bootstrap_replicates
+from robustatlas.metrics.comparison import mcnemar
+from robustatlas.metrics.intervals import Interval, percentile_interval
+
+Floats = NDArray[np.float64]
+
+_ALL_SWAPS = 13
+"""Of up to so many samples that the models judge differently, every way of swapping them is looked at (8192)."""
+
+_DRAWN_SWAPS = 9_999
+"""Ways of swapping that are drawn where there are more."""
+
+
+def paired_differences(
+    first: Mapping[str, SampleStatistic],
+    second: Mapping[str, SampleStatistic],
+    confidence: float = 0.95,
+    replicates: int = 1000,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """Intervals of first - second for every statistic, by drawing the same samples for both models.
+
+    Where resampling sees no spread, or there are fewer than `FEW` samples, they are between the exact bounds of both
+    numbers: one image on which the models differ shows no difference. An interval that excludes 0 reaches to it
+    nevertheless where `chance_of_difference` allows that there is none.
+
+    Args:
+        first: statistics of one model.
+        second: the same statistics of another model, on the same samples.
+        confidence: of the intervals; one that excludes 0 shows a difference.
+        replicates: number of resamples.
+        seed: of the draws.
+
+    Returns:
+        name -> the difference with its interval, in the units of the statistic.
+
+    Raises:
+        UserError: the models have other statistics, or other samples.
+
+    Example:
+        >>> from robustatlas.metrics import mean_statistic, share_statistic
+        >>> a, b = np.repeat([1.0, 0.0], [80, 20]), np.repeat([1.0, 0.0], [70, 30])
+        >>> found = paired_differences({"accuracy": mean_statistic(100 * a)}, {"accuracy": mean_statistic(100 * b)})
+        >>> print(found["accuracy"])
+        10.00 [4.00, 16.00]
+        >>> one = {"accuracy": share_statistic(np.array([True]))}, {"accuracy": share_statistic(np.array([False]))}
+        >>> print(paired_differences(*one)["accuracy"])
+        100.00 [-97.50, 100.00]
+    """
+    if first.keys() != second.keys():
+        raise UserError(f"The models' statistics differ: {', '.join(sorted(first.keys() ^ second.keys()))}.")
+    if not first:
+        return {}
+    values = bootstrap_replicates([*first.values(), *second.values()], replicates, seed)
+    ours, theirs = np.split(values, 2)
+    found = {}
+    for name, our, their in zip(first, ours, theirs, strict=True):
+        one, other = first[name], second[name]
+        interval = percentile_interval(one.value - other.value, our - their, confidence)
+        bounded = one.largest is not None and other.largest is not None
+        if bounded and (len(one.columns) < FEW or interval.low == interval.high):
+            interval = _between_bounds(one, other, confidence)
+        if interval.excludes(0) and chance_of_difference(one, other, seed) > 1 - confidence:
+            interval = replace(interval, low=min(interval.low, 0.0), high=max(interval.high, 0.0))
+        found[name] = interval
+    return found
+
+
+def chance_of_difference(first: SampleStatistic, second: SampleStatistic, seed: int = 0) -> float:
+    """How probable a difference at least as large is, were the models alike: exact, two-sided.
+
+    Of a proportion McNemar's test; of any other number the share of the ways of swapping the models, on each sample
+    that they judge differently, that give a difference as large. Where they judge `FEW` samples or more differently,
+    resampling does as well, and this is 0.
+
+    Args:
+        first: a number of one model.
+        second: the same number of another one, on the same samples.
+        seed: of the swaps that are drawn, of more than 13 samples.
+
+    Returns:
+        a p-value in [0, 1].
+
+    Source: McNemar 1947, Psychometrika 12(2); Fisher 1935, "The Design of Experiments", for the swaps.
+
+    Example:
+        >>> from robustatlas.metrics import mean_statistic, share_statistic
+        >>> ours, theirs = np.arange(100) < 90, np.arange(100) < 84
+        >>> chance_of_difference(share_statistic(ours), share_statistic(theirs))
+        0.03125
+        >>> chance_of_difference(mean_statistic(1.0 * ours), mean_statistic(1.0 * theirs))
+        0.03125
+    """
+    if first.proportion is not None and second.proportion is not None:
+        right = [statistic.columns[:, statistic.proportion] > 0 for statistic in (first, second)]
+        return float(mcnemar(*right).p_values[0])
+    differ = (first.columns != second.columns).any(axis=1)
+    if not 0 < differ.sum() < FEW:
+        return 0.0 if differ.any() else 1.0
+    swaps = _swaps(int(differ.sum()), seed)
+    moved = swaps @ (second.columns[differ].astype(np.float64) - first.columns[differ]) / len(differ)
+    means = [statistic.columns.mean(axis=0, dtype=np.float64) for statistic in (first, second)]
+    gaps = np.abs(first.combine(means[0] + moved) - second.combine(means[1] - moved))
+    observed = abs(first.value - second.value)
+    as_large = int((gaps >= observed * (1 - 1e-9)).sum())
+    drawn = int(len(swaps) == _DRAWN_SWAPS)  # the one that was seen counts among those that are drawn
+    return (as_large + drawn) / (len(swaps) + drawn)
+
+
+def _swaps(samples: int, seed: int) -> NDArray[np.bool_]:
+    """[R, samples] whether to swap the models on each sample: all ways, or some that are drawn."""
+    if samples > _ALL_SWAPS:
+        return np.random.default_rng(seed).random((_DRAWN_SWAPS, samples)) < 0.5
+    return np.asarray(np.arange(2**samples)[:, None] >> np.arange(samples) & 1, np.bool_)
+
+
+def _between_bounds(first: SampleStatistic, second: SampleStatistic, confidence: float) -> Interval:
+    """first - second where both lie between their exact bounds, each with half of the doubt."""
+    ours, theirs = (statistic.bound(1 - (1 - confidence) / 2) for statistic in (first, second))
+    return Interval(first.value - second.value, ours.low - theirs.high, ours.high - theirs.low, confidence)

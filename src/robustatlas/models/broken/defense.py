@@ -1,0 +1,54 @@
+"""What a broken defense is: a network on the shipped digits, why it only looks robust, and how it is attacked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from torch import Tensor, nn
+
+from robustatlas.classifier import Classifier
+from robustatlas.models.builtin import load_builtin
+from robustatlas.models.gradients import surrogate
+
+Net = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Defense:
+    """One network of the shelf.
+
+    Attributes:
+        name: behind ``broken:``.
+        make: the network, images [B, 1, 8, 8] of the digits to outputs [B, 10].
+        mechanism: why attacks see more robustness than there is.
+        source: where it was proposed or broken.
+        adaptive: how it is attacked, in words.
+        exposed: of the network, a function whose gradient stands for its own; None: other means are needed.
+        draws: of a randomised network, over how many draws an attack averages.
+    """
+
+    name: str
+    make: Callable[[], nn.Module]
+    mechanism: str
+    source: str
+    adaptive: str
+    exposed: Callable[[nn.Module], Net] | None = None
+    draws: int | None = None
+
+    def attacked(self) -> Classifier:
+        """The network as an adaptive attack sees it: the same outputs, and a gradient that leads somewhere."""
+        net = self.make().eval()
+        if self.exposed is None:
+            return Classifier(net, draws=self.draws, name=f"broken:{self.name}, attacked")
+        through = surrogate(net, self.exposed(net))
+        return Classifier(through, draws=self.draws, name=f"broken:{self.name}, attacked")
+
+
+@cache
+def digits(name: str = "standard") -> nn.Sequential:
+    """A network that comes with the package; it is shared, and nobody trains it."""
+    net = load_builtin(f"digits-{name}")
+    assert isinstance(net, nn.Sequential)
+    return net.eval().requires_grad_(False)

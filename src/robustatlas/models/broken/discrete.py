@@ -1,0 +1,155 @@
+"""Inputs or votes that are discrete: outputs change by jumps, and gradients do not see them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from robustatlas.models.broken.defense import Defense, Net, digits
+from robustatlas.models.broken.fitting import features_of, fitted, training_data
+
+_LEVELS = 20
+
+
+class Rounded(nn.Module):
+    """A network of pixels that are rounded to a few levels."""
+
+    def __init__(self, levels: int) -> None:
+        super().__init__()
+        self.levels, self.net = levels, digits()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs [B, 10]."""
+        outputs: Tensor = self.net((x * (self.levels - 1)).round() / (self.levels - 1))
+        return outputs
+
+
+class Binarised(nn.Module):
+    """A network of images in black and white."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = digits()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs [B, 10]; the comparison ends the gradient."""
+        outputs: Tensor = self.net((x > 0.5).float())
+        return outputs
+
+
+class Thermometer(nn.Module):
+    """A network of thermometer codes, each pixel as 20 steps with a narrow ramp at each: flat in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = digits()
+
+    def codes(self, x: Tensor) -> Tensor:
+        """The codes [B, 20, 8, 8], flat but for ramps of a fifth of a step."""
+        steps = (torch.arange(_LEVELS) + 0.5).view(1, -1, 1, 1) / _LEVELS
+        return ((x - steps) * 5 * _LEVELS).clamp(0, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs [B, 10] of the network, at the code's value of each pixel."""
+        outputs: Tensor = self.net(self.codes(x).mean(1, keepdim=True))
+        return outputs
+
+
+class Majority(nn.Module):
+    """Three networks vote: outputs are their numbers of votes, and a hundredth of their mean probabilities."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nets = nn.ModuleList([digits(), digits("l2"), digits("linf")])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs [B, 10]."""
+        logits = torch.stack([net(x) for net in self.nets])
+        return F.one_hot(logits.argmax(2), 10).sum(0) + 0.01 * (1000 * logits).softmax(2).mean(0)
+
+    def soft(self, x: Tensor) -> Tensor:
+        """The mean of the probabilities [B, 10], whose gradient is that of no vote."""
+        return torch.stack([net(x).softmax(1) for net in self.nets]).mean(0)
+
+
+class NearestNeighbours(nn.Module):
+    """The votes of the five training images whose features are nearest."""
+
+    known: Tensor
+    votes: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        images, labels = training_data()
+        self.features = features_of(digits())
+        with torch.no_grad():
+            self.register_buffer("known", self.features(images), persistent=False)
+        self.register_buffer("votes", F.one_hot(labels, 10).float(), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs [B, 10]: votes, and next to nothing for the distance."""
+        distances = torch.cdist(self.features(x), self.known)
+        nearest = distances.topk(5, largest=False).indices
+        return self.votes[nearest].sum(1) + 1e-6 * self.soft(x)
+
+    def soft(self, x: Tensor) -> Tensor:
+        """Votes weighted by distance [B, 10]."""
+        return (-torch.cdist(self.features(x), self.known)).softmax(1) @ self.votes
+
+
+@cache
+def _coarse() -> nn.Module:
+    return fitted(11, transformed=lambda x: (x * 3).round() / 3)
+
+
+class LowPrecision(nn.Module):
+    """A network trained on pixels of two bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = _coarse()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs [B, 10]."""
+        outputs: Tensor = self.net((x * 3).round() / 3)
+        return outputs
+
+
+def _net(net: nn.Module) -> Net:
+    inner = net.net
+    assert isinstance(inner, nn.Module)
+    return inner
+
+
+def _soft(net: nn.Module) -> Net:
+    assert isinstance(net, (Majority, NearestNeighbours))
+    return net.soft
+
+
+_IDENTITY = "go back as if pixels were not rounded"
+
+DISCRETE = (
+    Defense("rounded", lambda: Rounded(8), "rounding has gradient zero", "Xu et al. 2018", _IDENTITY, _net),
+    Defense("two-bits", LowPrecision, "rounding has gradient zero", "Sen et al. 2020 (EMPIR)", _IDENTITY, _net),
+    Defense("black-and-white", Binarised, "a comparison ends the gradient", "Xu et al. 2018", _IDENTITY, _net),
+    Defense("thermometer", Thermometer, "steep ramps are flat elsewhere", "Buckman et al. 2018", _IDENTITY, _net),
+    Defense(
+        "majority",
+        Majority,
+        "votes have no gradient, and saturated probabilities leak one",
+        "Sen et al. 2020 (EMPIR); Tramer et al. 2020",
+        "climb the mean probability of the three",
+        _soft,
+    ),
+    Defense(
+        "nearest-neighbours",
+        NearestNeighbours,
+        "votes of neighbours have no gradient",
+        "selfstudy-adversarial-robustness (k nearest neighbours on features)",
+        "weigh all neighbours by their distance",
+        _soft,
+    ),
+)

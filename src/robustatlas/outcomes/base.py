@@ -1,0 +1,43 @@
+"""Records: what files of a run say in JSON, read back through pydantic. A stranger's file can be wrong, but it cannot
+surprise."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, ValidationError
+
+from robustatlas.documents import fault
+from robustatlas.errors import UserError
+from robustatlas.interrupts import interrupts_wait
+
+
+def _plain(value: object) -> object:
+    """``value`` as strict JSON gives it back: tuples become lists, infinity the text "Infinity"."""
+    return json.loads(json.dumps(value), parse_constant=str)
+
+
+Json = Annotated[dict[str, JsonValue], BeforeValidator(_plain)]
+
+
+class Record(BaseModel):
+    """Base of all records: immutable, nothing unknown accepted, strict JSON (infinity as "Infinity")."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    def to_json(self) -> str:
+        """The text of the file."""
+        with interrupts_wait():
+            return self.model_dump_json(indent=2) + "\n"
+
+
+R = TypeVar("R", bound=Record)
+
+
+def parse(kind: type[R], text: str, source: str) -> R:
+    """A record from its JSON; ``source`` names the file in the errors (:class:`UserError`)."""
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise UserError(f"{source} is not what it should be: {fault(error, 'its content')}") from error

@@ -1,0 +1,35 @@
+"""When, where and by what command something was computed."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import shlex
+import socket
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from robustatlas.version import __version__
+
+
+def now(timespec: str = "seconds") -> str:
+    """The time, to the second or as `timespec` of `datetime.isoformat` says."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec=timespec)
+
+
+def circumstances(**more: str) -> dict[str, str]:
+    """Where and with what a part was computed: versions, host, processor; ``more`` adds to it, such as the device."""
+    versions = {"robustatlas": __version__} | {package: metadata.version(package) for package in ("torch", "numpy")}
+    machine = {"python": platform.python_version(), "system": platform.platform(), "host": socket.gethostname()}
+    return versions | machine | {"cores": str(os.cpu_count()), "created": now()} | more
+
+
+def command_line(arguments: Sequence[str] | None = None) -> str:
+    """What was typed (default: to start this process), so that it can be typed again."""
+    given = sys.argv if arguments is None else arguments
+    program = given[0]
+    begin = ["python", program] if program.endswith(".py") else [Path(program).name]
+    return shlex.join([*begin, *given[1:]])

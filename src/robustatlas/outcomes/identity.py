@@ -1,0 +1,151 @@
+"""What a run is about (``run.json``): a model and a data set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError, model_validator
+
+from robustatlas.errors import UserError
+from robustatlas.outcomes.base import Record
+
+FORMAT_VERSION = 2
+"""Version of the run directory that this release writes."""
+
+LOGIT_TOLERANCE = 1e-3
+"""Largest difference of the probe's logits, relative to the largest of them, that another machine, device or number of
+threads explains in float32. Other weights or code differ by more, or they make no difference."""
+
+_LOGITS_OF_PART = 4
+"""Of the probe's logits of each image, those of so many classes stand in each part."""
+
+
+class ModelRecord(Record):
+    """The classifier.
+
+    What must agree when a run goes on are the hashes of weights and code, and the logits of the probe.
+
+    Attributes:
+        name: what reports call it.
+        source: where it came from, such as ``builtin:digits-linf``.
+        weights_sha256: of the named tensors; None where there are none.
+        code_sha256: of the file that makes it; None where there is none.
+        probe: logits of a few drawn images.
+        licence, home, library: of the weights, where they come from, and what built the network; None: not known.
+
+    Example:
+        >>> ModelRecord(name="mine").source
+        ''
+    """
+
+    name: str
+    source: str = ""
+    weights_sha256: str | None = None
+    code_sha256: str | None = None
+    probe: tuple[tuple[float, ...], ...] = ()
+    licence: str | None = None
+    home: str | None = None
+    library: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> ModelRecord:
+        if len({len(row) for row in self.probe}) > 1:
+            raise UserError("The probe's rows are expected to be of one length, the number of classes.")
+        return self
+
+    def differences(self, given: ModelRecord) -> list[str]:
+        """A phrase for each way in which ``given`` is another model."""
+        found = []
+        if self.weights_sha256 != given.weights_sha256:
+            found.append("its weights are others")
+        if self.code_sha256 != given.code_sha256:
+            found.append("the code that makes it has changed")
+        mine, other = np.array(self.probe), np.array(given.probe)
+        if mine.size and other.size:
+            scale = max(float(np.abs(mine).max()), 1e-6)
+            if mine.shape != other.shape or not np.allclose(mine, other, rtol=0, atol=LOGIT_TOLERANCE * scale):
+                gap = "of another shape" if mine.shape != other.shape else f"off by {np.abs(mine - other).max():.2g}"
+                found.append(f"its logits on the probe's images are {gap}")
+        return found
+
+
+class DataRecord(Record):
+    """The data set: its name, and hashes of all its images and labels.
+
+    Attributes:
+        name: of the data set.
+        images_sha256: of all its images.
+        labels_sha256: of all its labels.
+
+    Example:
+        >>> DataRecord(name="digits").name
+        'digits'
+    """
+
+    name: str
+    images_sha256: str | None = None
+    labels_sha256: str | None = None
+
+    def differences(self, given: DataRecord) -> list[str]:
+        """A phrase for each way in which ``given`` is other data."""
+        found = []
+        for what in ("images", "labels"):
+            mine, other = (getattr(record, f"{what}_sha256") for record in (self, given))
+            if mine and other and mine != other:
+                found.append(f"the {what} are not those of the run ({self.name})")
+        return found
+
+
+class Identity(Record):
+    """The content of ``run.json``: what a run is about. Everything in the run is evidence about this model on this
+    data.
+
+    Attributes:
+        format_version: of the run's files.
+        model: the classifier.
+        data: the data set.
+        created: when the run was begun, in UTC.
+
+    Example:
+        >>> Identity(model=ModelRecord(name="mine"), data=DataRecord(name="digits")).model.name
+        'mine'
+    """
+
+    format_version: int = FORMAT_VERSION
+    model: ModelRecord
+    data: DataRecord
+    created: str = ""
+
+    def differences(self, given: Identity) -> list[str]:
+        """A phrase for each reason why ``given`` is not what this run is about."""
+        found = [f"the model is not the one of the run: {phrase}" for phrase in self.model.differences(given.model)]
+        return found + self.data.differences(given.data)
+
+    def shortened(self) -> Identity:
+        """What each part of the run says of it: the hashes, and a few logits of the probe."""
+        model = ModelRecord(
+            name=self.model.name,
+            weights_sha256=self.model.weights_sha256,
+            code_sha256=self.model.code_sha256,
+            probe=tuple(row[:_LOGITS_OF_PART] for row in self.model.probe),
+        )
+        return Identity(format_version=self.format_version, model=model, data=self.data)
+
+
+def format_of(text: str, source: str) -> int:
+    """The format that a ``run.json`` was written in."""
+    try:
+        version = TypeAdapter(dict[str, Any]).validate_json(text).get("format_version")
+    except ValidationError as error:
+        broken = error.errors()[0]["type"] == "json_invalid"
+        why = "it is not complete JSON" if broken else "it is no JSON object"
+        raise UserError(f"{source} is not readable as a run's identity: {why}.") from error
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise UserError(f"{source} is not a run's identity: it says no format_version.")
+    if version > FORMAT_VERSION:
+        raise UserError(
+            f"{source} was written by a newer robustatlas (run format {version}, this one reads up to "
+            f"{FORMAT_VERSION}); update robustatlas to use this run."
+        )
+    return version

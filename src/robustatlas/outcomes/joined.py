@@ -1,0 +1,76 @@
+"""What several records of one attack say together: which samples they finished, and what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.outcomes.columns import rows_at
+from robustatlas.outcomes.outcome import Integers, Outcome, merged_strengths, smallest_of
+from robustatlas.outcomes.parts import Parts
+from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.strengths import position_of
+
+
+def finished(parts: Parts, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:
+    """Samples that, by all records of an attack together, were searched at every one of the strengths."""
+    held = [(record, parts.done(record)) for record in records if record.finder is None]
+    at_each = [
+        np.unique(np.concatenate([[], *(done for r, done in held if position_of(strength, r.strengths) is not None)]))
+        for strength in strengths
+    ]
+    return intersection(at_each)
+
+
+def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -> Outcome:
+    """What the records of an attack found together of the samples ``index``: the smallest example counts."""
+    outcomes, covered = [], []
+    for record in records:
+        done = parts.done(record)
+        rows = np.isin(index, done)
+        if not rows.any():
+            continue
+        # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
+        columns = rows_at(parts.of(record), np.where(rows, index, done[0]))
+        del columns["index"]
+        found = columns.pop("found_leg", np.full(len(index), -1))
+        outcomes.append(
+            Outcome(
+                attack=record.name,
+                strengths=np.array(record.strengths, np.float64),
+                seconds=float(columns.pop("seconds")[rows].sum()),
+                rejected=int(columns.pop("rejected")[rows].sum()),
+                monotone=record.monotone,
+                unit=record.unit,
+                origins=(record.origin,),
+                kinds=record.legs,
+                kind_of=np.where(found < len(record.legs), found, -1),
+                frontier=record.procedure.get("search") == "frontier",
+                without_gradient=None if record.gradient is None else record.gradient.without,
+                **columns,
+            )
+        )
+        covered.append(rows)
+    return smallest_of(outcomes, covered)
+
+
+def repeated(record: AttackRecord, records: Sequence[AttackRecord]) -> list[AttackRecord]:
+    """Those of an attack's records that say the same as one of them; devices round gradients differently."""
+    return [other for other in records if other.strengths == record.strengths and other.same_search(record)]
+
+
+def grid_of(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
+    """The strengths asked for; by default all at which an attack was searched."""
+    searched = [record for record in records if record.finder is None] or records
+    return strengths or merged_strengths([np.array(record.strengths) for record in searched])
+
+
+def intersection(sets: Sequence[NDArray[Any]]) -> Integers:
+    """What all the sets hold, increasing."""
+    common = sets[0] if sets else np.zeros(0, np.int64)
+    for other in sets[1:]:
+        common = np.intersect1d(common, other)
+    return np.asarray(common, np.int64)

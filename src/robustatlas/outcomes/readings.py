@@ -1,0 +1,99 @@
+"""What indicators read of a model at single samples, as a run keeps it (``diagnoses/HASH.json``)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from robustatlas.errors import UserError
+from robustatlas.outcomes.base import Record
+from robustatlas.outcomes.hashes import digest
+from robustatlas.outcomes.records import MOST_SAMPLES
+
+Severity = Literal["masked", "doubtful", "note"]
+"""What a flag makes of the verdict: ``"masked"`` (attacks by gradients are blind at many samples), ``"doubtful"``, or
+``"note"`` (worth knowing; the search is not concerned)."""
+
+
+class Reading(Record):
+    """One indicator at the samples of a diagnosis.
+
+    Attributes:
+        name: of the indicator.
+        severity: what a flag makes of the verdict.
+        threshold: share of the samples above which the model is flagged.
+        limit: from which value on a sample is doubtful, in words.
+        means: what a flag says.
+        remedy: what to do then.
+        source: where the indicator was published.
+        decides: whether the verdict counts it.
+        values: [n] what was measured; None where nothing can be said.
+        doubtful: rows, from 0, of the samples that it speaks against.
+
+    Example:
+        >>> reading = Reading(name="gradient", severity="masked", threshold=0.1, values=(1.0, 0.2, None), doubtful=(1,))
+        >>> reading.judged
+        2
+    """
+
+    name: str
+    severity: Severity
+    threshold: float = Field(ge=0, le=1)
+    limit: str = ""
+    means: str = ""
+    remedy: str = ""
+    source: str = ""
+    decides: bool = True
+    values: tuple[float | None, ...] = ()
+    doubtful: tuple[int, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Reading:
+        if any(not 0 <= row < len(self.values) or self.values[row] is None for row in self.doubtful):
+            raise UserError(f"The reading of {self.name!r} doubts samples that it has no value of.")
+        return self
+
+    @property
+    def judged(self) -> int:
+        """Number of samples of which something can be said."""
+        return sum(value is not None for value in self.values)
+
+
+class DiagnosisRecord(Record):
+    """What all indicators read.
+
+    Attributes:
+        asked: names the model's attacks, the samples to choose from and the seed; the same for the same question.
+        created: when, in UTC.
+        told: whether anything can be told: attacks by gradients were asked for, or sets with nothing to optimise.
+        index: [n] positions of the samples in the data set; all are classified correctly.
+        readings: of the indicators.
+        forward, backward: passes a sample.
+
+    Example:
+        >>> DiagnosisRecord(asked="0123456789ab", index=(3, 4)).told
+        True
+    """
+
+    asked: str
+    created: str = ""
+    told: bool = True
+    index: tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], ...] = ()
+    readings: tuple[Reading, ...] = ()
+    forward: float = 0.0
+    backward: float = 0.0
+
+    @model_validator(mode="after")
+    def _check(self) -> DiagnosisRecord:
+        for reading in self.readings:
+            if len(reading.values) != len(self.index):
+                raise UserError(
+                    f"The reading of {reading.name!r} has {len(reading.values)} values for {len(self.index)} samples."
+                )
+        return self
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return digest([self.asked, [reading.name for reading in self.readings]])

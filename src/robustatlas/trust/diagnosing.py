@@ -1,0 +1,74 @@
+"""``diagnose``: can a robustness number of this model be trusted?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from robustatlas.classifier import seeded, undisturbed
+from robustatlas.diagnosis import Diagnosis
+from robustatlas.evaluation.plan import Attacks, Data, Samples, chosen_attacks, those_that_fit
+from robustatlas.evaluation.reading import question_of, readings_of
+from robustatlas.trust.subject import Model, Subject, known_of, samples_of_rows
+
+_BATCH = 128
+_SAMPLES = 100
+"""That are looked at by default."""
+
+
+def diagnose(
+    model_or_result: Subject,
+    data: Data | None = None,
+    *,
+    attacks: Attacks = ("linf",),
+    samples: Samples = None,
+    seed: int = 0,
+    model: Model | None = None,
+) -> Diagnosis:
+    """Find out whether robustness numbers of a model can be trusted.
+
+    Indicators look at samples that are classified correctly: above all, whether the margin changes as its gradient
+    says. The verdict comes from the shares of samples that they speak against, with exact intervals. It is also part of
+    every evaluation (``result.diagnosis``).
+
+    Args:
+        model_or_result: a model, or a result or the folder of a run; the model of a run is loaded from its source.
+        data: as of :func:`robustatlas.evaluate`; default, of a result: its own, by their name.
+        attacks: whose numbers are to be judged; of a result: its own.
+        samples: how many to look at, drawn at random (default: 100), or positions or a mask of those to choose from.
+        seed: of the choice, and of the random directions.
+        model: of a result, where it cannot be loaded from its source.
+
+    Returns:
+        the verdict, and what each indicator found. It is kept in the run of a result.
+
+    Raises:
+        UserError: what was given does not fit, in one sentence.
+
+    Source: finite differences against gradients (ours); AutoAttack's flags (Croce et al.); Pintor et al. 2022.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> data, rounded = ra.load_dataset("digits"), ra.load_model("broken:rounded")
+        >>> ra.diagnose(rounded, data, samples=40).verdict
+        'masked'
+    """
+    with undisturbed():
+        known = known_of(model_or_result, data, model)
+    asked = known.result.attacks if known.result is not None else attacks
+    work = known.work
+    count: int | None = None
+    if samples is None or isinstance(samples, int):
+        count = min(_SAMPLES if samples is None else samples, len(work.index))
+    else:
+        given = np.asarray(samples)
+        work = samples_of_rows(work, np.flatnonzero(given) if given.dtype == np.bool_ else given)
+        count = len(work.index)
+    with undisturbed(), seeded(seed, known.model.device), known.model.evaluating():
+        x = work.rows[:1].to(known.model.device, known.model.dtype)
+        chosen = chosen_attacks(asked, "default", None, (), known.model)
+        chosen, _ = those_that_fit(chosen, asked, x)
+        plans = [attack.plans[attack.searched_by(None)] for attack in chosen]
+        record = readings_of(known.model, question_of(work, chosen, plans, seed, _BATCH, count))
+    if known.result is not None:
+        known.result.keep_diagnosis(record)
+    return Diagnosis.of(record)

@@ -1,0 +1,108 @@
+"""Whom a diagnosis, a repair or an audit is about: a model with data, or what a run says of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from robustatlas.classifier import Classifier
+from robustatlas.datasets import load_dataset
+from robustatlas.errors import UserError
+from robustatlas.evaluation.identity import model_record
+from robustatlas.evaluation.plan import Data, Work, samples_of
+from robustatlas.models import load_model
+from robustatlas.result import Result, load_result
+
+Model = Classifier | nn.Module | Callable[[Tensor], Any]
+Subject = Model | Result | str | Path
+"""A model, or a result or the folder of a run, whose model is loaded from where the run says it came from."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A model, its data, and the result that is asked about (None: none)."""
+
+    model: Classifier
+    data: Data
+    work: Work
+    result: Result | None
+
+
+def known_of(subject: Subject, data: Data | None, model: Model | None = None) -> Known:
+    """The model and data of a subject.
+
+    Args:
+        subject: what was given.
+        data: its data; None: those of the run, by their name.
+        model: of a run, where it cannot be loaded from its source.
+
+    Raises:
+        UserError: a run whose model or data cannot be had from its names, or are others now.
+    """
+    if isinstance(subject, (str, Path)):
+        subject = load_result(subject)
+    if not isinstance(subject, Result):
+        if data is None:
+            raise UserError("A model needs data to be looked at with: give data, such as ra.load_dataset('digits').")
+        classifier = subject if isinstance(subject, Classifier) else Classifier(subject)
+        return Known(classifier, data, samples_of(data, None), None)
+    classifier = _model_of(subject) if model is None else model if isinstance(model, Classifier) else Classifier(model)
+    found = data if data is not None else _data_of(subject)
+    work = samples_of(found, None)
+    known = Known(classifier, found, _among(work, subject), subject)
+    _check_same(known, subject)
+    return known
+
+
+def _among(work: Work, result: Result) -> Work:
+    """The samples that the result has."""
+    rows = np.flatnonzero(np.isin(work.index, result.index))
+    if len(rows) < result.samples:
+        raise UserError(f"The data lack samples of the run ({len(rows)} of {result.samples} are there); give its data.")
+    return samples_of_rows(work, rows)
+
+
+def samples_of_rows(work: Work, rows: Any) -> Work:
+    """Some rows of the samples."""
+    import torch
+
+    positions = torch.from_numpy(np.asarray(rows, np.int64))
+    return Work(work.rows.chosen(positions), work.labels[positions], work.index[rows], work.record, work.first)
+
+
+def _model_of(result: Result) -> Classifier:
+    source = result.identity.model.source if result.identity is not None else ""
+    if not source:
+        raise UserError("The run does not say where its model comes from; give the model as well (model=...).")
+    try:
+        return load_model(source)
+    except UserError as error:
+        raise UserError(
+            f"The model of the run, {source!r}, cannot be loaded ({error}); give it (model=...)."
+        ) from error
+
+
+def _data_of(result: Result) -> Data:
+    try:
+        return load_dataset(result.data)
+    except UserError as error:
+        raise UserError(
+            f"The data of the run, {result.data!r}, are not found by name; give them (data=...)."
+        ) from error
+
+
+def _check_same(known: Known, result: Result) -> None:
+    if result.identity is None:
+        return
+    differences = result.identity.data.differences(known.work.record)
+    differences += result.identity.model.differences(model_record(known.model, known.work.rows.shape[1:]))
+    if differences:
+        raise UserError(
+            f"The model and data at hand are not those of the run: {'; '.join(differences)}. Give those of the run "
+            "(model=..., data=...; on the command line --weights, --data)."
+        )

@@ -1,0 +1,220 @@
+"""Whether a number can be trusted: indicators, the verdict, and where it is shown."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from typer.testing import CliRunner
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.cli import app
+from robustatlas.diagnosis import Diagnosis
+from robustatlas.diagnosis.verdict import EXCLUDED, FEW
+from robustatlas.evaluation.plan import samples_of
+from robustatlas.evaluation.reading import question_of, readings_of
+from robustatlas.indicators import INDICATORS, Indicator, Look, Measured
+from robustatlas.models.broken import BROKEN
+from robustatlas.noise import Noise
+from robustatlas.outcomes.readings import DiagnosisRecord, Reading
+
+DATA = ra.load_dataset("digits")
+GRID = {"linf": [0.1, 0.2]}
+
+
+def diagnosed(model: ra.Classifier | nn.Module, samples: int = 40) -> Diagnosis:
+    return ra.diagnose(model, DATA, samples=samples)
+
+
+EXPECTED = {
+    "zero-backward": "zero-gradient",
+    "random-backward": "gradient",
+    "lies-for-some": "gradient",
+    "detached-branch": "gradient",
+    "rounded": "zero-gradient",
+    "black-and-white": "zero-gradient",
+    "wave": "gradient",
+    "keyed-noise": "gradient",
+    "softmax-twice": "probabilities",
+    "jpeg": "gradient",
+    "noise": "random",
+    "batch-statistics": "batch",
+    "temperature": "logit-scale",
+    "tiny-logits": "logit-scale",
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_broken_defense_is_flagged(name: str) -> None:
+    found = diagnosed(ra.load_model(f"broken:{name}"))
+    assert EXPECTED[name] in found.flags
+    assert found.verdict == ("sound" if EXPECTED[name] == "logit-scale" else found.verdict)
+    assert found.verdict != "sound" or EXPECTED[name] == "logit-scale"
+    assert all(remedy.startswith(f"{flag}: ") for flag, remedy in zip(found.flags, found.remedies, strict=True))
+
+
+@pytest.mark.parametrize("name", ["standard", "linf", "l2"])
+def test_a_sound_network_is_not(name: str) -> None:
+    found = diagnosed(ra.load_model(f"sound:{name}"))
+    assert (found.verdict, found.flags) == ("sound", ())
+
+
+PRECISE: dict[str, Callable[[nn.Module], ra.Classifier]] = {
+    "bfloat16 search": lambda net: ra.Classifier(net, precision="bfloat16"),
+    "bfloat16 network": lambda net: ra.Classifier(net.to(torch.bfloat16)),
+    "float16 network": lambda net: ra.Classifier(net.to(torch.float16)),
+    "float64": lambda net: ra.Classifier(net.to(torch.float64)),
+}
+
+
+@pytest.mark.parametrize("kind", PRECISE)
+def test_rounding_raises_no_alarm(kind: str) -> None:
+    net = ra.load_model("builtin:digits-linf").net
+    assert isinstance(net, nn.Module)
+    assert diagnosed(PRECISE[kind](net)).flags == ()
+
+
+@pytest.mark.parametrize(("classes", "side"), [(2, 8), (1000, 8), (10, 96)])
+def test_classes_and_sizes_raise_no_alarm(classes: int, side: int) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(64, classes),
+    )  # fmt: skip
+    x = torch.rand(40, 3, side, side)
+    with torch.no_grad():
+        labels = net(x).argmax(1)
+    found = ra.diagnose(net, (x, labels), samples=40)
+    assert (found.verdict, found.flags) == ("sound", ())
+
+
+def test_the_directional_derivative_is_a_cosine() -> None:
+    """Of a linear model it is 1, turned round -1, and of an unrelated gradient what numpy says."""
+    torch.manual_seed(0)
+    weight, other = torch.randn(2, 20), torch.randn(2, 20)
+    x, labels = 0.2 + 0.6 * torch.rand(5, 20), torch.zeros(5, dtype=torch.long)
+
+    def model(claimed: Tensor) -> ra.Classifier:
+        return ra.Classifier(ra.surrogate(lambda x: x @ weight.T, lambda x: x @ claimed.T))
+
+    def values(claimed: Tensor) -> Tensor:
+        look = Look(model(claimed), x, labels, Noise.of(0, torch.arange(5), "diagnosis"))
+        found: Measured = INDICATORS["gradient"]().measure(look)
+        return found.values
+
+    assert values(weight).allclose(torch.ones(5, dtype=torch.float64), atol=1e-4)
+    assert values(-weight).allclose(-torch.ones(5, dtype=torch.float64), atol=1e-4)
+    noise = Noise.of(0, torch.arange(5), "diagnosis")
+    steps = torch.stack([0.01 * noise.child(1000 + k).sign(20) for k in range(8)]).double()
+    a, b = ((steps * (w[0] - w[1]).double()).sum(2) for w in (weight, other))
+    cosine = (a * b).sum(0) / (a.square().sum(0) * b.square().sum(0)).sqrt()
+    assert values(other).allclose(cosine, atol=1e-3)
+
+
+def record(doubtful: int, samples: int, severity: str = "masked", told: bool = True) -> Diagnosis:
+    reading = {
+        "name": "gradient", "severity": severity, "threshold": 0.1,
+        "values": (0.0,) * samples, "doubtful": tuple(range(doubtful)),
+    }  # fmt: skip
+    reading = Reading.model_validate(reading)
+    return Diagnosis.of(DiagnosisRecord(asked="0", told=told, index=tuple(range(samples)), readings=(reading,)))
+
+
+def test_the_verdict_comes_from_intervals() -> None:
+    """12 of 60 is the first share whose lower end is above 10 %; few samples that exclude nothing are untold."""
+    assert record(12, 60).verdict == "masked" and record(11, 60).verdict == "doubtful"
+    assert record(12, 60, "doubtful").verdict == "doubtful" and record(60, 60, "note").verdict == "sound"
+    assert record(0, 60).verdict == record(4, FEW).verdict == "sound"
+    assert record(0, 5).verdict == "untold" and record(5, 5).verdict == "masked"
+    assert record(0, 60, told=False).verdict == "untold"
+    assert record(5, FEW).indicators[0].share.high > 100 * EXCLUDED  # type: ignore[union-attr]
+
+
+def test_what_is_read_does_not_depend_on_batch_or_order() -> None:
+    model = ra.load_model("broken:lies-for-some")
+    attack = attack_named("linf")
+    plans = [attack.plans["descent"]]
+
+    def read(samples: Any, batch: int) -> DiagnosisRecord:
+        with model.evaluating():
+            return readings_of(model, question_of(samples_of(DATA, samples), [attack], plans, 0, batch, 40))
+
+    first, second = read(60, 60), read(np.random.default_rng(1).permutation(60), 7)
+    assert first.index == second.index
+    for mine, other in zip(first.readings[:2], second.readings[:2], strict=True):
+        assert mine.doubtful == other.doubtful
+
+
+def test_it_is_kept_and_shown(tmp_path: Path) -> None:
+    model, folder = ra.load_model("broken:random-backward"), tmp_path / "run"
+    with pytest.warns(UserWarning, match="† Diagnosis: masked. Attacks by gradients are blind"):
+        result = ra.evaluate(model, DATA, "linf", strengths=GRID, samples=40, run=folder, progress=False)
+    loaded = ra.load_result(folder)
+    assert loaded.diagnosis is not None and loaded.diagnosis.verdict == "masked"
+    assert repr(loaded).splitlines()[1].startswith("Diagnosis: masked.")
+    assert loaded.void["linf"] > 0.5 and "linf †" in str(loaded.accuracies())
+    before = len(list((folder / "diagnoses").iterdir()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ra.evaluate(model, DATA, "linf", strengths=GRID, samples=40, run=folder, progress=False)
+    assert len(list((folder / "diagnoses").iterdir())) == before == 1
+    assert result.diagnosis is not None and len(result.diagnosis.samples.doubtful) >= 20
+
+
+def test_it_can_be_left_out_and_costs_little() -> None:
+    model = ra.load_model("builtin:digits-linf")
+    off = ra.evaluate(model, DATA, "linf", strengths=GRID, samples=5, diagnose=False, progress=False)
+    assert off.diagnosis is None
+    few = ra.evaluate(model, DATA, "linf", strengths=GRID, samples=5, progress=False)
+    assert few.diagnosis is not None and few.diagnosis.verdict == "untold"
+    read = few.diagnosis.record
+    assert read.forward + read.backward <= 17
+
+
+def test_the_command_and_the_gate(tmp_path: Path) -> None:
+    runner, folder = CliRunner(), str(tmp_path / "run")
+    given = ["--data", "digits", "--samples", "40", "--run", folder, "--strengths", "linf=0.1,0.2", "--attacks", "linf"]
+    assert runner.invoke(app, ["evaluate", "builtin:digits-linf", "--no-diagnose", *given]).exit_code == 0
+    assert runner.invoke(app, ["check", folder, "--require", "diagnosis=sound"]).exit_code == 3
+    told = runner.invoke(app, ["diagnose", folder, "--samples", "40", "--json"])
+    assert json.loads(told.stdout)["verdict"] == "sound"
+    assert runner.invoke(app, ["check", folder, "--require", "diagnosis=sound"]).exit_code == 0
+    assert isinstance(runner.invoke(app, ["check", folder, "--require", "diagnosis=fine"]).exception, ra.UserError)
+
+
+@pytest.mark.parametrize("name", ["black-and-white", "detached"])
+def test_a_gradient_that_ends_is_a_number_and_a_verdict(name: str) -> None:
+    sound = ra.load_model("builtin:digits-linf").net
+    model = ra.Classifier((lambda x: sound(x).detach()) if name == "detached" else ra.load_model(f"broken:{name}"))
+    with pytest.warns(UserWarning, match="gradient"):
+        result = ra.evaluate(model, DATA, ["pgd-linf", "square-linf"], strengths={"square-linf": [0.3]}, samples=8)
+    assert result.diagnosis is not None and result.diagnosis.verdict == "masked" and "pgd-linf" in result.void
+    assert result.accuracies().values("square-linf")[0] < result.accuracies().values("pgd-linf")[-1]
+
+
+def test_what_rests_on_no_gradient_is_untold() -> None:
+    asked = ra.diagnose(ra.load_model("broken:rounded"), DATA, attacks="square-linf", samples=40)
+    assert asked.verdict == "untold" and "No attack by gradients" in asked.sentence
+    nothing = ra.diagnose(ra.load_model("broken:rounded"), DATA, attacks="corruption-contrast", samples=40)
+    assert nothing.verdict == "sound"
+
+
+def test_cross_entropy_alone_is_blind_to_saturated_logits() -> None:
+    asked = ra.diagnose(ra.load_model("broken:temperature"), DATA, attacks="pgd-linf", samples=40)
+    assert (asked.verdict, asked.flags) == ("doubtful", ("logit-scale",))
+
+
+def test_every_indicator_and_defense_says_what_it_must() -> None:
+    for name, kind in INDICATORS.items():
+        assert issubclass(kind, Indicator) and kind.name == name and kind.means and kind.remedy and kind.source
+    assert len(BROKEN) >= 16
+    for defense in BROKEN.values():
+        assert defense.mechanism and defense.source and defense.adaptive
