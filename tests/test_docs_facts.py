@@ -183,7 +183,7 @@ TERMS = (
         "passes",
         "basin-hopping restart",
         "early stopping",
-        "near miss",
+        "stubborn",
         "frontier",
         "recipe",
     ),

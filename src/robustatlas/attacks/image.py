@@ -62,7 +62,7 @@ _LONG, _FINE, _BRIEF = replace(_ASCENT, rate=0.5), replace(_ASCENT, steps=40, ra
 _BOUND_STEPS = 12
 
 BOUNDS = by_kinds(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS), replace(AGAIN, steps=_BOUND_STEPS), kick=1.0)
-PATIENCE = StopFruitless(patience=3, stubborn=6)
+PATIENCE = StopFruitless(patience=3, stubborn=12)
 USUAL = two_kinds(_ASCENT, _ASCENT)
 LONG_STEPS = two_kinds(_LONG, _LONG)
 FINE = two_kinds(_FINE, _FINE, classes=3, starts=4)

@@ -40,18 +40,17 @@ _BOUNDS = {
 }
 """In l1 FMN steps along the gradient itself: the steepest direction moves few values, until the box stops them."""
 
-_ASCENTS = two_kinds(PGD(steps=15, rate=1.0, schedule="cosine", momentum=0.5), APGD(steps=20))
-_ASCENTS_L1 = two_kinds(APGDL1(steps=30, schedule=((1.0, 1.0),)), APGDL1(steps=20))
-_REFINE = FMN(10, alpha=0.1, gamma=0.02)
-_REFINE_L1 = FMN(gamma=_REFINE.gamma, dense=True)
+_ASCENT = PGD(steps=20, rate=1.0, schedule="cosine", momentum=0.5)
+_ASCENT_L1 = APGDL1(steps=30, schedule=((1.0, 1.0),))
+_FAB = Stage(FAB(steps=20), "margin", targets="distance")
 
 
-def _refined(ascents: tuple[Leg, ...], optimizer: FMN) -> tuple[Leg, ...]:
-    return (*ascents, *legs("refine", Stage(optimizer, "margin", start="best")))
+def _refined(optimizer: Optimizer[Any], refine: Stage) -> tuple[Leg, ...]:
+    return (*two_kinds(optimizer, optimizer), *legs("refine", refine))
 
 
-_BELOW = {"linf": _refined(_ASCENTS, _REFINE), "l2": _refined(_ASCENTS, _REFINE)}
-_BELOW["l1"] = _refined(_ASCENTS_L1, _REFINE_L1)
+_BELOW = dict.fromkeys(("linf", "l2"), _refined(_ASCENT, Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")))
+_BELOW["l1"] = _refined(_ASCENT_L1, replace(_FAB, start="best"))
 
 _SWEEPS: dict[str, Optimizer[Any]] = {
     "linf": SWEEP,
@@ -88,7 +87,6 @@ def autoattack(norm: str) -> Attack:
 _ZERO = SigmaZero(steps=180, sigma=0.1, threshold=0.6)
 _SIGMA = Stage(_ZERO, "margin", targets="distance")
 _SIGMA_AGAIN = replace(_ZERO, steps=60, rate=2.0, threshold=0.3)
-_FAB = Stage(FAB(steps=20), "margin", targets="distance")
 _BORDERS = Stage(PGD(25, rate=10.0, schedule="cosine"), "margin", targets="distance", start="best")
 
 

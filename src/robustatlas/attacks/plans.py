@@ -29,7 +29,7 @@ DESCENT: tuple[Rule, ...] = (StopLaggingRuns(), StopSlowAscents(), StopFruitless
 MINIMUM: tuple[Rule, ...] = (*DESCENT, Approach())
 """The rules of the search for the smallest size."""
 
-RESTARTS = 6
+RESTARTS = 12
 """At most, by each objective; rules end them earlier."""
 AGAIN = FMN(20, gamma=0.3)
 """What comes down again from a moved example: its size may fall fast."""
