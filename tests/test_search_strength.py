@@ -105,7 +105,7 @@ def test_no_part_that_takes_no_more_passes_is_stronger_than_the_default(kind: st
         return result.outcome(attack).accuracies(), sum(result.passes(attack))
 
     default, passes = accuracies(norm)
-    assert default[0] > 60 and default[-1] < 40, "the strengths show the whole curve"
+    assert default[0] > 50 and default[-1] < 40, "the strengths show the whole curve"
     held = []
     for rival in rivals(norm, passes):
         theirs, cost = accuracies(rival)
