@@ -79,7 +79,7 @@ def confusion(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def halves(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """A threshold of the largest share of doubtful samples, set on one half and tried on the other."""
-    deciding = ("zero-gradient", "gradient", "random", "batch")
+    deciding = ("zero-gradient", "gradient", "random", "batch", "probabilities")
     ordered = sorted(rows, key=lambda row: row["network"].partition(":")[2])
 
     def worst(row: dict[str, Any]) -> float:

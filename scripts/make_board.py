@@ -1,11 +1,13 @@
 """A board of our own, from nothing: train defenses, make a reference, evaluate, and pack what a leaderboard needs.
 
-    python scripts/make_board.py [--out DIR] [--workers N] [--ray-address ADDRESS] [--ship DIR] [--small]
+    python scripts/make_board.py [--board fashion|cifar10|small] [--seeds N] [--effort low] [--out DIR] [--workers N]
+                                 [--ray-address ADDRESS] [--ship DIR]
 
-Everything is one small network on Fashion-MNIST. Each training and each evaluation is a job of its own in ``--out``;
-the same command goes on where it stopped, and ``--workers`` processes, or a cluster of Ray, share the jobs out. Then
-``DIR/board`` holds the outcome tables, the cards of all trainings, the reference, and ``about.json``, and ``DIR/site``
-the leaderboard.
+Everything is one small network. Each training and each evaluation is a job of its own in ``--out``; the same command
+goes on where it stopped, and ``--workers`` processes, or a cluster of Ray, share the jobs out. A seed is a whole
+replicate, with trainings and a reference of its own, and one is finished before the next begins; what is there of
+all seeds is packed after each. Then ``DIR/board`` holds the outcome tables, the cards of all trainings, the
+references, and ``about.json``, and ``DIR/site`` the leaderboard.
 """
 
 from __future__ import annotations
@@ -16,26 +18,25 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from board_tables import mean_reference, table
 from torch import nn
 
 import robustatlas as ra
-from robustatlas.attacks.definition import Attack, grid
+from robustatlas.attacks.definition import Attack, Effort, grid
 from robustatlas.attacks.suites import SUITES
 from robustatlas.classifier import Classifier, Origin
 from robustatlas.datasets import Dataset
 from robustatlas.evaluation import Cluster
 from robustatlas.files import write_text
-from robustatlas.metrics import AccuracyStatistics, bootstrap_intervals
 from robustatlas.models.defenses import BitDepthReduction, Defended, JPEGCompression, MedianSmoothing, Transformation
-from robustatlas.references import Reference, load_reference
+from robustatlas.references import load_reference
 from robustatlas.report.leaderboard import build_leaderboard
-from robustatlas.result import Result
 from robustatlas.training import ReferencePlan, Settings, load_trained, make_reference, network_for, recipe_named
 from robustatlas.training.shared_out import Fill, fill_folders
 
@@ -62,6 +63,10 @@ class Board:
         architecture: of all networks.
         training: training images, evenly from all classes.
         test: test images, the first ones.
+        split: where the training images of the set are not at hand: so many of its test images train, and those after
+            them evaluate.
+        seeds: replicates of everything.
+        effort: of the evaluations of the defenses.
         epochs: of every training.
         steps: of crafting, where a defense says nothing.
         attacks: name -> strengths.
@@ -82,12 +87,15 @@ class Board:
     defenses: Mapping[str, Defense]
     transformations: Mapping[str, tuple[str, Transformation]]
     learning_rate: float = 3e-3
+    split: int | None = None
+    seeds: int = 1
+    effort: Effort = "default"
 
-    def trainer(self) -> Settings:
+    def trainer(self, seed: int) -> Settings:
         """Of all networks, those of the reference among them."""
-        return Settings(epochs=self.epochs, learning_rate=self.learning_rate, monitored=64, held_out=256)
+        return Settings(epochs=self.epochs, learning_rate=self.learning_rate, monitored=64, held_out=256, seed=seed)
 
-    def plan(self) -> ReferencePlan:
+    def plan(self, seed: int) -> ReferencePlan:
         """Of the reference: the best of all models trained against an attack, at whatever strength."""
         return ReferencePlan(
             self.architecture,
@@ -97,7 +105,7 @@ class Board:
             recipe="pgd",
             steps=self.steps,
             recipe_settings={"warmup": 0.3},
-            settings=self.trainer(),
+            settings=self.trainer(seed),
             samples=self.test,
         )
 
@@ -106,13 +114,16 @@ _LINF, _L2, _L1 = {"linf": 0.1}, {"l2": 1.25}, {"l1": 8.0}
 _THREE = _LINF | _L2 | _L1
 _WARM = {"warmup": 0.3}
 
+_ON_CIFAR = {"linf": 4 / 255, "l2": 0.4, "l1": 6.0, "lpips": 0.3, "elastic": 0.4}
+
 FULL = Board(
     data="fashion-mnist",
     architecture="small-cnn",
-    training=4000,
-    test=120,
-    epochs=5,
-    steps=5,
+    training=10_000,
+    test=1000,
+    epochs=8,
+    steps=7,
+    seeds=3,
     attacks={
         "linf": grid(0.2, 10),
         "l2": grid(2.5, 10),
@@ -150,6 +161,9 @@ FULL = Board(
         "pat": Defense("pat", {"lpips": 0.5}, _WARM),
         "variation-linf": Defense("variation", _LINF, _WARM),
         "manifold-linf": Defense("manifold", _LINF),
+        "mart-linf": Defense("mart", _LINF, _WARM),
+        "awp-linf": Defense("awp", _LINF, _WARM),
+        "uniform-joint": Defense("uniform", {"linf": 0.2, "elastic": 0.7}),
     },
     transformations={
         "bits-standard": ("standard", BitDepthReduction(2)),
@@ -158,6 +172,38 @@ FULL = Board(
         "jpeg-pgd-linf": ("pgd-linf", JPEGCompression(25)),
     },
 )
+
+CIFAR = replace(
+    FULL,
+    data="cifar10",
+    training=8000,
+    split=8000,
+    attacks={
+        "linf": grid(16 / 255, 10),
+        "l2": grid(1.0, 10),
+        "l1": grid(16.0, 10),
+        "stadv": grid(0.05, 10),
+        "recolor": grid(0.1, 10),
+        "elastic": grid(0.6, 10),
+        "jpeg-linf": grid(0.3, 10),
+        "fog": grid(50.0, 10),
+    },
+    references={
+        "linf": (4 / 255, 8 / 255),
+        "l2": (0.3, 0.6),
+        "l1": (4.0, 8.0),
+        "stadv": (0.015, 0.03),
+        "recolor": (0.03, 0.06),
+        "elastic": (0.2, 0.4),
+        "jpeg-linf": (0.1, 0.2),
+        "fog": (15.0, 30.0),
+    },
+    defenses={
+        name: replace(given, against={attack: _ON_CIFAR[attack] for attack in given.against})
+        for name, given in FULL.defenses.items()
+    },
+)
+"""A miniature of CIFAR-10: of its test images the first 8,000 train, and the rest evaluates."""
 
 SMALL = Board(
     data="digits",
@@ -176,98 +222,103 @@ SMALL = Board(
 
 
 @cache
-def images(name: str, split: Literal["train", "test"], count: int | None = None) -> Dataset:
-    """A data set, or so many of its images, evenly from all classes; read once in each process."""
-    return ra.load_dataset(name, split).take(count, stratified=True)
+def images(name: str, split: Literal["train", "test"], at: int | None = None, count: int | None = None) -> Dataset:
+    """A data set, or so many of its images, evenly from all classes; ``at``: its test images up to there train."""
+    if at is None:
+        return ra.load_dataset(name, split).take(count, stratified=True)
+    whole = ra.load_dataset(name)
+    part = slice(at) if split == "train" else slice(at, None)
+    called = f"{name} (test images {part.start or 0} to {(part.stop or len(whole)) - 1})"
+    return Dataset.of(whole.rows[part], whole.labels[part], called, whole.classes).take(count, stratified=True)
 
 
-def train_one(place: Path, board: Board, name: str) -> None:
+def named(name: str, seed: int) -> str:
+    """What a network of a seed is called: 'msd-seed1'."""
+    return f"{name}-seed{seed}"
+
+
+def train_one(place: Path, board: Board, about: tuple[str, int]) -> None:
     """One network, in a folder."""
-    data = images(board.data, "train", board.training)
+    name, seed = about
+    data = images(board.data, "train", board.split, board.training)
     given = board.defenses[name]
     steps = (given.steps or board.steps) if given.against else None
     recipe = recipe_named(given.recipe, given.against or None, steps, **given.settings)
-    net = network_for(board.architecture, data)
-    ra.train(net, data, recipe, settings=board.trainer(), out=place, architecture=board.architecture, progress=False)
+    net = network_for(board.architecture, data, seed)
+    settings = board.trainer(seed)
+    ra.train(net, data, recipe, settings=settings, out=place, architecture=board.architecture, progress=False)
 
 
-def reference_of(board: Board, out: Path) -> Path:
-    """The folder of the reference, which is called after it."""
-    return out / f"{board.data}-{board.architecture}"
+def reference_of(board: Board, out: Path, seed: int) -> Path:
+    """The folder of the reference of a seed, which is called after it."""
+    return out / f"{board.data}-{board.architecture}-seed{seed}"
 
 
-def evaluate_one(place: Path, shared: tuple[Board, Mapping[str, nn.Module]], name: str) -> None:
+def runs_of(board: Board, out: Path) -> Path:
+    """The folder of the evaluations: those of another effort lie apart."""
+    return out / ("runs" if board.effort == "default" else f"runs-{board.effort}")
+
+
+def evaluate_one(place: Path, shared: tuple[Board, Mapping[str, nn.Module]], about: tuple[str, int]) -> None:
     """One defense against all attacks, in a folder; ``shared``: the board, and the networks."""
-    board, nets = shared
+    (board, nets), (name, seed) = shared, about
     attacks: list[str | Attack] = list(board.attacks)
     if name in board.transformations:
         base, transformation = board.transformations[name]
         model = Classifier(
-            Defended(nets[base], transformation), name=name, origin=Origin(f"trained:{base} behind {transformation}")
+            Defended(nets[base], transformation),
+            name=named(name, seed),
+            origin=Origin(f"trained:{named(base, seed)} behind {transformation}"),
         )
         through = {attack.name: attack for attack in SUITES[THROUGH].build("default")}
         attacks = [through.get(attack, attack) for attack in board.attacks]
     else:
-        model = Classifier(nets[name], name=name, origin=Origin(f"trained:{name}"))
+        model = Classifier(nets[name], name=named(name, seed), origin=Origin(f"trained:{named(name, seed)}"))
     ra.evaluate(
         model,
-        images(board.data, "test"),
+        images(board.data, "test", board.split),
         attacks,
         strengths=board.attacks,
         samples=board.test,
+        effort=board.effort,
         run=place,
         progress=False,
     )
 
 
-def pack(board: Board, out: Path) -> None:
-    """The tables, cards and reference, and the site made of them."""
+def pack(board: Board, out: Path, seeds: Sequence[int]) -> None:
+    """The tables, cards and references of some seeds, and the site made of them."""
     box = out / "board"
     shutil.rmtree(box, ignore_errors=True)
     names = [*board.defenses, *board.transformations]
-    for name in names:
-        shutil.copytree(out / "runs" / name, box / "runs" / name)
-    for kind, folder in (("defenses", out / "nets"), ("reference", reference_of(board, out))):
+    for name in (named(name, seed) for name in names for seed in seeds):
+        shutil.copytree(runs_of(board, out) / name, box / "runs" / name)
+    folders = [("defenses", out / "nets"), *(("reference", reference_of(board, out, seed)) for seed in seeds)]
+    for kind, folder in folders:
         for card in sorted(folder.glob("*/card.json")):
             target = box / "cards" / kind / f"{card.parent.name}.json"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(card, target)
-    shutil.copy(reference_of(board, out) / "reference.json", box / "reference.json")
-    about = {name: _about(board, name) for name in names}
+    references = {seed: load_reference(reference_of(board, out, seed) / "reference.json") for seed in seeds}
+    for seed, own in references.items():
+        own.to_json(box / f"reference-seed{seed}.json")
+    reference = mean_reference(f"{board.data}-{board.architecture}", list(references.values()))
+    reference.to_json(box / "reference.json")
+    about = {named(name, seed): _about(board, name, seed) for name in names for seed in seeds}
     write_text(box / "about.json", json.dumps(about, indent=1) + "\n")
     write_text(box / "times.json", json.dumps(_times(out), indent=1) + "\n")
-    results = [ra.load_result(box / "runs" / name) for name in names]
-    reference = load_reference(box / "reference.json")
-    write_text(box / "table.md", table(board, results, reference))
-    title = f"{len(names)} defenses of {board.architecture} on {board.data}"
-    build_leaderboard(results, out / "site", reference, about, title)
+    results = {name: [ra.load_result(box / "runs" / named(name, seed)) for seed in seeds] for name in names}
+    write_text(box / "table.md", table(list(board.attacks), results, list(references.values())))
+    title = f"{len(names)} defenses of {board.architecture} on {board.data}, {len(seeds)} of each"
+    build_leaderboard([result for each in results.values() for result in each], out / "site", reference, about, title)
 
 
-def table(board: Board, results: Sequence[Result], reference: Reference) -> str:
-    """The board in Markdown, the highest competitiveness ratio first; in percent, with 95 % intervals over images."""
-    rows = []
-    for result in results:
-        statistics = AccuracyStatistics(result)
-        ratio, mean = statistics.competitiveness(reference), statistics.uar(reference)
-        spread = bootstrap_intervals({"CR": ratio, "mUAR": mean})
-        worst = statistics.competitiveness(reference, "ind-worst").value
-        accuracies = result.accuracies()
-        averages = [f"{statistics.average([attack]).value:.0f}" for attack in board.attacks]
-        shown = [f"{i.value:.1f} [{i.low:.1f}, {i.high:.1f}]" for i in (spread["CR"], spread["mUAR"])]
-        cells = [f"`{result.name}`", f"{accuracies.clean:.1f}", shown[0], f"{worst:.1f}", shown[1], *averages]
-        rows.append((ratio.value, cells))
-    rows.sort(key=lambda row: -row[0])
-    head = ["defense", "clean", "CR", "worst CR", "mUAR", *board.attacks]
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *(cells for _, cells in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _about(board: Board, name: str) -> dict[str, Any]:
+def _about(board: Board, name: str, seed: int) -> dict[str, Any]:
     """What a run does not know of its model."""
     base, transformation = board.transformations.get(name, (name, None))
     defense = board.defenses[base]
     against = ", ".join(f"{attack} {strength:g}" for attack, strength in defense.against.items())
-    notes = f"recipe {defense.recipe}{f' against {against}' if against else ''}, {board.epochs} epochs"
+    notes = f"recipe {defense.recipe}{f' against {against}' if against else ''}, {board.epochs} epochs, seed {seed}"
     if transformation is not None:
         notes += f", behind {transformation}; linf and l2 by the suite {THROUGH}"
     known = {attack: strength for attack, strength in defense.against.items() if attack in board.attacks}
@@ -294,40 +345,51 @@ def _times(out: Path) -> dict[str, dict[str, float]]:
 
 
 def make(board: Board, out: Path, workers: int = 1, ray: str | None = None) -> None:
-    """All stages; what is in ``out`` already is not done again. ``ray``: address of a cluster that works at them."""
+    """All stages, seed after seed; what is in ``out`` is not done again. ``ray``: address of a cluster that works."""
     out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     cluster = Cluster(ray) if ray else None
     places = cluster or (["cpu"] * workers if workers > 1 else ())
-    nets, runs = out / "nets", out / "runs"
 
-    def carried_out(fill: Fill, shared: Any, folders: Mapping[Path, str]) -> None:
+    def carried_out(fill: Fill, shared: Any, folders: Mapping[Path, tuple[str, int]]) -> None:
         fill_folders(fill, shared, folders, places, lambda place: print(place.relative_to(out), flush=True), print)
 
-    with _timed(out, "train"):
-        carried_out(train_one, board, {nets / name: name for name in board.defenses})
-    with _timed(out, "reference"):
-        training, test = images(board.data, "train", board.training), images(board.data, "test")
-        folder = reference_of(board, out)
-        make_reference(board.plan(), training, test, folder, progress=False, workers=workers, ray=cluster)
-    with _timed(out, "evaluate"):
-        trained = {name: load_trained(nets / name).net for name in board.defenses}
-        carried_out(evaluate_one, (board, trained), {runs / n: n for n in [*board.defenses, *board.transformations]})
-    pack(board, out)
+    for seed in range(board.seeds):
+        nets, runs = out / "nets", runs_of(board, out)
+        with _timed(out, "train"):
+            carried_out(train_one, board, {nets / named(name, seed): (name, seed) for name in board.defenses})
+        with _timed(out, "reference"):
+            training = images(board.data, "train", board.split, board.training)
+            test, folder = images(board.data, "test", board.split), reference_of(board, out, seed)
+            make_reference(board.plan(seed), training, test, folder, progress=False, workers=workers, ray=cluster)
+        with _timed(out, "evaluate"):
+            trained = {name: load_trained(nets / named(name, seed)).net for name in board.defenses}
+            names = [*board.defenses, *board.transformations]
+            carried_out(evaluate_one, (board, trained), {runs / named(name, seed): (name, seed) for name in names})
+        pack(board, out, range(seed + 1))
     size = sum(path.stat().st_size for path in (out / "board").rglob("*") if path.is_file())
     print(f"Tables and cards: {out / 'board'} ({size / 1e6:.1f} MB)\nLeaderboard: {out / 'site' / 'index.html'}")
+
+
+BOARDS = {"fashion": FULL, "cifar10": CIFAR, "small": SMALL}
 
 
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("board"))
+    parser.add_argument(
+        "--board", choices=BOARDS, default="fashion", help="small: the whole chain in seconds, on digits"
+    )
+    parser.add_argument("--seeds", type=int, help="replicates; by default those of the board")
+    parser.add_argument("--effort", choices=["low", "default", "high"], default="default", help="of the evaluations")
     parser.add_argument("--workers", type=int, default=1, help="processes of one thread each")
     parser.add_argument("--ray-address", help="of a cluster of Ray that does the work")
-    parser.add_argument("--ship", type=Path, help="put the tables, cards and reference here as well")
-    parser.add_argument("--small", action="store_true", help="the whole chain in seconds, on digits")
+    parser.add_argument("--ship", type=Path, help="put the tables, cards and references here as well")
+    parser.add_argument("--small", action="store_true", help="as --board small")
     given = parser.parse_args()
-    board = SMALL if given.small else FULL
+    board = BOARDS["small" if given.small else given.board]
+    board = replace(board, effort=given.effort, seeds=given.seeds or board.seeds)
     make(board, given.out, given.workers, given.ray_address)
     if given.ship is not None:
         shutil.rmtree(given.ship, ignore_errors=True)

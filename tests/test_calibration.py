@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ import robustatlas as ra
 from robustatlas.cli import app
 from robustatlas.cli._share import share_here
 from robustatlas.errors import UserError
+from robustatlas.facts import hold_against
+from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.references import Reference, load_reference
 from robustatlas.references.building import ReferenceModel, reference_of
@@ -112,6 +116,55 @@ def test_both_rules() -> None:
         reference_of("r", "", MODELS, {"q": [1.0]}, "ata")
 
 
+def test_cells_of_networks_that_learned_nothing_are_marked() -> None:
+    """By acc the trainings at that strength; by ata a cell that such a network sets. Whoever compares is told."""
+    lost = ReferenceModel("p", 2.0, 0, AccuracyTable(12, {"p": {1.0: 12, 2.0: 12}}))
+    good = ReferenceModel("p", 1.0, 0, AccuracyTable(90, {"p": {1.0: 60, 2.0: 5}}))
+    strengths = {"p": [1.0, 2.0]}
+    for rule in ("acc", "ata"):
+        found = reference_of("r", "", [MODELS[0], good, lost], strengths, rule, classes=10)  # type: ignore[arg-type]
+        assert found.marks[0].startswith(
+            "The reference's networks of p at 2 have learned nothing (clean accuracy 12 to"
+        )
+        assert Reference.from_dict(found.to_dict()) == found
+    best = ReferenceModel("p", 1.0, 0, AccuracyTable(90, {"p": {1.0: 60, 2.0: 30}}))
+    assert reference_of("r", "", [best, lost], strengths, "ata", classes=10).marks == ()
+    result = ra.evaluate(
+        ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(5), ["linf"], strengths={"linf": [0.1]},
+        progress=False,
+    )  # fmt: skip
+    held = hold_against(result, replace(LOST, marks=("Look out.",)))
+    assert "Look out." in held.notes()
+    assert "Look out." in held.caveats()
+
+
+LOST = Reference("r", "s", AccuracyTable(90, {"linf": {0.1: 50.0}}), ("linf",))
+
+
+def test_calibrations_that_are_far_off_are_marked() -> None:
+    far = {k + 1: 12.0 - k for k in range(6)}
+    source = Reference("r", "s", AccuracyTable(94, {"linf": LINF, "fog": far}), ("linf", "fog"))
+    choice = calibrate("fog", source)
+    assert choice.far
+    assert "far off: its best six strengths are" in calibrated(source, choice).marks[0]
+    assert not calibrate("linf", source).far
+
+
+def test_each_attack_is_trained_and_evaluated_as_its_field_does() -> None:
+    plan = ReferencePlan("digits-cnn", {"linf": [0.1], "l1": [2.0], "lpips": [0.3], "elastic": [0.5]}, steps=3)
+    assert [plan.recipe_of(name) for name in plan.strengths] == ["pgd", "pgd", "pat", "pgd"]
+    assert type(plan.recipe_against("l1", 2.0).against[0].optimizer) is APGDL1
+    assert type(plan.recipe_against("lpips", 0.3).against[0].optimizer) is FastLPA
+    assert plan.searched == "descent"
+    ata = ReferencePlan("digits-cnn", {"linf": [0.1], "l1": [2.0]}, rule="ata", procedure="paper")
+    assert ata.recipe_of("l1") == "uniform"
+    assert ata.searched == "every"
+    (stage,) = (leg.stage for leg in ata.evaluated("linf").plans["every"].legs)
+    assert (stage.optimizer.steps, stage.targets, stage.judge) == (200, "random", "last")
+    with pytest.raises(UserError, match="features= is for the attack lpips"):
+        ReferencePlan("digits-cnn", {"linf": [0.1]}, features="alexnet=weights.pth")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -122,6 +175,7 @@ def test_both_rules() -> None:
         ({"strengths": {"linf": [8.0]}}, "pixels of"),
         ({"seeds": 0}, "at least one run"),
         ({"recipe": "msd"}, "at least two"),
+        ({"procedure": "papers"}, "expected default or paper"),
         ({"trained": {"linf": [0.1]}}, "own strengths"),
         ({"rule": "ata", "trained": {"l2": [0.1]}}, "not in the reference"),
     ],

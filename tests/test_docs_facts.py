@@ -176,7 +176,23 @@ def test_suites_and_efforts_of_the_pages_exist() -> None:
 
 
 TERMS = (
-    *("CR", "SC", "UAR", "AH", "ATA", "acc*", "sound", "nested", "suite", "run", "plan", "effort", "descent", "bound"),
+    *(
+        "CR",
+        "SC",
+        "UAR",
+        "UA2",
+        "AH",
+        "ATA",
+        "acc*",
+        "sound",
+        "nested",
+        "suite",
+        "run",
+        "plan",
+        "effort",
+        "descent",
+        "bound",
+    ),
     *(
         "evidence",
         "fingerprint",

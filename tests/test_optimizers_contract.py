@@ -35,6 +35,7 @@ from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.optimizers.scan import Once, Scan
 from robustatlas.optimizers.sigma_zero import SigmaZero
 from robustatlas.optimizers.square import Square
+from robustatlas.optimizers.vertex_ascent import VertexAscent
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Brightness, Hue
 from robustatlas.threats.compose import Compose
@@ -57,6 +58,7 @@ OPTIMIZERS: list[Optimizer] = [
     FAB(3),
     FAB(3, exact=True),
     FrankWolfe(3),
+    VertexAscent(3),
     Adam(3),
     Adam(3, roughness=0.01),
     Scan(4),
@@ -188,6 +190,7 @@ def test_every_optimizer_of_the_catalogue_is_here():
         (SigmaZero(), Gabor(), "SigmaZero needs a set of changes of the image itself"),
         (FMN(dense=True), Snow(), "FMN needs an lp ball where it is dense"),
         (FrankWolfe(), L2(), "FrankWolfe needs a set with a linear oracle"),
+        (VertexAscent(), L2(), "VertexAscent needs an lp ball with a linear oracle"),
         (PPGD(), Linf(), "PPGD needs a perceptual distance"),
         (APGDL1(), Linf(), "APGDL1 needs the l1 ball, and got the threat model Linf; use APGD"),
         (PGD(), Corruption("fog"), "PGD needs something to optimise"),

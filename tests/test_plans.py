@@ -20,7 +20,7 @@ from robustatlas.attacks.definition import Attack, Leg, Plan, Search, Stage
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.plans import plans_of
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import WAYS_BACK, attacks_of
 from robustatlas.attacks.table import rows_of
 from robustatlas.engine.numerics import NUMERICS, Numerics
 from robustatlas.evaluation.plan import record_of, samples_of
@@ -389,3 +389,11 @@ def test_no_sample_on_which_all_comes_to_nothing_takes_more_passes_than_are_told
         assert np.isinf(result.minimal_size(name)).all()
         outcome = result.outcome(name)
         assert (outcome.forward + outcome.backward).max() <= int(most.replace(",", "")) + 1, "one clean pass"
+
+
+def test_margins_behind_a_transformation_are_searched_by_every_way_back() -> None:
+    plain = {attack.name: attack for attack in attacks_of("hypervolume")}
+    for attack in attacks_of("hypervolume-input-transformation"):
+        assert {leg.stage.backward for leg in attack.plans["frontier"].legs} == set(WAYS_BACK)
+        assert attack.strengths == plain[attack.name].strengths
+        assert set(attack.plans) == set(plain[attack.name].plans)

@@ -31,6 +31,7 @@ from robustatlas.training import (
     Settings,
     TrainingDisplay,
     adversarial_examples,
+    network_for,
     opponents_of,
     read_card,
     recipe_named,
@@ -55,6 +56,18 @@ AGAINST: dict[str, dict[str, float] | None] = {
 
 def against(name: str) -> dict[str, float] | None:
     return {"lpips": 0.3} if name == "pat" else AGAINST[RECIPES[name].opponents]
+
+
+@pytest.fixture(scope="session")
+def helper(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a network of standard training."""
+    folder = tmp_path_factory.mktemp("helper")
+    data = load_dataset("digits", "train").take(64)
+    train(
+        network_for("digits-cnn", data), data, settings=Settings(epochs=1), out=folder, architecture="digits-cnn",
+        progress=False,
+    )  # fmt: skip
+    return str(folder)
 
 
 def linear() -> nn.Module:
@@ -147,11 +160,11 @@ def test_recipes_take_any_threat_model(threat: str) -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_learns_reproducibly_and_goes_on(
-    name: str, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, data: Dataset, helper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same weights again, and after an interruption in the middle of an epoch, from a checkpoint there."""
     monkeypatch.setattr(trainer, "_CHECKPOINT_SECONDS", 0.0)
-    recipe = recipe_named(name, against(name), steps=2)
+    recipe = recipe_named(name, against(name), steps=2, **({"helper": helper} if name == "hat" else {}))
     settings = replace(FAST, ema=0.5 if name == "trades" else 0.0, batch_size=64)
     whole = train(convolutional(), data, recipe, settings=settings)
     assert whole.history[-1]["loss"] < whole.history[0]["loss"]
@@ -298,7 +311,10 @@ def test_options_take_part(data: Dataset) -> None:
         {"weight_decay": 0.1},
         {"optimizer": "sgd"},
         {"optimizer": "adamw", "weight_decay": 0.1, "decay_vectors": False},
+        {"augmentation": "resized-crop+flip"},
+        {"cutmix": 0.5},
         {"ema": 0.9},
+        {"swa_from": 1},
         {"precision": "bfloat16"},
         {"warmup_epochs": 1.0},
         {"seed": 1},
@@ -329,6 +345,7 @@ def test_random_numbers_of_the_caller_are_kept(data: Dataset) -> None:
         ("cyclic", (0, 2, 4, 7, 10), (0, 0.5, 1, 0.5, 0)),
         ("tri", (2, 4, 6, 8, 9, 10), (0.5, 1, 0.525, 0.05, 0.025, 0)),
         ("cosine", (0, 5, 10), (1, 0.5, 0)),
+        ("triangle", (0, 2.5, 5, 10), (0, 0.5, 1, 0)),
         ("one-cycle", (0, 2, 10), (0.04, 1, 4e-6)),
         ("step:2,6", (1.9, 2, 6), (1, 0.1, 0.01)),
     ],

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,10 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robustatlas.classifier import Classifier
+from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
+from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.threats import lp
-from robustatlas.training.crafting import ball_point
+from robustatlas.training import Settings, load_trained, network_for, read_card, train
+from robustatlas.training.crafting import ball_point, craft_pair
 from robustatlas.training.recipes import RECIPES, Batch, Memory, Recipe, recipe_named
 
 SIZE, CLASSES, COUNT = 6, 4, 7
@@ -165,6 +170,24 @@ def test_uniform() -> None:
     check(recipe_named("uniform", {"linf": LINF}, STEPS), ce(net, x, b.labels), net, b)
 
 
+def test_uniform_against_several() -> None:
+    """UAR's joint training: strengths and targets of each attack's own, and the worse example of each image."""
+    net, b = network(), batch()
+    found = []
+    for k, largest in enumerate((LINF, 2 * LINF)):
+        start, scale, choice = (b.noise.child(3 * k + stream) for stream in range(3))
+        targets = (b.labels + 1 + choice.integers(CLASSES - 1)) % CLASSES
+        epsilon = (scale.uniform(dtype=torch.float64) * largest).view(-1, 1, 1, 1)
+        away = lambda point, t=targets: -losses(net, t)(point)  # noqa: E731
+        found.append(linf_ascent(away, b.x, start_linf(start, epsilon), epsilon, 1 / math.sqrt(STEPS)))
+    value = losses(net, b.labels)
+    worse = value(found[1]) > value(found[0])
+    assert 0 < int(worse.sum()) < COUNT
+    x = torch.where(worse.view(-1, 1, 1, 1), found[1], found[0])
+    first, second = (recipe_named("uniform", {"linf": e}, STEPS).against[0] for e in (LINF, 2 * LINF))
+    check(RECIPES["uniform"](against=(first, second)), ce(net, x, b.labels), net, b)
+
+
 def near(noise: Noise) -> Tensor:
     return 0.001 * noise.normal(1, SIZE, SIZE, dtype=torch.float64)
 
@@ -184,6 +207,68 @@ def test_trades() -> None:
     clean = net(b.x)
     expected = F.cross_entropy(clean, b.labels) + 6 * kl(clean, net(x)).mean()
     check(recipe_named("trades", {"linf": LINF}, STEPS, beta=6.0), expected, net, b)
+
+
+def test_mart() -> None:
+    """The public code's loss (YisenWang/MART): its own numbers beside the probabilities too."""
+    net, b = network(), batch()
+    x = linf_ascent(losses(net, b.labels), b.x, near(b.noise.child(0)))
+    p, q = net(b.x).softmax(1), net(x).softmax(1)
+    order = q.argsort(1)[:, -2:]
+    other = torch.where(order[:, 1] == b.labels, order[:, 0], order[:, 1])
+    boosted = F.cross_entropy(net(x), b.labels) + F.nll_loss((1.0001 - q + 1e-12).log(), other)
+    apart = (p * (p.log() - (q + 1e-12).log())).sum(1)
+    own = p.gather(1, b.labels[:, None])[:, 0]
+    expected = boosted + 6 * (apart * (1.0000001 - own)).mean()
+    check(recipe_named("mart", {"linf": LINF}, STEPS), expected, net, b)
+
+
+def test_hat(tmp_path: Path) -> None:
+    """Helper points 3.5 times as far out, labelled by a network of standard training."""
+    data = Dataset.of(torch.rand(40, 1, 8, 8), torch.arange(40) % CLASSES, "random")
+    train(network_for("digits-cnn", data), data, settings=Settings(epochs=1), out=tmp_path, architecture="digits-cnn")
+    helper = load_trained(tmp_path).net
+    net, b = network_for("digits-cnn", data, seed=1), batch()
+    given = replace(b, x=torch.rand(COUNT, 1, 8, 8))
+    natural, d = net(given.x).detach(), 0.001 * given.noise.child(0).normal(1, 8, 8)
+    for _ in range(STEPS):
+        g = slope(lambda p: kl(natural, net(p)), (given.x + d).clamp(0, 1))
+        d = boxed(given.x, (d + 2.5 / STEPS * LINF * g.sign()).clamp(-LINF, LINF))
+    x, clean = given.x + d, net(given.x)
+    helped = F.cross_entropy(net(given.x + 3.5 * d), helper(x).argmax(1))
+    expected = F.cross_entropy(clean, b.labels) + 2.5 * kl(clean, net(x)).mean() + 0.5 * helped
+    recipe = recipe_named("hat", {"linf": LINF}, STEPS, helper=str(tmp_path))
+    assert recipe.helper_sha256 == read_card(tmp_path).weights_sha256  # type: ignore[attr-defined]
+    assert float(recipe.update(net, given, {}).loss.detach()) == pytest.approx(float(expected.detach()), abs=1e-5)
+
+
+@pytest.mark.parametrize("base", ["pgd", "trades"])
+def test_awp(base: str) -> None:
+    """The gradient at the weights moved by gamma of their norm, applied to the weights themselves (csdongxian/AWP)."""
+    net, b = network(), batch()
+    x = linf_ascent(losses(net, b.labels), b.x, start_linf(b.noise.child(0)))
+    if base == "trades":
+        x = trades_point(net, b.x, b.noise.child(0))
+
+    def loss(of: nn.Module) -> Tensor:
+        clean = of(b.x)
+        far = F.cross_entropy(clean, b.labels) + 6 * kl(clean, of(x)).mean()
+        return far if base == "trades" else ce(of, x, b.labels)
+
+    slopes = torch.autograd.grad(loss(net), list(net.parameters()))
+    moved = copy.deepcopy(net)
+    with torch.no_grad():
+        for p, g in zip(moved.parameters(), slopes, strict=True):
+            if p.dim() > 1:
+                p.add_(0.01 * p.norm() / g.norm() * g)
+    expected = loss(moved)
+    wanted = torch.autograd.grad(expected, list(moved.parameters()))
+    update = recipe_named("awp", {"linf": LINF}, STEPS, base=base).update(net, b, {})
+    assert float(update.loss.detach()) == pytest.approx(float(expected.detach()), abs=BOUND)
+    for a, c in zip(torch.autograd.grad(update.loss, list(net.parameters())), wanted, strict=True):
+        assert float((a - c).abs().max()) < BOUND
+    later = recipe_named("awp", {"linf": LINF}, STEPS, base=base, first_epoch=3)
+    check(later, loss(net), net, b)
 
 
 @pytest.mark.parametrize("points", ["union", "adversarial", "replace"])
@@ -263,6 +348,52 @@ def test_msd() -> None:
         best = torch.where((now > highest).view(-1, 1, 1, 1), d, best)
         highest = torch.maximum(now, highest)
     check(recipe_named("msd", {"linf": LINF, "l2": L2}, STEPS), ce(net, b.x + best, b.labels), net, b)
+
+
+def border_step(x: Tensor, d: Tensor, g: Tensor, length: float) -> Tensor:
+    """Coordinate by coordinate, largest gradients first, each as far as the box allows."""
+    moved = d.clone()
+    for n in range(len(x)):
+        left, flat = length, moved[n].view(-1)
+        for k in g[n].flatten().abs().argsort(descending=True).tolist():
+            up = float(g[n].view(-1)[k]) > 0
+            here = float(x[n].view(-1)[k] + flat[k])
+            step = min(left, 1 - here if up else here)
+            flat[k] += step if up else -step
+            left -= step
+    return moved
+
+
+def test_msd_in_l1() -> None:
+    net, b = network(), batch()
+    value, d = losses(net, b.labels), torch.zeros_like(b.x)
+    best, highest = d, torch.full((COUNT,), -math.inf, dtype=torch.float64)
+    for _ in range(STEPS):
+        g = slope(value, b.x + d)
+        l1 = lp.L1().project(b.x, border_step(b.x, d, g, 2.5 / STEPS * L1), torch.full((COUNT,), L1).double())
+        candidates = [boxed(b.x, (d + 2.5 / STEPS * LINF * g.sign()).clamp(-LINF, LINF)), l1]
+        reached = [value(b.x + c).detach() for c in candidates]
+        d = torch.where((reached[1] >= reached[0]).view(-1, 1, 1, 1), candidates[1], candidates[0])
+        now = torch.maximum(*reached)
+        best = torch.where((now > highest).view(-1, 1, 1, 1), d, best)
+        highest = torch.maximum(now, highest)
+    check(recipe_named("msd", {"linf": LINF, "l1": L1}, STEPS), ce(net, b.x + best, b.labels), net, b)
+
+
+def test_l1_is_crafted_by_auto_pgd_from_the_image() -> None:
+    """As Croce and Hein (2022) craft, whatever the recipe; what is trained on is the last point."""
+    net, b = network(), batch()
+    value, optimizer = losses(net, b.labels), APGDL1(STEPS, ((1.0, 1.0),), 0.05)
+    problem = Problem(
+        lp.L1("volume"), b.x, b.labels, torch.full_like(b.labels, -1), torch.full((COUNT,), L1).double(), b.noise
+    )
+    state = optimizer.init(problem, torch.zeros_like(b.x))
+    for _ in range(STEPS):
+        at = b.x + state.theta
+        logits, reached, g = net(at), value(at).detach(), slope(value, at)
+        wrong, size = logits.argmax(1) != b.labels, torch.full((COUNT,), math.nan)
+        state = optimizer.step(problem, state, Evaluation(logits, reached, g, wrong, size))
+    check(recipe_named("pgd", {"l1": L1}, STEPS), ce(net, b.x + state.theta, b.labels), net, b)
 
 
 def test_sat() -> None:
@@ -392,6 +523,23 @@ def test_pat() -> None:
     check(recipe, ce(net, x, b.labels), net, b)
 
 
+def test_variation_on_pat() -> None:
+    """Fast-LPA's examples as in test_pat, and a pair in the perceptual set."""
+    net, b = network(), batch()
+    plain = recipe_named("pat", {"lpips": 0.5}, STEPS)
+    bound = plain.against[0].threat.bound_to(Classifier(net))
+    examples = replace(plain, against=(replace(plain.against[0], threat=bound),)).update(net, b, {}).loss
+    recipe = recipe_named("variation", {"lpips": 0.5}, STEPS, base="pat")
+    opponent = replace(recipe.against[0], threat=bound)
+    pair = craft_pair(
+        net, opponent, b.x, b.labels, torch.full((COUNT,), 0.5).double(), b.noise.child(1),
+        lambda first, second: (first - second).norm(dim=1),
+    )  # fmt: skip
+    assert max(float(bound.size(b.x, x - b.x).max()) for x in pair) <= 0.5 * (1 + 1e-5)
+    apart = (net(pair[0]) - net(pair[1])).norm(dim=1).mean()
+    check(replace(recipe, against=(opponent,)), examples + 0.1 * apart, net, b)
+
+
 @pytest.mark.parametrize("base", ["pgd", "trades"])
 def test_variation(base: str) -> None:
     net, b = network(), batch()
@@ -434,6 +582,31 @@ def test_manifold() -> None:
     check(recipe_named("manifold", {"linf": LINF}), expected, net, b)
 
 
+@pytest.mark.parametrize("against", [{"linf": LINF}, {"l2": L2}, {"linf": LINF, "l1": L1}])
+def test_mmr(against: dict[str, float]) -> None:
+    """Slopes unit by unit by the backward mode; the universal regulariser is the sum over linf and l1."""
+    net, b = network(), batch()
+    dual = {"linf": 1.0, "l2": 2.0, "l1": math.inf}
+    hidden, logits = net[0](b.x).flatten(1), net(b.x)
+    second = net[3](F.relu(hidden.view(COUNT, 3, 4, 4)).flatten(1))
+    units = [lambda x: net[0](x).flatten(1), lambda x: net[3](net[2](net[1](net[0](x)))), net]
+    jacobians = [
+        torch.stack([torch.autograd.functional.jacobian(unit, b.x[n : n + 1], create_graph=True)[0, :, 0].flatten(1)
+                     for n in range(COUNT)]) for unit in units
+    ]  # fmt: skip
+    expected = F.cross_entropy(logits, b.labels)
+    for name, radius in against.items():
+        far = [u.abs() / j.norm(dual[name], dim=2) for u, j in zip((hidden, second), jacobians[:2], strict=True)]
+        nearest = torch.cat(far, 1).sort(1).values[:, : round(9 + (5 - 9) * b.done)]
+        expected = expected + 0.5 * (1 - nearest / radius).clamp_min(0).mean()
+        for n in range(COUNT):
+            y = int(b.labels[n])
+            for k in set(range(CLASSES)) - {y}:
+                d = (logits[n, y] - logits[n, k]) / (jacobians[2][n, y] - jacobians[2][n, k]).norm(dual[name])
+                expected = expected + 0.5 * (1 - d / radius).clamp_min(0) / (COUNT * (CLASSES - 1))
+    check(recipe_named("mmr", against, weight=0.5, first=9, last=5), expected, net, b)
+
+
 def test_every_recipe_is_tested_here() -> None:
     tested = {name.removeprefix("test_").split("_linf")[0].replace("_", "-") for name in globals()}
     assert set(RECIPES) <= tested | {"pgd"}
@@ -457,6 +630,8 @@ def test_every_recipe_is_tested_here() -> None:
         ("msd", {"linf": 0.1, "elastic": 0.5}, {}, "'elastic' is none"),
         ("pat", {"linf": 0.1}, {}, "perceptual distance lpips"),
         ("manifold", {"l2": 0.1}, {}, "takes linf"),
+        ("mmr", {"l0": 3.0}, {}, "takes linf, l2 and l1"),
+        ("mmr", {"linf": 0.1}, {"first": 3}, "numbers of boundaries"),
         ("trades", {"linf": 0.1}, {"betta": 3}, "did you mean 'beta'"),
         ("trades", {"linf": 0.1}, {"beta": -3}, "positive weight"),
         ("pgd", {"linf": 0.1}, {"steps": 0}, "at least 1"),
@@ -465,7 +640,14 @@ def test_every_recipe_is_tested_here() -> None:
         ("ascending", {"linf": 0.1}, {"points": "both"}, "union, adversarial or replace"),
         ("pgd", {"linf": 0.1}, {"warmup": 2.0}, "warmup in"),
         ("pgd", {"linf": 0.1}, {"attacked": 0}, "share of a batch"),
-        ("variation", {"linf": 0.1}, {"base": "mart"}, "pgd or trades"),
+        ("variation", {"linf": 0.1}, {"base": "mart"}, "pgd, trades or pat"),
+        ("variation", {"linf": 0.1}, {"base": "pat"}, "perceptual distance lpips"),
+        ("mart", {"linf": 0.1}, {"beta": 0}, "positive weight"),
+        ("awp", {"linf": 0.1}, {"gamma": 0.0}, "positive share"),
+        ("awp", {"linf": 0.1}, {"base": "pat"}, "pgd or trades"),
+        ("hat", {"linf": 0.1}, {}, "give its folder"),
+        ("hat", {"linf": 0.1}, {"helper": "nowhere"}, "no model card"),
+        ("pat", {"lpips": 0.1}, {"features": "alexnet"}, "expected ARCHITECTURE=FILE"),
     ],
 )
 def test_wrong_recipes(name: str, against: dict[str, float] | None, settings: dict[str, object], message: str) -> None:

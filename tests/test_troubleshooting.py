@@ -17,6 +17,7 @@ SAID_BY = {
     "evaluation/evaluating.py": ("_rejections",),
     "evaluation/plan.py": ("those_that_fit",),
     "diagnosis/verdict.py": ("warned",),
+    "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
     "wording.py": ("void_sentence",),
 }

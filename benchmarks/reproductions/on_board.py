@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
@@ -28,13 +29,23 @@ NORMS = ("linf", "l2", "l1")
 TRAINED = {"linf": 0.1, "l2": 1.25, "l1": 8.0}
 """What the defenses of the board are trained against."""
 _REPLICATES = 2000
+_FIRST = "-seed0"
 Tables = Mapping[str, OutcomeTable]
 
 
 def load(board: Path = BOARD) -> tuple[Tables, Reference]:
-    """The tables by defense, and the reference."""
-    runs = sorted(path for path in (board / "runs").iterdir() if path.is_dir())
-    return {run.name: ra.load_result(run) for run in runs}, load_reference(board / "reference.json")
+    """The tables by defense, and the reference; of a board of several trainings those of the first."""
+    runs = {path.name.removesuffix(_FIRST): path for path in sorted((board / "runs").iterdir()) if path.is_dir()}
+    several = (board / f"reference{_FIRST}.json").is_file()
+    chosen = {name: path for name, path in runs.items() if not several or path.name.endswith(_FIRST)}
+    reference = board / (f"reference{_FIRST}.json" if several else "reference.json")
+    return {name: ra.load_result(path) for name, path in chosen.items()}, load_reference(reference)
+
+
+def trained_against(board: Path = BOARD) -> Mapping[str, Mapping[str, float]]:
+    """Defense -> the attacks of the board that it was trained against."""
+    about = json.loads((board / "about.json").read_text(encoding="utf-8"))
+    return {name.removesuffix(_FIRST): said["trained_on"] for name, said in about.items()}
 
 
 def claims(board: Path = BOARD) -> list[Claim]:
@@ -45,7 +56,7 @@ def claims(board: Path = BOARD) -> list[Claim]:
     return [
         *multirobustbench(tables, reference, on),
         *robustness_curves(tables, on),
-        *uar(tables, reference, on),
+        *uar(tables, reference, on, trained_against(board)),
         *joint(tables, on),
     ]
 
@@ -144,7 +155,7 @@ def robustness_curves(tables: Tables, on: str) -> list[Claim]:
     return [carried, crossing]
 
 
-def uar(tables: Tables, reference: Reference, on: str) -> list[Claim]:
+def uar(tables: Tables, reference: Reference, on: str, trained_on: Mapping[str, Mapping[str, float]]) -> list[Claim]:
     """Transfer is uneven; some attacks agree; joint training helps."""
     statistics = AccuracyStatistics(tables["pgd-linf"])
     scores = {attack: statistics.uar(reference, [attack]) for attack in reference.ranked}
@@ -166,7 +177,8 @@ def uar(tables: Tables, reference: Reference, on: str) -> list[Claim]:
             for table in tables.values()
         ]
     )
-    correlation = attack_correlation(matrix)
+    seen = np.array([[attack in trained_on[name] for attack in reference.ranked] for name in tables])
+    correlation = attack_correlation(matrix, seen=seen)
     norms = [reference.ranked.index(norm) for norm in NORMS]
     others = [i for i in range(len(reference.ranked)) if i not in norms]
     within = float(np.mean([correlation[a, b] for a, b in combinations(norms, 2)]))
@@ -174,16 +186,18 @@ def uar(tables: Tables, reference: Reference, on: str) -> list[Claim]:
     draws = np.random.default_rng(0).integers(len(matrix), size=(_REPLICATES, len(matrix)))
     gaps = []
     for rows in draws:
-        with np.errstate(invalid="ignore"):
-            again = np.corrcoef(matrix[rows], rowvar=False)
-        gaps.append(np.mean([again[a, b] for a, b in combinations(norms, 2)]) - again[np.ix_(norms, others)].mean())
+        again = attack_correlation(matrix[rows], seen=seen[rows])
+        gaps.append(
+            np.nanmean([again[a, b] for a, b in combinations(norms, 2)]) - np.nanmean(again[np.ix_(norms, others)])
+        )
     difference = _percentile(within - across, np.array(gaps))
     agree = Claim(
         "UAR",
         "attacks in norms agree on defenses more than with attacks of other kinds",
         on,
         f"mean correlation of UAR over defenses: {within:.2f} among {', '.join(NORMS)}, {across:.2f} of these with the "
-        f"rest; difference {difference.value:+.2f} [{difference.low:.2f}, {difference.high:.2f}] over defenses drawn",
+        f"rest, each pair over the defenses trained against neither; difference {difference.value:+.2f} "
+        f"[{difference.low:.2f}, {difference.high:.2f}] over defenses drawn",
         verdict(difference),
     )
     mean = {name: AccuracyStatistics(tables[name]).uar(reference) for name in tables}

@@ -35,6 +35,7 @@ OPTIMIZERS = {
     "FAB": ("FAB", "Croce and Hein 2020b"),
     "FMN": ("FMN", "Pintor et al. 2021"),
     "FrankWolfe": ("Frank-Wolfe", "Kang et al. 2019"),
+    "VertexAscent": ("vertex ascent", ""),
     "HopSkipJump": ("HopSkipJump", "Chen et al. 2020"),
     "LPA": ("LPA", "Laidlaw et al. 2021"),
     "Once": ("one draw", ""),

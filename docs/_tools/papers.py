@@ -47,6 +47,9 @@ PAPERS = {
         "Adversarial Robustness against Multiple and Single lp-Threat Models via Quick Fine-Tuning of Robust Classifiers",
         "2105.12508",
     ),
+    "Croce et al. 2019": _arxiv(
+        "Provable Robustness of ReLU networks via Maximization of Linear Regions", "1810.07481"
+    ),
     "Croce et al. 2021": _arxiv("RobustBench: a standardized adversarial robustness benchmark", "2010.09670"),
     "Dai et al. 2022": _arxiv("Formulating Robustness Against Unforeseen Attacks", "2204.13779"),
     "Dai et al. 2023": _arxiv("MultiRobustBench: Benchmarking Robustness Against Multiple Attacks", "2302.10980"),
@@ -66,7 +69,9 @@ PAPERS = {
         "Perturbations",
         "2202.04235",
     ),
+    "Izmailov et al. 2018": _arxiv("Averaging Weights Leads to Wider Optima and Better Generalization", "1803.05407"),
     "Jin and Rinard 2020": _arxiv("Manifold Regularization for Locally Stable Deep Neural Networks", "2003.04286"),
+    "Kaufmann et al. 2023": _arxiv("Testing Robustness Against Unforeseen Adversaries", "1908.08016v4"),
     "Kang et al. 2019": _arxiv("Testing Robustness Against Unforeseen Adversaries", "1908.08016"),
     "Kim 2020": _arxiv("Torchattacks: A PyTorch Repository for Adversarial Attacks", "2010.01950"),
     "Kingma and Ba 2015": _arxiv("Adam: A Method for Stochastic Optimization", "1412.6980"),
@@ -83,8 +88,13 @@ PAPERS = {
         "Note on the sampling error of the difference between correlated proportions or percentages",
         "https://doi.org/10.1007/BF02295996",
     ),
+    "Pang et al. 2021": _arxiv("Bag of Tricks for Adversarial Training", "2010.00467"),
     "Pintor et al. 2021": _arxiv(
         "Fast Minimum-norm Adversarial Attacks through Adaptive Norm Constraints", "2102.12827"
+    ),
+    "Rade and Moosavi-Dezfooli 2022": Paper(
+        "Reducing Excessive Margin to Achieve a Better Accuracy vs. Robustness Trade-off",
+        "https://openreview.net/forum?id=Azh9QBQ4tR7",
     ),
     "Rauber et al. 2020": Paper(
         "Foolbox Native: Fast adversarial attacks to benchmark the robustness of machine learning models",
@@ -99,18 +109,28 @@ PAPERS = {
         "JPEG-resistant Adversarial Images",
         "https://machine-learning-and-security.github.io/papers/mlsec17_paper_54.pdf",
     ),
+    "Szegedy et al. 2015": _arxiv("Going Deeper with Convolutions", "1409.4842"),
     "Tramèr and Boneh 2019": _arxiv("Adversarial Training and Robustness for Multiple Perturbations", "1904.13000"),
     "Tramèr et al. 2020": _arxiv("On Adaptive Attacks to Adversarial Example Defenses", "2002.08347"),
     "Wales and Doye 1997": _arxiv(
         "Global Optimization by Basin-Hopping and the Lowest Energy Structures of Lennard-Jones Clusters",
         "cond-mat/9803344",
     ),
+    "Wang et al. 2020": Paper(
+        "Improving Adversarial Robustness Requires Revisiting Misclassified Examples",
+        "https://openreview.net/forum?id=rklOg6EFwS",
+    ),
+    "Wang et al. 2023": _arxiv("Better Diffusion Models Further Improve Adversarial Training", "2302.04638"),
     "Wong and Kolter 2018": _arxiv(
         "Provable defenses against adversarial examples via the convex outer adversarial polytope", "1711.00851"
     ),
     "Wong et al. 2020": _arxiv("Fast is better than free: Revisiting adversarial training", "2001.03994"),
+    "Wu et al. 2020": _arxiv("Adversarial Weight Perturbation Helps Robust Generalization", "2004.05884"),
     "Xiao et al. 2018": _arxiv("Spatially Transformed Adversarial Examples", "1801.02612"),
     "Xu et al. 2018": _arxiv("Feature Squeezing: Detecting Adversarial Examples in Deep Neural Networks", "1704.01155"),
+    "Yun et al. 2019": _arxiv(
+        "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable Features", "1905.04899"
+    ),
     "Zagoruyko and Komodakis 2016": _arxiv("Wide Residual Networks", "1605.07146"),
     "Zhang et al. 2019": _arxiv("Theoretically Principled Trade-off between Robustness and Accuracy", "1901.08573"),
 }

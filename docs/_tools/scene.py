@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from html import escape
 from io import BytesIO
 
@@ -167,4 +168,22 @@ def cards(model: ra.Classifier, attacks: list[ra.Attack], image: torch.Tensor, l
     return '<div class="ra-gallery">' + "".join(card(model, attack, image, label) for attack in attacks) + "</div>"
 
 
-__all__ = ["CLASSES", "cards", "scenes", "trained"]
+def levels(model: ra.Classifier, attacks: Sequence[ra.Attack], image: torch.Tensor, label: int) -> str:
+    """A line for each attack: the image at every one of its strengths, as few as they are."""
+    lines = []
+    for attack in attacks:
+        words = escape(wording.wording(attack.name).label)
+        shown = "".join(
+            f'<figure><img src="{picture(x)}" alt="{words} at {strength:.3g}"><figcaption>{strength:.3g}</figcaption></figure>'
+            for strength, x in zip(
+                attack.strengths, at_strengths(model, attack, image, label, attack.strengths), strict=True
+            )
+        )
+        lines.append(
+            f'<div class="ra-card"><h3>{words}</h3><p><code>{escape(attack.name)}</code>, {escape(attack.about.unit)}</p>'
+            f'<div class="ra-strip">{shown}</div></div>'
+        )
+    return '<div class="ra-gallery">' + "".join(lines) + "</div>"
+
+
+__all__ = ["CLASSES", "cards", "levels", "scenes", "trained"]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
-    from robustatlas.trust import diagnose
+    from robustatlas.trust import audit, diagnose, repair
 
 __all__ = [
     "Attack",
@@ -53,6 +53,7 @@ __all__ = [
     "__version__",
     "as_foolbox",
     "as_torchattacks",
+    "audit",
     "compose",
     "diagnose",
     "evaluate",
@@ -70,6 +71,7 @@ __all__ = [
     "plans_of",
     "plot_accuracy_matrix",
     "plot_curves",
+    "repair",
     "straight_through",
     "surrogate",
     "train",
@@ -90,6 +92,7 @@ _HOME = {
     "UserError": "errors",
     "as_foolbox": "peers",
     "as_torchattacks": "peers",
+    "audit": "trust",
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",
@@ -106,6 +109,7 @@ _HOME = {
     "plans_of": "attacks.plans",
     "plot_accuracy_matrix": "figures",
     "plot_curves": "figures",
+    "repair": "trust",
     "straight_through": "models.gradients",
     "surrogate": "models.gradients",
     "train": "training",

@@ -195,6 +195,130 @@ def plot_accuracy_matrix(
     return axes
 
 
+def plot_scores(
+    scores: Mapping[str, Mapping[str, float]], ax: Axes | None = None, *, label: str = "UAR (%)", largest: float = 100
+) -> Axes:
+    """Draw a heat map of models (rows) under attacks (columns), with the numbers written into it.
+
+    Args:
+        scores: model -> attack -> number, such as the UAR, or the competitiveness ratio, under that attack alone; a
+            model may lack attacks.
+        ax: where to draw; a new figure when None.
+        label: what the numbers are.
+        largest: number of the darkest colour.
+
+    Returns:
+        the axes, whose `.figure` can be saved.
+
+    Raises:
+        UserError: there is no model or no attack.
+
+    Source: the heat maps of Kang et al. 2019 (models trained against each attack) and of Dai et al. 2023, Figure 1c.
+
+    Example:
+        >>> axes = plot_scores({"linf 8": {"linf": 90.0, "fog": 40.0}, "fog 128": {"linf": 30.0, "fog": 95.0}})
+        >>> [text.get_text() for text in axes.texts]
+        ['90', '40', '30', '95']
+    """
+    attacks = list(dict.fromkeys(attack for row in scores.values() for attack in row))
+    if not attacks:
+        raise UserError("There are no scores; give at least one model with a number under an attack.")
+    values = np.array([[row.get(attack, np.nan) for attack in attacks] for row in scores.values()])
+    scale = Normalize(0, largest)
+    with mpl.rc_context(STYLE if ax is None else {}):
+        axes = _new_axes(0.9 + 0.22 * len(scores)) if ax is None else ax
+        axes.imshow(np.ma.masked_invalid(values), cmap=SEQUENCE, norm=scale, aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                shade = "white" if scale(value) > 0.55 else "black"
+                axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=6, color=shade)
+        axes.set_xticks(
+            range(len(attacks)), [wording.wording(attack).label for attack in attacks], rotation=45, ha="right"
+        )
+        axes.set_yticks(range(len(scores)), list(scores))
+        axes.tick_params(length=0)
+        axes.set_xlabel(label)
+    return axes
+
+
+def plot_frontier(
+    frontier: ArrayLike, clean: float, largest: float, ax: Axes | None = None, *, unit: str = "perturbation size"
+) -> Axes:
+    """Draw the frontier of one image: the confidence it keeps at each size, and the area that is its hypervolume.
+
+    Args:
+        frontier: [L], the confidence kept at the sizes largest / L, ..., largest: a row of
+            :attr:`robustatlas.metrics.AdversarialHypervolume.frontier`.
+        clean: the confidence on the clean image.
+        largest: the largest size.
+        ax: where to draw; a new figure when None.
+        unit: what sizes measure.
+
+    Returns:
+        the axes, whose `.figure` can be saved.
+
+    Raises:
+        UserError: the frontier is no row of numbers.
+
+    Source: Guo et al. 2024, Figure 2.
+
+    Example:
+        >>> axes = plot_frontier([0.8, 0.5, 0.0], clean=0.9, largest=0.03)
+        >>> axes.get_title()
+        'hypervolume 0.433'
+    """
+    kept = np.asarray(frontier, dtype=np.float64)
+    if kept.ndim != 1 or not kept.size or not np.isfinite(kept).all():
+        raise UserError(f"The frontier of one image is a row of numbers [L]; given the shape {kept.shape}.")
+    sizes = np.linspace(0, largest, len(kept) + 1)
+    with mpl.rc_context(STYLE if ax is None else {}):
+        axes = _new_axes(2.0) if ax is None else ax
+        axes.bar(sizes[:-1], kept, np.diff(sizes), align="edge", color=COLOURS[0], alpha=0.25, linewidth=0)
+        axes.plot(sizes, [clean, *kept], color=COLOURS[0], marker="o", markersize=3)
+        axes.set_xlim(0, largest)
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel(wording.axis(unit))
+        axes.set_ylabel("confidence kept")
+        axes.set_title(f"hypervolume {kept.mean():.3f}")
+    return axes
+
+
+def plot_convergence(by_levels: Mapping[int, float], limit: float, slope: float, ax: Axes | None = None) -> Axes:
+    """Draw the mean hypervolume over the number of levels, with the fit h - c / L.
+
+    Args:
+        by_levels: number of levels -> mean hypervolume (:func:`robustatlas.metrics.hypervolume_at_levels`).
+        limit: h (:func:`robustatlas.metrics.hypervolume_limit`).
+        slope: c.
+        ax: where to draw; a new figure when None.
+
+    Returns:
+        the axes, whose `.figure` can be saved.
+
+    Raises:
+        UserError: there is nothing to draw.
+
+    Source: Guo et al. 2024, Figure 5.
+
+    Example:
+        >>> axes = plot_convergence({1: 0.25, 2: 0.375, 4: 0.4375}, limit=0.5, slope=0.25)
+        >>> axes.lines[1].get_label()
+        '0.500 - 0.250 / L'
+    """
+    if not by_levels:
+        raise UserError("There is no number of levels to draw; give at least one.")
+    levels = sorted(by_levels)
+    fine = np.linspace(levels[0], levels[-1], 200)
+    with mpl.rc_context(STYLE if ax is None else {}):
+        axes = _new_axes(2.0) if ax is None else ax
+        axes.plot(levels, [by_levels[count] for count in levels], "o", color=COLOURS[0], markersize=4, label="measured")
+        axes.plot(fine, limit - slope / fine, color=COLOURS[1], label=f"{limit:.3f} - {slope:.3f} / L")
+        axes.set_xlabel("levels L")
+        axes.set_ylabel("mean hypervolume")
+        axes.legend(frameon=False)
+    return axes
+
+
 def _strip(accuracies: AccuracyTable, relative_to: AccuracyTable | None, attack: str) -> np.ma.MaskedArray[Any, Any]:
     """Values [S] of one attack; masked where the reference has none."""
     values = accuracies.values(attack)

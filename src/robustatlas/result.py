@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from robustatlas import display
 from robustatlas.diagnosis import Diagnosis
 from robustatlas.errors import UserError
+from robustatlas.metrics.audit import Audited, audited, concern, sentence
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.draws import LOOKS
@@ -96,7 +97,8 @@ class Result(OutcomeTable, Tabular):
         )
 
     def __repr__(self) -> str:
-        return display.text_of(self, self.warnings, self._verdict)
+        told = [f"  {attack}: {said}" for attack, said in self.audit_sentences().items()]
+        return "\n".join([display.text_of(self, self.warnings, self._verdict), *told])
 
     def _grid(self) -> Grid:
         return display.grid_of(self, self.warnings, self._verdict)
@@ -117,6 +119,7 @@ class Result(OutcomeTable, Tabular):
         said = [warning for plan in last.values() for warning in plan.warnings]
         lost, diagnosis = super().void, self.diagnosis
         found = [void_sentence(lost)] if lost else []
+        found += filter(None, (concern(attack, *self._audit_of(attack)) for attack in self._audited_ones()))
         if diagnosis is not None and diagnosis.doubted:
             found.append(diagnosis.warned)
         return tuple(dict.fromkeys([*found, *said]))
@@ -178,6 +181,22 @@ class Result(OutcomeTable, Tabular):
         """Where and with what the numbers were computed, each combination once."""
         return self._run.circumstances() if self._run else ()
 
+    @property
+    def run(self) -> Run | None:
+        """The run that the numbers are of; None of arrays."""
+        return self._run
+
+    def reread(self) -> Result:
+        """The same attacks, samples and strengths, with what their run has learned since.
+
+        Raises:
+            UserError: the numbers are of no run.
+        """
+        if self._run is None:
+            raise UserError("These numbers are of no run, so there is nothing to read again.")
+        grids = {attack: self.strengths(attack).tolist() for attack in self.attacks}
+        return Result.of_run(self._run, list(self.attacks), self.index, grids)
+
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
         return RobustnessCurve.of(self.outcome(attack))
@@ -196,6 +215,53 @@ class Result(OutcomeTable, Tabular):
             replace(proportion_interval(mistakes, drawn, 1 - 0.05 / len(LOOKS)), confidence=0.95) if drawn else None
             for mistakes, drawn in zip(outcome.mistakes.tolist(), outcome.drawn.tolist(), strict=True)
         )
+
+    def audited(self, attack: str) -> Audited:
+        """What the dear search of an audit would leave of all samples, at each strength and in the mean, with 95 %
+        intervals: about these samples and that search.
+
+        Raises:
+            UserError: there was no audit, or it did not have this attack.
+
+        Example:
+            >>> import robustatlas as ra
+            >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+            >>> result = ra.evaluate(model, data, "brightness", samples=9, audit=3, progress=False)
+            >>> result.audited("brightness").audited
+            3
+        """
+        beside = self._run.audit if self._run is not None else None
+        if beside is None:
+            raise UserError("This result was not audited; evaluate with audit=50, or 'robustatlas audit RUN'.")
+        outcome = self.outcome(attack)
+        dear = beside.table([attack], None, {attack: outcome.strengths.tolist()})
+        rows = np.flatnonzero(np.isin(self.index, dear.index))
+        place = {int(position): row for row, position in enumerate(dear.index)}
+        by_both = self.correct(attack)[rows] & dear.correct(attack)[[place[int(i)] for i in self.index[rows]]]
+        return audited(self.correct(attack), rows, by_both, outcome.strengths)
+
+    def audit_sentences(self) -> dict[str, str]:
+        """Attack -> what its audit says in words; empty where there was none."""
+        told = {}
+        for attack in self._audited_ones():
+            beside = self._run.audit if self._run is not None else None
+            assert beside is not None
+            dear = sum(_passes(beside, record) for record in beside.records().values() if record.name == attack)
+            told[attack] = sentence(self.audited(attack), dear / max(1.0, sum(self.passes(attack))))
+        return told
+
+    def _audited_ones(self) -> list[str]:
+        beside = self._run.audit if self._run is not None else None
+        names = {record.name for record in beside.records().values()} if beside is not None else set()
+        return [attack for attack in self.attacks if attack in names]
+
+    def _audit_of(self, attack: str) -> tuple[Audited, str]:
+        """An audit, and the kind of attack that found most in it."""
+        beside = self._run.audit if self._run is not None else None
+        said = {key: value for card in beside.cards() for key, value in card.about.items()} if beside else {}
+        kinds = said.get(f"kinds {attack}")
+        counts = {kind: int(str(count)) for kind, count in kinds.items()} if isinstance(kinds, dict) else {}
+        return self.audited(attack), max(counts, key=counts.__getitem__) if counts else ""
 
     def searched(self, attack: str) -> Outcome:
         """What the run's own searches found under an attack, without the examples that others handed over."""
@@ -245,6 +311,12 @@ class Result(OutcomeTable, Tabular):
         if self._run is None:
             raise UserError("This result has no adversarial examples; evaluate with keep_adversarial=True.")
         return self._run.adversarial(attack, self.index)
+
+
+def _passes(run: Run, record: AttackRecord) -> float:
+    """Mean passes a sample of one search."""
+    columns = run.columns(record, run.done(record), ("forward", "backward"))
+    return float(columns["forward"].mean() + columns["backward"].mean())
 
 
 def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Result:

@@ -24,11 +24,12 @@ COLOUR = "Colour"
 PERCEPTION = "Perception"
 WEATHER = "Weather and texture"
 OCCLUSION = "Occlusion"
+UNFORESEEN = "ImageNet-UA"
 COMPOSED = "Composed"
 CORRUPTION = "Common corruptions"
 OTHER = "Other"
 
-GROUPS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, COMPOSED, CORRUPTION, OTHER)
+GROUPS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, UNFORESEEN, COMPOSED, CORRUPTION, OTHER)
 
 _LABELS = {
     "linf": AttackLabel("L∞", NORMS),
@@ -56,18 +57,25 @@ _LABELS = {
 }
 
 
+_UA = "ua-"
+_UA_ACRONYMS = ("fbm", "hsv", "jpeg")
+
+
 def wording(attack: str) -> AttackLabel:
     """The words for `attack`; one that is not in the list keeps its own name.
 
     Example:
-        >>> wording("linf").label, wording("corruption-gaussian-noise").label, wording("mine").label
-        ('L∞', 'Gaussian noise', 'mine')
+        >>> [wording(name).label for name in ("linf", "ua-jpeg", "corruption-gaussian-noise", "mine")]
+        ['L∞', 'UA JPEG', 'Gaussian noise', 'mine']
     """
     if attack.startswith("corruption-"):
         words = attack.removeprefix("corruption-").replace("-", " ")
         name = (words[:1].upper() + words[1:]).replace("Jpeg", "JPEG")
         taken = any(name == known.label for known in _LABELS.values())
         return AttackLabel(f"{name} corruption" if taken else name, CORRUPTION)
+    if attack.startswith(_UA):
+        name = attack.removeprefix(_UA)
+        return AttackLabel(f"UA {name.upper() if name in _UA_ACRONYMS else name}", UNFORESEEN)
     return _LABELS.get(attack, AttackLabel(attack, COMPOSED if "+" in attack else OTHER))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +15,7 @@ from robustatlas.search import SEARCHES, Search, search_named
 from robustatlas.search.plan import Leg, Plan, Stage
 from robustatlas.search.rules import Effort
 from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.imagenet_ua.sizes import is_large
 
 if TYPE_CHECKING:
     from robustatlas.classifier import Classifier, Errors
@@ -75,6 +76,7 @@ class Attack:
         unbounded: sizes above the largest strength mean something (lp).
         errors: of models that reject, what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or
             wrong.
+        small: the attack that is meant on small images, where strengths and settings differ; see :meth:`on_images`.
 
     Raises:
         UserError: a search that the sets do not allow, a plan that its search cannot carry out, or an optimizer that
@@ -99,6 +101,7 @@ class Attack:
     repairs: bool = False
     unbounded: bool = False
     errors: Errors = "accepted"
+    small: Attack | None = None
 
     def __new__(cls, *given: object, **named: object) -> Attack:  # noqa: D102
         former = [name for name in _FORMER if name in named]
@@ -144,6 +147,16 @@ class Attack:
             return replace(leg, stage=replace(leg.stage, optimizer=leg.stage.optimizer.bound_to(model)))
 
         return replace(self.map(bound), threat=self.threat.bound_to(model))
+
+    def on_images(self, sides: Sequence[int]) -> Attack:
+        """The attack that the name means on images of these ``sides`` (height and width).
+
+        Example:
+            >>> from robustatlas.attacks.catalogue import attack_named
+            >>> [attack_named("ua-snow").on_images(sides).strengths[-1] for sides in ((224, 224), (32, 32))]
+            [1250.0, 50.0]
+        """
+        return self if self.small is None or is_large(sides) else self.small
 
     @property
     def searches(self) -> tuple[Search, ...]:

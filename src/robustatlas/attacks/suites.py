@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Stage, grid
+from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Search, Stage, grid
+from robustatlas.attacks.imagenet_ua import core, extra
 from robustatlas.attacks.plans import as_published, plans
 from robustatlas.classifier.backward import Backward
 from robustatlas.errors import UserError
@@ -24,6 +25,8 @@ PAPER = "paper"
 RANKED = ("linf", "l2", "l1", "stadv", "recolor", "elastic", "jpeg-linf", "jpeg-l1", "lpips")
 UNRANKED = ("fog", "snow", "gabor", "affine", "perspective", "hue", "saturation", "brightness", "contrast")
 UAR_CORE = ("linf", "l2", "l1", "jpeg-linf", "elastic")
+_LEVELS = {"linf": 8 / 255, "l2": 0.5}
+"""Largest of the ten levels of the adversarial hypervolume."""
 _CONSTANT_STEP = ("fog", "snow", "gabor")
 
 
@@ -46,12 +49,13 @@ def _uar(reference: str, only: tuple[str, ...] = ()) -> Callable[[Procedure], li
     def build(procedure: Procedure) -> list[Attack]:
         table = load_reference(reference).accuracies
         names = [name for name in table.attacks if not only or name in only]
-        return [_uar_attack(name, tuple(float(s) for s in table.strengths(name)), procedure) for name in names]
+        return [uar_attack(name, tuple(float(s) for s in table.strengths(name)), procedure) for name in names]
 
     return build
 
 
-def _uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -> Attack:
+def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -> Attack:
+    """An attack at UAR's strengths; as published it takes 200 steps towards a random class."""
     attack = replace(attack_named(name, procedure), strengths=strengths)
     if procedure != PAPER:
         return attack
@@ -75,11 +79,22 @@ def _uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -
 def _hypervolume(procedure: Procedure) -> list[Attack]:
     """Margins at ten levels; by the search ``every``, APGD of 20 steps on the margin of probabilities, as the paper."""
     published = as_published(Stage(APGD(steps=20), "probability-margin"))
-    attacks = [(attack_named(name), grid(last, 10)) for name, last in (("linf", 8 / 255), ("l2", 0.5))]
     return [
-        replace(attack, strengths=strengths, plans={"frontier": attack.plans["frontier"], **published})
-        for attack, strengths in attacks
+        _at_levels(attack, {"frontier": attack.plans["frontier"], **published}) for attack in map(attack_named, _LEVELS)
     ]
+
+
+def _hypervolume_through(procedure: Procedure) -> list[Attack]:
+    """The same levels behind a transformation: margins by every way back."""
+    attacks = map(_behind_transformation, _LEVELS)
+    return [
+        _at_levels(attack, {search: attack.plans[search] for search in ("frontier", "every")}) for attack in attacks
+    ]
+
+
+def _at_levels(attack: Attack, plans: Mapping[Search, Plan]) -> Attack:
+    """The attack at the ten levels of the hypervolume, with these plans alone."""
+    return replace(attack, strengths=grid(_LEVELS[attack.name], 10), plans=plans)
 
 
 WAYS_BACK: tuple[Backward, ...] = ("identity", "surrogate", "bare")
@@ -130,6 +145,12 @@ SUITES: dict[str, Suite] = {
         Suite("uar-imagenet100", "UAR's attacks at six strengths calibrated for ImageNet-100", _uar("uar-imagenet100")),
         Suite("uar-core", "the five attacks of UAR that correlate least, CIFAR-10", _uar("uar-cifar10", UAR_CORE)),
         Suite(
+            "imagenet-ua",
+            "the eight core attacks of ImageNet-UA at three levels, for UA2; below 85 pixels those of CIFAR-10",
+            core,
+        ),
+        Suite("imagenet-ua-extra", "the eleven other attacks of ImageNet-UA at three levels", extra),
+        Suite(
             "hypervolume",
             "margins at ten levels of linf (8/255) and l2 (0.5) for the adversarial hypervolume",
             _hypervolume,
@@ -140,14 +161,22 @@ SUITES: dict[str, Suite] = {
             "the bare network, and random search, as one attack each",
             _input_transformation,
         ),
+        Suite(
+            "hypervolume-input-transformation",
+            "the margins of the suite hypervolume through a defense that transforms the input",
+            _hypervolume_through,
+        ),
     )
 }
 
 
-def attacks_of(given: str | Attack | Sequence[str | Attack], procedure: Procedure = "default") -> list[Attack]:
+def attacks_of(
+    given: str | Attack | Sequence[str | Attack], procedure: Procedure = "default", sides: Sequence[int] = ()
+) -> list[Attack]:
     """The attacks behind names of the catalogue, names of suites and :class:`Attack` objects.
 
-    An attack that is given by itself counts instead of the one of its name in a suite.
+    An attack that is given by itself counts instead of the one of its name in a suite. ``sides`` are height and width
+    of the images, where they are known: some names mean other strengths on small ones (see :meth:`Attack.on_images`).
 
     Example:
         >>> [attack.name for attack in attacks_of(["lp", "linf"])]
@@ -161,10 +190,12 @@ def attacks_of(given: str | Attack | Sequence[str | Attack], procedure: Procedur
     for item in items:
         if isinstance(item, Attack):
             found.append(item)
-        elif item in SUITES:
-            found += [attack for attack in SUITES[item].build(procedure) if attack.name not in single]
+            continue
+        if item in SUITES:
+            named = [attack for attack in SUITES[item].build(procedure) if attack.name not in single]
         else:
-            found.append(attack_named(item, procedure, also=SUITES))
+            named = [attack_named(item, procedure, also=SUITES)]
+        found += [attack.on_images(sides) for attack in named] if sides else named
     return found
 
 

@@ -87,6 +87,7 @@ class Classifier:
         network_dtype: of the network's parameters, in which it computes.
         casts: whether there are such, so that inputs are cast to that.
         errors: of a model that rejects: what counts as an error, see :meth:`judged_by`.
+        remedy: whose gradients searches take in place of its own, see :meth:`going_through`; empty: its own.
 
     Raises:
         UserError: ``net`` is not callable, ``mean`` or ``std`` are no numbers, the device cannot be used, the
@@ -169,6 +170,8 @@ class Classifier:
             if value is not None
         }
         self._fast = self._faster()
+        self._way: Net | None = None
+        self.remedy = ""
         self._total = Passes()
         self._classes: int | None = None
 
@@ -242,6 +245,14 @@ class Classifier:
         vars(view).update(vars(self), errors=errors)
         return view
 
+    def going_through(self, way: Net, remedy: str) -> Classifier:
+        """This model with the gradients of ``way``, a function of inputs [B, ...] in [0, 1] to the logits [B, C] that
+        this model gives: searches go through it, and what counts is verified by the network itself. ``remedy`` names it
+        in records. Passes are counted together."""
+        view = object.__new__(type(self))
+        vars(view).update(vars(self), _way=way, remedy=remedy)
+        return view
+
     def logits(
         self, x: Tensor, *, labels: Tensor | None = None, noise: Noise | None = None, verifying: bool = False
     ) -> Tensor:
@@ -296,9 +307,13 @@ class Classifier:
     @property
     def _searching(self) -> Net:
         """What a search goes through; where an attack chooses the way back, its choice is not compiled in."""
+        if self._way is not None:
+            return self._way
         return self.net if self._fast is None or (self.compiled and backward_here(None)) else self._fast
 
     def _one(self, x: Tensor, labels: Tensor | None, verifying: bool, net: Net | None = None) -> Tensor:
+        if net is None and self._way is not None and x.requires_grad and torch.is_grad_enabled():
+            net = self._way
         logits = self._counted_logits(x, verifying, net or self.net) if len(x) else self._logits_of_nothing(x)
         return logits if self.rejection is None or labels is None else folded(logits, labels, self.errors)
 
@@ -312,7 +327,7 @@ class Classifier:
 
     def _counted_logits(self, x: Tensor, verifying: bool, net: Net) -> Tensor:
         x = counted(x, [self._total, *listeners(self._total)])
-        answers = answering(self._around(net), self.outputs, self.rejection)
+        answers = net if net is self._way else answering(self._around(net), self.outputs, self.rejection)
         logits = inside(partial(in_batches, answers, sizes=self.batch_sizes), self._surroundings(verifying))(x)
         if logits.dim() == 2:
             self._classes = logits.shape[1]

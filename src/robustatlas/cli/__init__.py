@@ -13,6 +13,7 @@ from rich.console import Console
 from robustatlas.cli._help import LOOK, MEASURE, TRAIN, Command, Group
 from robustatlas.cli._terminal import fit_terminal, safe
 from robustatlas.cli.attacks import attacks
+from robustatlas.cli.audit import audit
 from robustatlas.cli.calibrate import calibrate
 from robustatlas.cli.check import check
 from robustatlas.cli.compare import compare
@@ -64,7 +65,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    MEASURE: (evaluate, diagnose, attacks, verify, merge, best_known, distances),
+    MEASURE: (evaluate, diagnose, audit, attacks, verify, merge, best_known, distances),
     LOOK: (show, compare, check, report, gallery, query, export),
     TRAIN: (train, reference, calibrate),
 }

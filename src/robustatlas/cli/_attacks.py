@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any
 
 from robustatlas.errors import UserError
 
@@ -61,15 +60,7 @@ def own_attack(name: str) -> Attack:
 
 
 def _compared_by(attack: Attack, features: str) -> Attack:
-    from robustatlas.threats.features import Backbone, load_features
-    from robustatlas.threats.perceptual import PerceptualDistance
+    from robustatlas.threats.perceptual import distance_by
 
-    architecture, separator, file = features.partition("=")
-    if not separator or not architecture or not file:
-        raise UserError(
-            f"--features {features!r} is not understood; expected ARCHITECTURE=FILE with one of "
-            f"{', '.join(get_args(Backbone))}, such as alexnet=alexnet.pth."
-        )
-    distance = PerceptualDistance(load_features(cast(Backbone, architecture), Path(file)))
     threat: Any = attack.threat
-    return replace(attack, threat=replace(threat, distance=distance))
+    return replace(attack, threat=replace(threat, distance=distance_by(features)))

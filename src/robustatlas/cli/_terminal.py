@@ -170,10 +170,13 @@ class AccuracyTables:
             style = "yellow" if result.diagnosis.doubted else "dim"
             yield f"[{style}]{safe(result.diagnosis.sentence)}[/{style}]"
         left_out = False
+        audits = result.audit_sentences()
         for attack in result.attacks:
             parts, fewer = self._of(attack, options.max_width)
             left_out |= fewer
             yield from parts
+            if attack in audits:
+                yield Padding(safe(f"In the mean over the strengths {audits[attack]}."), (0, 0, 0, 2))
         if left_out:
             yield "[dim]Some strengths are left out; --all shows all of them.[/dim]"
         if result.missing:

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from robustatlas.cli._help import TRAINING
+from robustatlas.cli._help import ATTACKS, TRAINING
 
 Architecture = Annotated[
     str,
     typer.Argument(
         metavar="ARCH",
-        help="Network to train: digits-cnn, small-cnn, trades-cnn, resnet18, resnet20, resnet32, resnet50, resnet56, "
-        "preact18, wrn-28-10, `timm:NAME`, or `path/file.py:function`.",
+        help="Network to train: digits-cnn, small-cnn, trades-cnn, resnet18, resnet20, resnet32, resnet34, resnet50, "
+        "resnet56, resnet101, preact18, wrn-28-10, `timm:NAME`, or `path/file.py:function`.",
     ),
 ]
 RecipeSettings = Annotated[
@@ -33,6 +33,15 @@ TrainerSettings = Annotated[
         help="A setting of the trainer, such as `optimizer=sgd`, `schedule=piecewise`, `weight_decay=5e-4`, "
         "`augmentation=crop+flip`, `ema=0.995` or `selection=best`. May be given several times.",
         rich_help_panel=TRAINING,
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NET=FILE",
+        help="Network by whose activations lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` or "
+        "`vgg16=FILE`, with its file of weights. By default the trained network itself.",
+        rich_help_panel=ATTACKS,
     ),
 ]
 Epochs = Annotated[

@@ -42,13 +42,13 @@ Against = Annotated[
 
 def result_of(model: Any, data: Any, request: Request, until: str | None, against: Path | None) -> Result:
     """Evaluate; with ``until`` as many samples as it takes, and print what is known of all."""
-    from robustatlas.evaluation.evaluating import evaluated
+    from robustatlas.evaluation.auditing import evaluated_and_audited
     from robustatlas.evaluation.until import evaluated_until
 
     if until is None:
         if against is not None:
             raise UserError("--against is for --until separated; give both, or neither.")
-        return evaluated(model, data, request)
+        return evaluated_and_audited(model, data, request)
     width = fraction(until)
     if until != "separated" and width != width:
         raise UserError(f"--until {until!r} is not understood; expected percentage points, such as 2.0, or separated.")

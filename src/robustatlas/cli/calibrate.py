@@ -97,6 +97,8 @@ def calibrate(
     for what, value in (("smallest worth while (eps_min)", found.smallest), ("largest (eps_max)", found.largest)):
         console.print(f"{what}: {'not reached' if value is None else f'{value:.4g}'}", highlight=False)
     console.print(f"distance to {like}: {found.cost:.2f} points", highlight=False)
+    if found.far:
+        console.print(f"[yellow]Warning:[/yellow] {safe(found.mark(like))}", highlight=False, soft_wrap=True)
     if output is not None:
         calibrated(source, found, like).to_json(output)
         console.print(f"Calibrated reference: {safe(output)}", highlight=False, soft_wrap=True)

@@ -14,6 +14,7 @@ from robustatlas.cli import _models
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe
+from robustatlas.errors import UserError
 
 if TYPE_CHECKING:
     from robustatlas.diagnosis import Diagnosis
@@ -48,6 +49,14 @@ def diagnose(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the choice of samples.", rich_help_panel=ATTACKS)] = 0,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Of a run: try the remedies of what is flagged, on the samples concerned, and add what they find.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = False,
     each: Annotated[
         bool, typer.Option("--each", help="List every sample that is doubted.", rich_help_panel=OUTPUT)
     ] = False,
@@ -69,6 +78,10 @@ def diagnose(
     The model of a run; the verdict is kept in the run:
 
         robustatlas diagnose runs/mynet
+
+    What the remedies of its flags change:
+
+        robustatlas diagnose runs/mynet --repair
     """
     import robustatlas as ra
 
@@ -79,9 +92,15 @@ def diagnose(
         source = ra.load_result(run).identity if is_run else None
         name = source.model.source if source is not None else subject
         given = _models.loaded(name, weights, settings, mean, std, device)
+    images = None if data is None else ra.load_dataset(data)
+    if repair:
+        if not is_run:
+            raise UserError(f"--repair adds evidence to a run, and {subject} is none; evaluate it first.")
+        Console().print(ra.repair(run, images, model=given))
+        return
     found = ra.diagnose(
         run if is_run or given is None else given,
-        None if data is None else ra.load_dataset(data),
+        images,
         attacks=names_in(attacks),
         samples=samples,
         seed=seed,

@@ -44,7 +44,7 @@ def gallery(
     ] = None,
     columns: Annotated[
         int,
-        typer.Option(metavar="N", min=1, max=10, help="Number of strengths of each attack.", rich_help_panel=OUTPUT),
+        typer.Option(metavar="N", min=1, max=20, help="Number of strengths of each attack.", rich_help_panel=OUTPUT),
     ] = 4,
     weights: _models.Weights = None,
     settings: _models.Settings = None,

@@ -77,7 +77,8 @@ def reference(
         str,
         typer.Option(
             metavar="NAME",
-            help="How the models are trained. By default pgd for the rule acc, uniform for ata.",
+            help="How the models are trained. By default as each attack's own field does: pat against lpips, and "
+            "against all others pgd (rule acc) or uniform (rule ata).",
             rich_help_panel=TRAINING,
         ),
     ] = "",
@@ -115,13 +116,23 @@ def reference(
         ),
     ] = None,
     search: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How the evaluation searches the strengths: descent, bisection or every. By default descent, and "
+            "every with `--procedure paper`.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = None,
+    procedure: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="How the evaluation searches the strengths: descent, bisection or every.",
+            help="`default`, or `paper`: evaluate by the attacks as published, for ata by UAR's of 200 steps.",
             rich_help_panel=ATTACKS,
         ),
-    ] = "descent",
+    ] = "default",
+    features: _training.Features = None,
     part: _workers.Part = None,
     device: _models.Device = None,
     workers: _workers.Workers = None,
@@ -161,6 +172,8 @@ def reference(
         settings=settings_from(parse_settings(with_ or []), epochs=epochs, seed=seed),
         samples=samples,
         search=search,  # type: ignore[arg-type]
+        procedure=procedure,  # type: ignore[arg-type]
+        features=features,
     )
     console, share = Console(), share_here(part)
     with stopped_by_hand(lambda: f"Stopped. What is done is in {out}; the same command goes on from there."):
@@ -186,4 +199,6 @@ def _print(console: Console, found: Reference, file: Path) -> None:
     for attack in found.accuracies.attacks:
         cells = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
         console.print(f"{attack}: " + ", ".join(f"{s:.3g} -> {a:.1f}" for s, a in cells), highlight=False)
+    for mark in found.marks:
+        console.print(f"[yellow]Warning:[/yellow] {safe(mark)}", highlight=False, soft_wrap=True)
     console.print(f"clean: {found.clean:.1f}\nReference: {safe(file)}", highlight=False, soft_wrap=True)

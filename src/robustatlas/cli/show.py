@@ -21,7 +21,7 @@ from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, 
 from robustatlas.errors import UserError
 from robustatlas.facts import RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.facts.run import ReferenceFacts
-from robustatlas.metrics.registry import of_attack
+from robustatlas.metrics.registry import of_attack, of_model
 from robustatlas.references import Reference
 from robustatlas.result import Result, load_result
 from robustatlas.wording import UPPER_BOUND, marked, rough, size, some
@@ -113,6 +113,7 @@ def print_facts(
     if facts.union:
         names.append("union accuracy")
         console.print(f"[dim]union: {named_points(facts.union_at)}[/dim]", highlight=False)
+    names += [metric.name for metric in of_model() if any(name.startswith(metric.name) for name in facts.own)]
     console.print(*_by_attack(facts, console.width))
     if any(attack.frontier for attack in facts.attacks):
         names.append("AH")
@@ -194,6 +195,7 @@ def _overall(facts: RunFacts) -> Table:
         ("clean rejected", facts.rejected),
         ("average accuracy", facts.average),
         ("union accuracy", facts.union),
+        *facts.own.items(),
     ):
         if number:
             rows.add_row(marked(name, facts.void and not name.startswith("clean")), shown(number))

@@ -12,8 +12,6 @@ from rich.table import Table
 
 from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING
-from robustatlas.cli._stopped import stopped_by_hand
-from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
 from robustatlas.wording import instead
 
@@ -40,13 +38,13 @@ def train(
         ),
     ],
     recipe: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME",
-            help="How the network is trained; `robustatlas train --recipes` lists the recipes.",
+            help="How the network is trained; `robustatlas train --recipes` lists the recipes. By default standard.",
             rich_help_panel=TRAINING,
         ),
-    ] = "standard",
+    ] = None,
     against: Annotated[
         str,
         typer.Option(
@@ -55,7 +53,24 @@ def train(
             rich_help_panel=TRAINING,
         ),
     ] = "",
-    epochs: _training.Epochs = 20,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Train as a paper prints it, with its recipe, strengths, steps, optimiser and schedule; `robustatlas "
+            "train --presets` lists the presets. Other options count in place of what is printed; the card says so.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of times that the training sees all images. By default 20.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
     seed: Annotated[
         int,
         typer.Option(
@@ -85,12 +100,60 @@ def train(
     set_: _training.RecipeSettings = None,
     with_: _training.TrainerSettings = None,
     batch_size: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Number of images in each update.", rich_help_panel=TRAINING)
-    ] = 128,
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Number of images in each update. By default 128.", rich_help_panel=TRAINING
+        ),
+    ] = None,
     learning_rate: Annotated[
-        float,
-        typer.Option(metavar="R", help="Largest learning rate of the schedule.", rich_help_panel=TRAINING),
-    ] = 3e-3,
+        float | None,
+        typer.Option(
+            metavar="R", help="Largest learning rate of the schedule. By default 0.003.", rich_help_panel=TRAINING
+        ),
+    ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Weights to begin with: a file, or the directory of another training. By default random ones.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    features: _training.Features = None,
+    extra: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="More images with labels, such as generated ones: a data set or a `FILE.npz`. Each batch draws a "
+            "share of them.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    ratio: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE", help="Share of each batch that comes from `--extra`. By default 0.7.", rich_help_panel=DATA
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Keep the weights after every N epochs, in DIR/epochs; each is a model of its own.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of trainings, with seeds one after the other, in DIR/seed-0 and so on.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = 1,
     samples: Annotated[
         int | None,
         typer.Option(
@@ -111,6 +174,16 @@ def train(
             rich_help_panel=TRAINING,
         ),
     ] = False,
+    presets: Annotated[
+        bool,
+        typer.Option(
+            "--presets",
+            help="List the presets, and stop.",
+            is_eager=True,
+            callback=lambda value: _list_presets() if value else None,
+            rich_help_panel=TRAINING,
+        ),
+    ] = False,
 ) -> None:
     """Train the network ARCH on the training images of a data set.
 
@@ -118,40 +191,52 @@ def train(
 
         robustatlas train small-cnn --data fashion-mnist --recipe max --against linf=0.1,l2=1.5 --out nets/max
 
+    As the paper of TRADES prints it, three times:
+
+        robustatlas train wrn-34-10 --data cifar10 --preset trades --seeds 3 --out nets/trades
+
     After Ctrl-C or a crash the same command continues the training, and ends with the same weights as without a stop.
     """
     import robustatlas as ra
+    from robustatlas.cli._trainings import Asked, carry_out
     from robustatlas.models import parse_settings
-    from robustatlas.training import network_for, recipe_named
     from robustatlas.training.against import parse_against
 
     dataset = ra.load_dataset(data, "train")
     if samples is not None:
         dataset = dataset.take(samples, stratified=True, seed=seed)
-    plan = recipe_named(recipe, parse_against(against) or None, steps, rate, **parse_settings(set_ or []))
-    settings = settings_from(
-        parse_settings(with_ or []), epochs=epochs, seed=seed, batch_size=batch_size, learning_rate=learning_rate
+    asked = Asked(
+        architecture=arch,
+        data=dataset,
+        extra=None if extra is None else ra.load_dataset(extra, "train"),
+        preset=preset,
+        recipe=recipe,
+        against=parse_against(against) or None,
+        steps=steps,
+        rate=rate,
+        features=features,
+        options=parse_settings(set_ or []),
+        given=settings_given(
+            parse_settings(with_ or []), epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, ratio=ratio
+        ),
+        weights=from_,
+        keep=keep,
+        device=device,
     )
-    net = network_for(arch, dataset, seed)
-    with stopped_by_hand(lambda: f"Stopped. The checkpoint is in {out}; the same command goes on from there."):
-        trained = ra.train(
-            net, dataset, plan, settings=settings, out=out, architecture=arch, device=device, progress=True
-        )
-    console = Console()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("held-out accuracy, %")
-    table.add_column("", justify="right")
-    for name, value in trained.card.accuracies.items():
-        strength = trained.card.trained_on.get(name)
-        table.add_row(name if strength is None else f"{name} {strength:.4g}", f"{value:.1f}")
-    console.print(table)
-    for warning in trained.card.warnings:
-        console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", highlight=False, soft_wrap=True)
-    console.print(f"Weights and card: {safe(out)}", highlight=False, soft_wrap=True)
+    for number in range(seeds):
+        place = out if seeds == 1 else out / f"seed-{seed + number}"
+        carry_out(asked, place, seed + number)
 
 
 def settings_from(given: dict[str, Any], **chosen: Any) -> Settings:
     """The trainer's settings of ``--with`` and the options that have names of their own."""
+    from robustatlas.training import Settings
+
+    return Settings(**settings_given(given, **chosen))
+
+
+def settings_given(given: dict[str, Any], **chosen: Any) -> dict[str, Any]:
+    """The settings that were asked for, by ``--with`` or by an option that has a name of its own."""
     from dataclasses import fields
 
     from robustatlas.training import Settings
@@ -161,7 +246,7 @@ def settings_from(given: dict[str, Any], **chosen: Any) -> Settings:
         if name not in known:
             there = instead(name, known, f"known are {', '.join(known)}")
             raise UserError(f"--with {name!r} is no setting of the trainer{there}")
-    return Settings(**(chosen | given))
+    return {name: value for name, value in chosen.items() if value is not None} | given
 
 
 def _list_recipes() -> None:
@@ -174,5 +259,19 @@ def _list_recipes() -> None:
         about = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
         own = [field.name for field in fields(kind) if field.name != "against"]
         table.add_row(name, kind.opponents, about, ", ".join(own))
+    Console().print(table)
+    raise typer.Exit
+
+
+def _list_presets() -> None:
+    from robustatlas.training.presets import PRESETS
+
+    table = Table(
+        "preset", "as printed in", "network", "recipe", "against", "epochs", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for name, preset in PRESETS.items():
+        against = ", ".join(f"{attack} {fight.strength:.3g}" for attack, fight in preset.fights.items())
+        epochs = str(preset.settings.epochs)
+        table.add_row(name, preset.source, preset.architecture, preset.kind, against, epochs)
     Console().print(table)
     raise typer.Exit

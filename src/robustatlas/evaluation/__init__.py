@@ -11,7 +11,7 @@ from torch import nn
 
 from robustatlas.attacks.definition import Effort, Procedure, Search
 from robustatlas.classifier import Classifier
-from robustatlas.evaluation.evaluating import evaluated
+from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Expected, Forecast, forecasted
 from robustatlas.evaluation.plan import Attacks, Data, Samples, Strengths
 from robustatlas.evaluation.prepared import DEFAULT_BATCH
@@ -47,6 +47,7 @@ def evaluate(
     shard_size: int | None = None,
     keep_adversarial: bool = False,
     diagnose: bool = True,
+    audit: int | None = None,
     progress: bool | Progress | None = None,
     part: str | tuple[int, int] | None = None,
     workers: int | None = None,
@@ -79,6 +80,9 @@ def evaluate(
         keep_adversarial: keep the smallest adversarial example of each sample.
         diagnose: look at samples before the work, to tell whether the numbers can be trusted (see
             :func:`robustatlas.diagnose`): at 32, or as many as cost a twentieth of the passes.
+        audit: so many samples, drawn at random, are searched again by every kind of attack that fits, at high effort;
+            :meth:`Result.audited` says what that would leave on all. By default 50 where they cost at most a tenth of
+            the passes, and none elsewhere; 0: none.
         progress: show a progress bar (default: where standard error is a terminal), or an object of your own.
         part: ``"I/N"`` with I from 0 to N-1: only every N-th of the samples, from the I-th on. The run's plan covers
             all of them, so that N machines that know nothing of each other fill one directory, or several to be merged.
@@ -116,13 +120,14 @@ def evaluate(
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
         diagnose=diagnose,
+        audit=audit,
         progress=progress,
         part=part,
         workers=workers,
         devices=devices,
         ray=ray,
     )
-    return evaluated(model, data, request)
+    return evaluated_and_audited(model, data, request)
 
 
 def forecast(

@@ -39,7 +39,7 @@ def evaluated(model: Model, data: Data, request: Request) -> Result:
         if request.batch_size == "auto":
             fitting = counted(ready.manner.batch_size, "sample")
             ready.display.note(f"{fitting} at work at once is what {ready.model.device} is fast with.")
-        store = Run.begin(request.run, ready.identity)
+        store = request.begin(ready.identity)
         check_answers(ready.model, store, ready.work)
         with store.claims() as claims:
             with claims.alone("plan"):

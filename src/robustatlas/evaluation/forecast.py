@@ -21,7 +21,6 @@ from robustatlas.evaluation.plan import Data, Task, Work, tasks_for
 from robustatlas.evaluation.prepared import Model, given, prepared, surroundings
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Job, Manner, done
-from robustatlas.outcomes import Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.scalars import real
@@ -101,7 +100,7 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
     classifier, work = given(model, data, request)
     with surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)
-        store = Run.begun(request.run, ready.identity) or Run(ready.identity)
+        store = request.begun(ready.identity)
         check_answers(ready.model, store, ready.work)
         mine = request.mine(len(ready.work.index))
         expected = []

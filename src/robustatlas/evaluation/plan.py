@@ -115,9 +115,11 @@ def chosen_attacks(
     strengths: Strengths | None,
     exclude: Sequence[str],
     model: Classifier,
+    first: Tensor,
     effort: Effort = "default",
 ) -> list[Attack]:
-    """The attacks asked for, at the strengths and effort asked for, bound to the model.
+    """The attacks asked for, at the strengths and effort asked for, bound to the model and to data that begin with
+    ``first`` [M, ...].
 
     Raises:
         UserError: an unknown name, an attack named twice, strengths that do not increase or of no attack, an effort of
@@ -125,7 +127,8 @@ def chosen_attacks(
     """
     if procedure != "default" and effort != "default":
         raise UserError(f"effort={effort!r} is not for procedure={procedure!r}, whose steps are those of its source.")
-    attacks = [at_effort(attack, effort) for attack in attacks_of(given, procedure)]
+    sides = first.shape[2:] if first.dim() == 4 else ()
+    attacks = [at_effort(attack, effort) for attack in attacks_of(given, procedure, sides)]
     names = [attack.name for attack in attacks]
     if unknown := [str(name) for name in exclude if name not in names]:
         there = instead(unknown[0], names, f"there are {', '.join(names)}")
@@ -136,7 +139,14 @@ def chosen_attacks(
     if len(set(names)) < len(names):
         raise UserError(f"Some attack is named twice in {', '.join(names)}; name each once.")
     wanted = _strengths(strengths, names)
-    return [replace(attack, strengths=wanted.get(attack.name, attack.strengths)).bound_to(model) for attack in attacks]
+    return [
+        replace(
+            attack,
+            threat=attack.threat.for_data(first),
+            strengths=wanted.get(attack.name, attack.strengths),
+        ).bound_to(model)
+        for attack in attacks
+    ]
 
 
 def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
@@ -214,6 +224,8 @@ def record_of(
         procedure["unbounded"] = attack.unbounded
     if model is not None and model.draws is not None:
         procedure["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
+    if model is not None and model.remedy:
+        procedure["remedy"] = model.remedy
     if attack.errors != "accepted":
         procedure["errors"] = attack.errors
     return AttackRecord(

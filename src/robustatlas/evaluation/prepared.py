@@ -81,7 +81,13 @@ def surroundings(model: Classifier, request: Request) -> Iterator[Progress]:
 def prepared(model: Classifier, work: Work, request: Request, display: Progress) -> Prepared:
     """Choose the attacks, and check that they, the model and the data fit each other; warnings go to ``display``."""
     asked = chosen_attacks(
-        request.attacks, request.procedure, request.strengths, request.exclude, model, request.effort
+        request.attacks,
+        request.procedure,
+        request.strengths,
+        request.exclude,
+        model,
+        work.first.images,
+        request.effort,
     )
     searches = {attack.name: attack.searched_by(request.search) for attack in asked}
     warnings = check_attacks(model, asked, work.rows) + check_model(model, work.rows, work.labels)

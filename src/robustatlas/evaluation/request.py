@@ -15,6 +15,7 @@ from robustatlas.attacks.definition import Effort, Procedure, Search
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError, brief
 from robustatlas.evaluation.plan import Attacks, Samples, Strengths
+from robustatlas.outcomes import Identity, Run
 from robustatlas.progress import Progress
 from robustatlas.scalars import whole
 from robustatlas.workers import Cluster, cluster_of
@@ -27,7 +28,7 @@ class Request:
 
     Args:
         attacks, search, procedure, strengths, samples, run, effort, exclude: as of :func:`robustatlas.evaluate`.
-        keep_adversarial, diagnose, progress, devices: as there.
+        keep_adversarial, diagnose, audit, progress, devices: as there.
         seed, batch_size, shard_size, workers: as there; kept as plain integers.
         part: as there; kept as the share that it names.
         ray: as there; kept as the cluster that it names.
@@ -46,13 +47,14 @@ class Request:
     strengths: Strengths | None = None
     samples: Samples = None
     seed: int = 0
-    run: str | Path | None = None
+    run: str | Path | Run | None = None
     batch_size: int | Literal["auto"] | None = None
     effort: Effort = "default"
     exclude: Sequence[str] = ()
     shard_size: int | None = None
     keep_adversarial: bool = False
     diagnose: bool = True
+    audit: int | None = None
     progress: bool | Progress | None = None
     part: str | tuple[int, int] | Share | None = None
     workers: int | None = None
@@ -65,6 +67,8 @@ class Request:
             self._keep("batch_size", _count("batch_size", self.batch_size))
         for name in ("shard_size", "workers"):
             self._keep(name, _count(name, getattr(self, name)))
+        if self.audit != 0:
+            self._keep("audit", _count("audit", self.audit))
         _check_run(self.run)
         _check_names(self.exclude)
         _check_devices(self.devices)
@@ -85,6 +89,14 @@ class Request:
             return [str(model.device)] * self.workers if self.workers is not None and self.workers > 1 else []
         count = max(self.workers or 0, len(self.devices))
         return [str(self.devices[number % len(self.devices)]) for number in range(count)]
+
+    def begin(self, identity: Identity) -> Run:
+        """The run to write to, begun where it is not there."""
+        return self.run if isinstance(self.run, Run) else Run.begin(self.run, identity)
+
+    def begun(self, identity: Identity) -> Run:
+        """The run as it is; an empty one where there is none, and nothing is written."""
+        return self.run if isinstance(self.run, Run) else Run.begun(self.run, identity) or Run(identity)
 
     def mine(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """``[count]``: which of the samples are to be done here."""
@@ -108,6 +120,8 @@ def _count(name: str, value: Any) -> int | None:
 
 
 def _check_run(run: Any) -> None:
+    if isinstance(run, Run):
+        return
     if run is not None and not isinstance(run, (str, os.PathLike)):
         raise UserError(f"run={run!r}; expected the path of a folder, or None to keep the run in memory.")
     if run is not None and not os.fspath(run):

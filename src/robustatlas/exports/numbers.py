@@ -27,11 +27,13 @@ class Number:
 
 
 def numbers_of(facts: RunFacts) -> Iterator[Number]:
-    """Clean, average and union accuracy, and those of each attack at each strength, in percent."""
+    """Clean, average and union accuracy, UA2, and accuracies of each attack at each strength, in percent."""
     yield Number("clean_accuracy", facts.clean)
     for name, value in (("average_accuracy", facts.average), ("union_accuracy", facts.union)):
         if value is not None:
             yield Number(name, value)
+    for name, value in facts.own.items():
+        yield Number(name.lower().replace(" ", "_"), value)
     for attack in facts.attacks:
         for step, cell in enumerate(attack.accuracy or ()):
             yield Number(f"robust_accuracy/{attack.attack}", cell, step, float(attack.strengths[step]))

@@ -95,8 +95,9 @@ class Held:
         return lines + self.caveats()
 
     def caveats(self) -> list[str]:
-        """Where the run's sets are not the reference's."""
-        lines = [f"Left out: {attack}; {why}." for attack, why in self.unlike.items()]
+        """Where the run's sets are not the reference's, and what makes the reference worth little."""
+        lines = [*self.reference.marks]
+        lines += [f"Left out: {attack}; {why}." for attack, why in self.unlike.items()]
         if self.own_sets:
             lines.append(
                 f"The reference's numbers of {listed(self.own_sets)} are of the sets as published, which differ from "

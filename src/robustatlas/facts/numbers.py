@@ -18,7 +18,7 @@ from robustatlas.metrics.bootstrap import (
 )
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_hypervolume
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.registry import against_reference
+from robustatlas.metrics.registry import against_reference, of_model
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.references.matching import CLEAN
@@ -51,7 +51,7 @@ def with_doubt(table: OutcomeTable, numbers: Callable[[OutcomeTable], dict[str, 
 
 
 def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> dict[str, SampleStatistic]:
-    """Clean, average and union accuracy of a model.
+    """Clean, average and union accuracy of a model, and what :func:`own` finds.
 
     Args:
         table: with only attacks that are known at every strength.
@@ -63,6 +63,15 @@ def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> di
         found["average accuracy"] = accuracies.average()
     if union and (len(union) > 1 or len(union) < len(table.attacks)):
         found["union accuracy"] = share_statistic(table.survivors(union))
+    return found | own(table)
+
+
+def own(table: OutcomeTable) -> dict[str, SampleStatistic]:
+    """Every number of the registry that a model's outcomes give by themselves, such as UA2."""
+    found: dict[str, SampleStatistic] = {}
+    for metric in of_model():
+        if metric.of_model:
+            found |= metric.of_model(table)
     return found
 
 

@@ -28,6 +28,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "average accuracy": plain(facts.average),
         "union accuracy": plain(facts.union),
         "union at": dict(facts.union_at),
+        **{name: plain(number) for name, number in facts.own.items()},
         "breaks": None if breaking is None else {"attack": breaking.attack, "half": finite([breaking.half])[0]},
         "attacks": {attack.attack: _attack(attack) for attack in facts.attacks},
         "reference": None if facts.reference is None else _reference(facts.reference),

@@ -14,7 +14,7 @@ from robustatlas.documents import checked, read_json
 from robustatlas.errors import UserError
 from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.best_known import best_known
-from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, union_strengths
+from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, own, union_strengths
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -108,6 +108,7 @@ class Row:
         own_sets: attacks whose sets are not those of the reference, so that what is said beside it holds about.
         union: accuracy in percent under all attacks at once, each up to the middle one of its strengths; None for a
             single attack, and for rows of which only the accuracies are known.
+        own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Row:
     halves: Mapping[str, float] = field(default_factory=dict)
     own_sets: tuple[str, ...] = ()
     union: float | None = None
+    own: Mapping[str, float] = field(default_factory=dict)
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
         """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
@@ -205,6 +207,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         halves={attack: _half(result, attack) for attack in judged.attacks},
         own_sets=held.own_sets,
         union=100 * float(judged.survivors(union_strengths(judged)).mean()) if len(judged.attacks) > 1 else None,
+        own={name: statistic.value for name, statistic in own(judged).items()},
     )
 
 

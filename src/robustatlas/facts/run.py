@@ -176,6 +176,7 @@ class RunFacts:
         average: mean accuracy over every (attack, strength); None where no attack is known at every strength.
         union: accuracy under all attacks of `union_at` at once; None for a single attack.
         union_at: attack -> strength up to which it counts there.
+        own: name -> what the outcomes give beside these, such as UA2.
         breaking: where it breaks; None without any attack.
         attacks: of the run.
         reference: None without one, or without a shared strength.
@@ -204,6 +205,7 @@ class RunFacts:
     rejected: Interval | None = None
     diagnosis: Diagnosis | None = None
     void: Mapping[str, float] = field(default_factory=dict)
+    own: Mapping[str, Interval] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
@@ -250,6 +252,7 @@ def facts_of(
         rejected=_rejected(result),
         diagnosis=result.diagnosis,
         void=result.void,
+        own={name: found[name] for name in numbers.own(judged)},
     )
 
 

@@ -81,6 +81,9 @@ def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
         return _accuracy_at(requirement, result)
     if what in _OVERALL:
         return _there(_OVERALL[what](facts), requirement, "evaluate more than one attack, at every strength")
+    own = {written(name): number for name, number in facts.own.items()}
+    if what in own:
+        return own[what]
     against = _against()
     if what in against:
         held = facts.reference.numbers if facts.reference else {}
@@ -93,17 +96,26 @@ def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
                 of.frontier.volume if of.frontier else None, requirement, "evaluate it at equal steps of strength"
             )
         return _median(result, attack)
-    names = (*_OVERALL, *against, *_OTHERS)
+    names = (*_OVERALL, *own, *against, *_OTHERS)
     raise UserError(
         f"--require {requirement.text!r}: {what!r} is no number of a run"
         + instead(what, names, f"there are {', '.join(names)}")
     )
 
 
+def written(name: str) -> str:
+    """How a number of the registry is asked for.
+
+    Example:
+        >>> written("UA2 medium")
+        'ua2-medium'
+    """
+    return name.lower().replace(" ", "-")
+
+
 def _against() -> dict[str, str]:
     """How numbers against a reference are asked for -> their names in the registry."""
-    written = {metric.name.lower().replace(" ", "-"): metric.name for metric in against_reference()}
-    return written | {"cr": "CR ind-avg", "uar": "mUAR"}
+    return {written(metric.name): metric.name for metric in against_reference()} | {"cr": "CR ind-avg", "uar": "mUAR"}
 
 
 def rests_on(requirement: Requirement, result: Result) -> tuple[str, ...]:

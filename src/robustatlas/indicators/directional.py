@@ -34,7 +34,7 @@ class DirectionalDerivative(Indicator):
         steps = torch.stack([self._step(look, number) for number in range(DIRECTIONS)])
         with torch.no_grad():
             changes = torch.stack([look.lead(look.logits(look.x + step)) for step in steps]) - look.margin
-        best = torch.stack([_cosine(changes, steps, slope) for slope in look.slopes]).amax(0)
+        best = torch.stack([cosine(changes, steps, slope) for slope in look.slopes]).amax(0)
         return Measured.of(best, best < AGREES, self._beyond_rounding(look, changes))
 
     @staticmethod
@@ -51,9 +51,9 @@ class DirectionalDerivative(Indicator):
         return torch.maximum(changes.square().mean(0).sqrt(), claimed) >= rounding
 
 
-def _cosine(changes: Tensor, steps: Tensor, slope: Tensor) -> Tensor:
-    """[B] of what was measured [K, B] and what ``slope`` [B, ...] claims of ``steps`` [K, B, ...]; 0 where either is
-    nothing or no number."""
+def cosine(changes: Tensor, steps: Tensor, slope: Tensor) -> Tensor:
+    """[B]: the cosine of what was measured [K, B] and what ``slope`` [B, ...] claims of ``steps`` [K, B, ...]; 0 where
+    either is nothing or no number."""
     claims = torch.stack([flat(step * slope).double().sum(1) for step in steps])
     found = changes.double()
     claims, found = (values / values.abs().amax(0).clamp_min(_LEAST) for values in (claims, found))

@@ -33,6 +33,7 @@ from robustatlas.metrics.hypervolume import (
     AdversarialHypervolume,
     adversarial_hypervolume,
     hypervolume_at_levels,
+    hypervolume_limit,
     normalised_cross_entropy,
 )
 from robustatlas.metrics.interclass import InterclassDistances, interclass_distances
@@ -44,7 +45,9 @@ from robustatlas.metrics.intervals import (
     proportion_interval,
 )
 from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
+from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
+from robustatlas.metrics.ua2 import ua2
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples
 
@@ -64,6 +67,7 @@ __all__ = [
     "RankTest",
     "RobustnessCurve",
     "SampleStatistic",
+    "SlopeChange",
     "StabilityConstant",
     "accuracy_interval",
     "adversarial_hypervolume",
@@ -73,6 +77,7 @@ __all__ = [
     "bootstrap_intervals",
     "bootstrap_replicates",
     "chance_of_difference",
+    "change_of_slope",
     "common_strengths",
     "competitiveness_in_out",
     "competitiveness_ratio",
@@ -80,6 +85,7 @@ __all__ = [
     "envelope",
     "holm",
     "hypervolume_at_levels",
+    "hypervolume_limit",
     "interclass_distances",
     "local_optimality",
     "mcnemar",
@@ -99,6 +105,7 @@ __all__ = [
     "shared_samples",
     "signed_rank_test",
     "stability_constant",
+    "ua2",
     "unforeseen_attack_robustness",
     "union_accuracy",
 ]

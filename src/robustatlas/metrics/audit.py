@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.errors import UserError
 from robustatlas.metrics.intervals import check_confidence
 from robustatlas.outcomes.outcome import percent
+from robustatlas.wording import MARK
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +46,50 @@ class Audited:
     audited: int
     fallen: NDArray[np.int64]
     confidence: float
+
+
+def sentence(audit: Audited, times: float) -> str:
+    """What an audit says, in words.
+
+    Args:
+        audit: its estimates.
+        times: how many times the passes of the cheap search the dear one takes.
+
+    Example:
+        >>> sentence(audited([[True]] * 20, range(5), [[False], *[[True]] * 4], [0.1]), 8.0)
+        'at most 100.0 %; 8 times the effort would leave about 80 % (35 to 95; audit of 5)'
+    """
+    found, (estimate, low, high) = float(audit.found.mean()), audit.mean
+    if audit.fallen.any():
+        left = f"about {estimate:.0f} % ({low:.0f} to {high:.0f}; audit of {audit.audited})"
+        return f"at most {found:.1f} %; {times:.0f} times the effort would leave {left}"
+    rest = 100 * (found - low) / found if found else 0.0
+    return f"an audit of {audit.audited} found nothing more; up to {rest:.0f} % of the robust ones may still fall"
+
+
+LARGE = 5.0
+"""Percentage points in the mean over the strengths: so many less, by the upper end of the interval, are much less."""
+
+
+def concern(attack: str, audit: Audited, kind: str) -> str:
+    """A warning where an audit found much more; empty elsewhere.
+
+    Args:
+        attack: its name.
+        audit: its estimates.
+        kind: of attack, that found most.
+
+    Example:
+        >>> concern("linf", audited([[True]] * 20, range(20), [[False]] * 20, [0.1]), "square-linf")[:48]
+        '† The audit of linf leaves at least 100.0 points'
+    """
+    gap = float(audit.found.mean()) - audit.mean[2]
+    if gap <= LARGE:
+        return ""
+    return (
+        f"{MARK} The audit of {attack} leaves at least {gap:.1f} points less in the mean over the strengths, most of "
+        f"it found by {kind or 'high effort'}; evaluate all samples by that, or at high effort."
+    )
 
 
 def audited(

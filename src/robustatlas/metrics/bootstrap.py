@@ -270,6 +270,15 @@ class AccuracyStatistics:
             self.columns, lambda means: means[..., columns].mean(axis=-1), proportion=single, largest=100.0
         )
 
+    def average_at(self, positions: Mapping[str, int]) -> SampleStatistic:
+        """Mean accuracy in percent over attacks, each at one of its strengths (by position).
+
+        Raises:
+            UserError: no such attack.
+        """
+        columns = np.array([self._columns([attack])[at] for attack, at in positions.items()])
+        return SampleStatistic(self.columns, lambda means: means[..., columns].mean(axis=-1), largest=100.0)
+
     def competitiveness(
         self, reference: Reference | AccuracyTable, kind: RatioKind = "ind-avg", attacks: Sequence[str] | None = None
     ) -> SampleStatistic:

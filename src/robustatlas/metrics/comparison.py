@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,9 @@ from robustatlas.outcomes.table import OutcomeTable, check_paired
 from robustatlas.scalars import reals
 
 Floats = NDArray[np.float64]
+
+_CONSTANT = 1e-13
+"""Scores whose deviations are no larger than this share of them differ by rounding alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,15 +218,20 @@ def holm(p_values: ArrayLike) -> Floats:
     return corrected
 
 
-def attack_correlation(scores: ArrayLike, method: Literal["pearson", "spearman"] = "pearson") -> Floats:
+def attack_correlation(
+    scores: ArrayLike, method: Literal["pearson", "spearman"] = "pearson", seen: ArrayLike | None = None
+) -> Floats:
     """How attacks agree on models: correlation matrix [A, A] of scores [M, A] of M models under A attacks.
 
     Args:
         scores: such as the UAR, or the single-attack competitiveness ratio, of each model under each attack.
         method: `pearson` for the scores, `spearman` for their ranks.
+        seen: [M, A], whether a model was trained against an attack; a pair of attacks is correlated over the models
+            that were trained against neither, as in the paper. None: over all models.
 
     Returns:
-        correlations in [-1, 1]; NaN with an attack under which all models have the same score.
+        correlations in [-1, 1]; NaN with an attack under which all models have the same score, and for a pair that
+        fewer than 3 models have not seen.
 
     Raises:
         UserError: fewer than 3 models, scores that are not finite, or a method that there is not.
@@ -242,12 +250,28 @@ def attack_correlation(scores: ArrayLike, method: Literal["pearson", "spearman"]
         )
     if method not in ("pearson", "spearman"):
         raise UserError(f"There is no correlation {method!r}; the methods are pearson, spearman.")
+    trained = np.zeros(values.shape, dtype=np.bool_) if seen is None else np.asarray(seen, dtype=np.bool_)
+    if trained.shape != values.shape:
+        raise UserError(f"seen has the shape {trained.shape}, the scores {values.shape}; expected the same.")
+    found = np.empty((values.shape[1],) * 2)
+    for a, b in combinations_with_replacement(range(values.shape[1]), 2):
+        found[a, b] = found[b, a] = _correlation(values[:, [a, b]], trained[:, a] | trained[:, b], method)
+    return found
+
+
+def _correlation(pair: Floats, left_out: NDArray[np.bool_], method: str) -> float:
+    """Of two columns [M, 2], over the rows that are not left out."""
+    kept = pair[~left_out]
+    if len(kept) < 3:
+        return float("nan")
     if method == "spearman":
-        values = scipy.stats.rankdata(values, axis=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
-        rows = [[float(scipy.stats.pearsonr(one, other).statistic) for other in values.T] for one in values.T]
-    return np.asarray(rows, dtype=np.float64)
+        kept = scipy.stats.rankdata(kept, axis=0)
+    centred = kept - kept.mean(axis=0)
+    length = np.linalg.norm(centred, axis=0)
+    if (length <= _CONSTANT * np.linalg.norm(kept, axis=0)).any():
+        return float("nan")
+    first, second = (centred / length).T
+    return float(np.clip(first @ second, -1, 1))
 
 
 def _correctness(values: ArrayLike) -> NDArray[np.bool_]:

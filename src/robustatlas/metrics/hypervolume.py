@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,6 +141,32 @@ def hypervolume_at_levels(margins: ArrayLike, clean_margin: ArrayLike | None = N
         for count in range(1, levels + 1)
         if levels % count == 0
     }
+
+
+def hypervolume_limit(by_levels: Mapping[int, float]) -> tuple[float, float]:
+    """What the mean hypervolume tends to with more levels: the limit h and c of h - c / L, by least squares.
+
+    Args:
+        by_levels: number of levels L -> mean hypervolume, as :func:`hypervolume_at_levels` gives it.
+
+    Returns:
+        h and c.
+
+    Raises:
+        UserError: fewer than two numbers of levels.
+
+    Source: Guo et al. 2024, Figure 5; a right sum of a falling function is below its integral by c / L.
+
+    Example:
+        >>> limit, slope = hypervolume_limit({1: 0.25, 2: 0.375, 4: 0.4375})
+        >>> round(limit, 6), round(slope, 6)
+        (0.5, 0.25)
+    """
+    if len(by_levels) < 2:
+        raise UserError("A limit needs the hypervolume at two numbers of levels at least; evaluate at more levels.")
+    levels, means = (np.array(values, dtype=np.float64) for values in zip(*sorted(by_levels.items()), strict=True))
+    limit, slope = np.linalg.lstsq(np.stack([np.ones_like(levels), -1 / levels], 1), means)[0]
+    return float(limit), float(slope)
 
 
 def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArray[np.float64]:

@@ -6,11 +6,13 @@ A new metric is a file of its own and one line: below, or an entry point of anot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
+from robustatlas.metrics.ua2 import ua2_statistics
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.registry import Registry
 
 
@@ -26,6 +28,8 @@ class Metric:
         needs_clean: whether there is none where the reference has no clean accuracy.
         against: from a model's statistics and a reference at the same points; None for what needs no reference.
         of_attack: the same for one of the attacks.
+        of_model: from the outcomes of a model alone, name -> statistic of each number that it stands for; nothing where
+            the attacks that it needs were not evaluated.
     """
 
     name: str
@@ -35,6 +39,7 @@ class Metric:
     needs_clean: bool = False
     against: Callable[[AccuracyStatistics, AccuracyTable], SampleStatistic] | None = None
     of_attack: Callable[[AccuracyStatistics, AccuracyTable, str], SampleStatistic] | None = None
+    of_model: Callable[[OutcomeTable], Mapping[str, SampleStatistic]] | None = None
 
     @property
     def explanation(self) -> str:
@@ -127,6 +132,15 @@ _ALL = (
         against=lambda ours, reference: ours.uar(reference),
     ),
     Metric(
+        "UA2",
+        "UA2 low, medium and high: mean accuracy under the eight core attacks of ImageNet-UA at one of their three "
+        "levels; medium is the headline. By procedure='paper' it is the published number, of last iterates; otherwise "
+        "of the best examples that our searches found in the sound sets. UA worst low, medium and high: share of "
+        "samples that none of the eight breaks up to that level.",
+        "Kaufmann et al. 2023",
+        of_model=ua2_statistics,
+    ),
+    Metric(
         "seen",
         "Seen in training are the clean input and the attacks of the training up to their strengths. seen: their share "
         "of the points, in percent. CR in, CR out: CR ind-avg over those, and over all others.",
@@ -192,6 +206,16 @@ def against_reference() -> list[Metric]:
         ['CR ind-avg', 'CR ind-worst']
     """
     return [metric for metric in METRICS.usable().values() if metric.against]
+
+
+def of_model() -> list[Metric]:
+    """Those that a model's outcomes give by themselves, beside accuracies.
+
+    Example:
+        >>> [metric.name for metric in of_model()]
+        ['UA2']
+    """
+    return [metric for metric in METRICS.usable().values() if metric.of_model]
 
 
 def of_attack() -> list[Metric]:

@@ -42,6 +42,7 @@ class TrainingIdentity(_Record):
     recipe: dict[str, Any]
     settings: dict[str, Any]
     data: TrainingData
+    extra: TrainingData | None = None
     initial_sha256: str
     processes: int = 1
 
@@ -64,6 +65,7 @@ class Card(_Record):
         format_version: of the file.
         identity: what was trained on what: recipe, settings and data.
         warnings: what a reader has to know of this training, one sentence each.
+        notes: what was said beforehand, such as a preset and what is not as it has it.
         seconds: wall-clock time of the training.
         created: when it ended, in UTC.
         versions: of the packages that the numbers depend on.
@@ -87,6 +89,7 @@ class Card(_Record):
     epoch: int
     accuracies: dict[str, float]
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     weights_sha256: str
     seconds: float
     created: str

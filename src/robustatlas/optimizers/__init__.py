@@ -17,6 +17,7 @@ OPTIMIZERS: Registry[type[Optimizer[Any]]] = Registry(
         "apgd": "optimizers.apgd:APGD",
         "apgd-l1": "optimizers.apgd_l1:APGDL1",
         "frank-wolfe": "optimizers.frank_wolfe:FrankWolfe",
+        "vertex-ascent": "optimizers.vertex_ascent:VertexAscent",
         "adam": "optimizers.adam:Adam",
         "fmn": "optimizers.fmn:FMN",
         "fab": "optimizers.fab:FAB",

@@ -6,6 +6,7 @@ A run on disk is a directory::
     attacks/NAME-FINGERPRINT.json                 one attack as it was run (AttackRecord)
     plans/HASH.json                               what one call asked for (CallRecord)
     cards/HASH.json                               what the owner says of the model (CardRecord)
+    audit/                                        a run of its own: what a dear search of some samples found
     diagnoses/HASH.json                           what indicators read of the model (DiagnosisRecord)
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
@@ -64,6 +65,7 @@ class Run:
     def __init__(self, identity: Identity, path: Path | None = None) -> None:
         self.identity = identity
         self.path = path
+        self._audit: Run | None = None
         self._shelf: Shelf = Memory() if path is None else Directory(path)
         self._parts = Parts(self._shelf, identity, str(path or "The run"))
 
@@ -179,6 +181,20 @@ class Run:
     def cards(self) -> list[CardRecord]:
         """What was said of the model, oldest first."""
         return sorted(self._records("cards", CardRecord), key=lambda card: card.created)
+
+    @property
+    def audit(self) -> Run | None:
+        """What an audit found, kept apart from what the run holds; None: there was none."""
+        if self._audit is None and self.path is not None and (self.path / "audit" / "run.json").is_file():
+            self._audit = Run.open(self.path / "audit")
+        return self._audit
+
+    def begin_audit(self) -> Run:
+        """The run of an audit, begun where there is none."""
+        if self.audit is None:
+            self._audit = Run.begin(None if self.path is None else self.path / "audit", self.identity)
+        assert self._audit is not None
+        return self._audit
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
         """Keep what indicators read."""

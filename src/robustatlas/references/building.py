@@ -14,6 +14,18 @@ from robustatlas.outcomes.strengths import same_strength
 from robustatlas.references import Reference
 
 Rule = Literal["acc", "ata"]
+_GUESSING = 1.5
+"""An accuracy up to so many times that of guessing says that nothing was learned."""
+
+
+def learned_nothing(accuracy: float, classes: int) -> bool:
+    """Whether an accuracy in percent is one of guessing among so many classes.
+
+    Example:
+        >>> learned_nothing(14.0, classes=10), learned_nothing(30.0, classes=10)
+        (True, False)
+    """
+    return accuracy <= _GUESSING * 100 / classes
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,7 @@ def reference_of(
     strengths: Mapping[str, Sequence[float]],
     rule: Rule,
     notes: Sequence[str] = (),
+    classes: int | None = None,
 ) -> Reference:
     """The reference accuracies that ``models`` set.
 
@@ -52,6 +65,7 @@ def reference_of(
             Dai et al. 2023); "ata": at each strength the best of all models trained against the attack, at whatever
             strength (adversarial training accuracy, Kang et al. 2019).
         notes: what a user has to know about the numbers.
+        classes: of the data; where it is known, cells that rest on models that learned nothing are marked.
 
     Raises:
         UserError: no model for one of the cells.
@@ -76,7 +90,36 @@ def reference_of(
     }
     standard = [m.accuracies.clean for m in models if m.attack is None]
     clean = (fmean(standard) if rule == "acc" else max(standard)) if standard else math.nan
-    return Reference(name, source, AccuracyTable(clean, cells), ranked=tuple(cells), notes=tuple(notes))
+    table = AccuracyTable(clean, cells)
+    marks = () if classes is None else _marks(table, models, rule, classes)
+    return Reference(name, source, table, ranked=tuple(cells), notes=tuple(notes), marks=marks)
+
+
+def _marks(table: AccuracyTable, models: Sequence[ReferenceModel], rule: Rule, classes: int) -> tuple[str, ...]:
+    """A sentence on each attack with cells that rest on models that learned nothing."""
+    found = []
+    for attack in table.attacks:
+        lost = [m for m in models if m.attack == attack and learned_nothing(m.accuracies.clean, classes)]
+        cells = [s for s in table.strengths(attack).tolist() if _rests_on(lost, models, attack, s, rule)]
+        if cells:
+            clean = [model.accuracies.clean for model in lost]
+            found.append(
+                f"The reference's networks of {attack} at {', '.join(f'{s:g}' for s in cells)} have learned nothing "
+                f"(clean accuracy {min(clean):.0f} to {max(clean):.0f} % of {classes} classes), so ratios there mean "
+                "nothing; train them with rising strengths (--set warmup=0.5) or leave these strengths out."
+            )
+    return tuple(found)
+
+
+def _rests_on(
+    lost: Sequence[ReferenceModel], models: Sequence[ReferenceModel], attack: str, strength: float, rule: Rule
+) -> bool:
+    """Whether the cell has its number from any of the ``lost`` models."""
+    if rule == "acc":
+        return any(same_strength(m.strength, strength) for m in lost)
+    own = [m for m in models if m.attack == attack]
+    best = max(m.accuracies.at(attack, strength) for m in own)
+    return any(m.accuracies.at(attack, strength) == best for m in lost)
 
 
 def _mean_at_own_strength(models: Sequence[ReferenceModel], attack: str, strength: float) -> float:

@@ -85,6 +85,7 @@ class Reference:
         historical: attacks whose numbers are of the set as published, which differs from our default one: evaluate
             them by the procedure "paper" to compare.
         unlike: attack -> why no set of ours is the source's, so that a run is not compared under it.
+        marks: what makes some of the numbers worth little, one sentence each; said wherever a run is compared.
 
     Example:
         >>> from robustatlas.references import load_reference
@@ -103,6 +104,7 @@ class Reference:
     notes: tuple[str, ...] = ()
     historical: tuple[str, ...] = ()
     unlike: Mapping[str, str] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()
 
     @property
     def clean(self) -> float:

@@ -200,6 +200,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "hypervolume": row.hypervolume,
         "hypervolumeIs": row.hypervolume_is,
         "union": row.union,
+        "own": dict(row.own),
         "petaflops": row.petaflops,
         "notes": row.notes,
         "ownRun": row.own_run,

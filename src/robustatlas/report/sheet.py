@@ -79,7 +79,7 @@ def plot_gallery(
         raise UserError(f"sample={position}, but the data has {len(data)}; expected a position from 0 on.")
     clean = data.rows[position].numpy()
     rows = []
-    for attack in attacks_of(attacks):
+    for attack in attacks_of(attacks, sides=clean.shape[1:]):
         try:
             rows.append((attack, cells(model, data, attack, columns, position)))
         except UnsupportedInputError:

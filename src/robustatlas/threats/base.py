@@ -56,6 +56,11 @@ class ThreatModel(ABC):
         """The threat model for attacks on ``model``; another one only where the set depends on the model."""
         return self
 
+    def for_data(self, first: Tensor) -> ThreatModel:
+        """The threat model for a data set that begins with ``first`` [M, ...]; another one only where the set depends
+        on the data."""
+        return self
+
     @abstractmethod
     def neutral(self, x: Tensor) -> Tree:
         """The theta that leaves ``x`` as it is."""

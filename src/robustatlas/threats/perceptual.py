@@ -8,7 +8,8 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from robustatlas.errors import UserError
 from robustatlas.host import looking_is_free
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.features import ActivationFeatures, Features
+from robustatlas.threats.features import ActivationFeatures, Backbone, Features, load_features
 from robustatlas.threats.lp import to_box
 
 _START_DEVIATION = 0.01
@@ -92,6 +93,26 @@ class PerceptualDistance:
 
     def __repr__(self) -> str:
         return f"PerceptualDistance({self.features!r})"
+
+
+def distance_by(features: str) -> PerceptualDistance:
+    """The distance by a network of others, ``ARCHITECTURE=FILE`` such as ``alexnet=alexnet.pth``.
+
+    Raises:
+        UserError: not understood, or the file does not fit.
+
+    Example:
+        >>> distance_by("alexnet=nothing.pth")
+        Traceback (most recent call last):
+        robustatlas.errors.UserError: There is no weights file nothing.pth.
+    """
+    architecture, separator, file = features.partition("=")
+    if not separator or not architecture or not file:
+        raise UserError(
+            f"The features {features!r} are not understood; expected ARCHITECTURE=FILE with one of "
+            f"{', '.join(get_args(Backbone))}, such as alexnet=alexnet.pth."
+        )
+    return PerceptualDistance(load_features(cast(Backbone, architecture), Path(file)))
 
 
 def _embedded(activations: Sequence[Tensor]) -> Tensor:

@@ -28,19 +28,20 @@ PALEST = 1 / 16
 _CENTRE = KERNEL // 2
 
 
-def streak(row: Tensor, column: Tensor, width: Tensor) -> Tensor:
-    """``[..., 13, 13]``: an anti-aliased line of ``width`` from the centre (6, 6) to (``row``, ``column``), both in
-    8..12."""
-    rise, run = (row - _CENTRE)[..., None, None], (column - _CENTRE)[..., None, None]
+def streak(row: Tensor, column: Tensor, width: Tensor, size: int = KERNEL) -> Tensor:
+    """``[..., size, size]``: an anti-aliased line of ``width`` from the centre to (``row``, ``column``), both beyond
+    the centre."""
+    centre = size // 2
+    rise, run = (row - centre)[..., None, None], (column - centre)[..., None, None]
     steep = rise.abs() > run.abs()
     slope = torch.where(steep, run / rise, rise / run)
     half = (width[..., None, None] * torch.sqrt(1 + slope.abs())) / 4
-    index = torch.arange(KERNEL, dtype=row.dtype, device=row.device)
+    index = torch.arange(size, dtype=row.dtype, device=row.device)
     rows, columns = index[:, None], index
     along, across = torch.where(steep, rows, columns), torch.where(steep, columns, rows)
-    cover = (1 + half - (across - _CENTRE - slope * (along - _CENTRE)).abs()).clamp(0, 1)
-    end = torch.where(steep, rise, run) + _CENTRE
-    return cover * ((along >= _CENTRE) & (along <= end) & (across >= _CENTRE))
+    cover = (1 + half - (across - centre - slope * (along - centre)).abs()).clamp(0, 1)
+    end = torch.where(steep, rise, run) + centre
+    return cover * ((along >= centre) & (along <= end) & (across >= centre))
 
 
 def random_streaks(noise: Noise, dtype: torch.dtype) -> Tensor:

@@ -6,6 +6,7 @@ from robustatlas.training.against import opponents_of
 from robustatlas.training.calibration import Calibration, calibrate
 from robustatlas.training.crafting import Opponent, adversarial_examples, in_mode
 from robustatlas.training.display import TrainingDisplay
+from robustatlas.training.presets import Preset, preset_named
 from robustatlas.training.recipes import RECIPES, Recipe, recipe_named
 from robustatlas.training.references import ReferencePlan, make_reference
 from robustatlas.training.settings import Settings
@@ -16,6 +17,7 @@ __all__ = [
     "Calibration",
     "Card",
     "Opponent",
+    "Preset",
     "Recipe",
     "ReferencePlan",
     "Settings",
@@ -29,6 +31,7 @@ __all__ = [
     "network_for",
     "network_named",
     "opponents_of",
+    "preset_named",
     "read_card",
     "recipe_named",
     "train",

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.errors import UserError, brief
+from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.scalars import fraction, real
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.lp import Lp
-from robustatlas.threats.perceptual import Perceptual
-from robustatlas.training.crafting import Opponent
+from robustatlas.threats.lp import L1, Lp
+from robustatlas.threats.perceptual import Perceptual, distance_by
+from robustatlas.training.crafting import Opponent, Start
 from robustatlas.wording import instead
 
 Against = Mapping[str, float] | Sequence[Opponent]
@@ -40,8 +41,20 @@ def default_rate(steps: int) -> float:
 
 
 def ascent(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-    """Projected gradient ascent with steps of ``rate`` x strength."""
+    """Projected gradient ascent with steps of ``rate`` x strength; in l1 Auto-PGD, which finds its own lengths.
+
+    Steepest ascent in l1 moves coordinates that the box stops. What finds most of what an evaluation finds in ten steps
+    was measured (benchmarks/inner_l1.py): Auto-PGD in a single stage that begins with a twentieth of the coordinates,
+    the choice of Croce and Hein (2022), from the image itself.
+    """
+    if isinstance(threat, L1):
+        return APGDL1(steps, schedule=((1.0, 1.0),), density=0.05)
     return PGD(steps, rate, scaled=isinstance(threat, Perceptual))
+
+
+def start_of(optimizer: Optimizer[Any]) -> Start:
+    """Where it begins: Auto-PGD in l1, whose few steps are lost on noise, at the image; others anywhere in the set."""
+    return "neutral" if isinstance(optimizer, APGDL1) else "random"
 
 
 def training_set(threat: ThreatModel, l2_start: str = "volume") -> ThreatModel:
@@ -61,15 +74,17 @@ def opponents_of(
     *,
     optimizer: MakeOptimizer = ascent,
     l2_start: str = "volume",
+    features: str | None = None,
 ) -> tuple[Opponent, ...]:
     """The opponents behind names of the catalogue and strengths; :class:`Opponent` objects pass unchanged.
 
     Args:
         given: attack -> strength in the unit of the catalogue, or opponents.
         steps: of crafting.
-        rate: length of a step as a share of the strength; default: :func:`default_rate`.
+        rate: length of a step as a share of the strength; default: :func:`default_rate`. Auto-PGD (l1) has its own.
         optimizer: what searches.
         l2_start: how random starts in l2 balls are drawn.
+        features: what ``lpips`` compares images by, ``ARCHITECTURE=FILE``; default: the network that is trained.
 
     Returns:
         an opponent for each attack, in the order given.
@@ -90,12 +105,16 @@ def opponents_of(
         return ()
     if not isinstance(given, Mapping):
         return tuple(given)
+    distance = None if features is None else distance_by(features)
     found = []
     for name, strength in given.items():
         attack = _known(name)
         epsilon = _checked_strength(name, strength, attack.threat, attack.strengths[-1], attack.about.unit)
         threat = training_set(attack.threat, l2_start)
-        found.append(Opponent(name, threat, epsilon, optimizer(threat, steps, rate or default_rate(steps))))
+        if distance is not None and isinstance(threat, Perceptual):
+            threat = replace(threat, distance=distance)
+        search = optimizer(threat, steps, rate or default_rate(steps))
+        found.append(Opponent(name, threat, epsilon, search, start_of(search)))
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -14,6 +15,8 @@ from robustatlas.noise import Noise
 from robustatlas.wording import instead
 
 _PADDING = 4
+_SMALLEST, _STRETCH = 0.08, 4 / 3
+"""Share of the area that a random part has at least, and how much wider than high, or higher than wide, at most."""
 
 
 def flip(x: Tensor, noise: Noise) -> Tensor:
@@ -32,11 +35,49 @@ def crop(x: Tensor, noise: Noise) -> Tensor:
     return padded.permute(0, 2, 3, 1)[samples, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
+def resized_crop(x: Tensor, noise: Noise) -> Tensor:
+    """A random part of each image [C, H, W], brought to the size of the whole: 8 to 100 % of its area, sides in a ratio
+    of 3/4 to 4/3 (Szegedy et al. 2015, as ImageNet is trained on)."""
+    area = _SMALLEST + (1 - _SMALLEST) * noise.child(0).uniform(dtype=x.dtype)
+    stretch = torch.exp(math.log(_STRETCH) * noise.child(1).symmetric(dtype=x.dtype))
+    size = torch.stack([(area * stretch).sqrt(), (area / stretch).sqrt()], 1).clamp_max(1)
+    centre = (1 - size) * noise.child(2).symmetric(2, dtype=x.dtype)
+    frame = torch.cat([torch.diag_embed(size), centre[:, :, None]], 2)
+    grid = F.affine_grid(frame, list(x.shape), align_corners=False)
+    return F.grid_sample(x, grid, padding_mode="border", align_corners=False).clamp_(0, 1)
+
+
+def cutmix(x: Tensor, noise: Noise, probability: float) -> tuple[Tensor, Tensor, Tensor]:
+    """With that probability a rectangle of each image [C, H, W] shows another image of the batch (Yun et al. 2019).
+
+    The rectangle's share of the image is uniform, its centre too, and what leaves the image is cut off.
+
+    Returns:
+        the images, the positions [B] of the others, and the shares [B] of each image that are its own.
+    """
+    height, width = x.shape[-2:]
+    partner = torch.arange(len(x), device=x.device).roll(1)
+    side = noise.child(0).uniform(dtype=x.dtype).sqrt()
+    mixed = noise.child(1).uniform(dtype=x.dtype) < probability
+    centre = noise.child(2).uniform(2, dtype=x.dtype)
+    covered = mixed[:, None, None]
+    for axis, pixels in enumerate((height, width)):
+        middle = (centre[:, axis] * pixels).floor()
+        half = (side * pixels / 2).floor()
+        here = torch.arange(pixels, device=x.device, dtype=x.dtype)
+        within = (here >= (middle - half)[:, None]) & (here < (middle + half)[:, None])
+        covered = covered & (within[:, :, None] if axis == 0 else within[:, None, :])
+    share = 1 - covered.to(x.dtype).mean((1, 2))
+    return torch.where(covered[:, None], x[partner], x), partner, share
+
+
 AUGMENTATIONS: dict[str, Callable[[Tensor, Noise], Tensor]] = {
     "none": lambda x, noise: x,
     "flip": flip,
     "crop": crop,
     "crop+flip": lambda x, noise: flip(crop(x, noise.child(0)), noise.child(1)),
+    "resized-crop": resized_crop,
+    "resized-crop+flip": lambda x, noise: flip(resized_crop(x, noise.child(0)), noise.child(1)),
 }
 
 

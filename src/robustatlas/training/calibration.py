@@ -20,6 +20,9 @@ WITHIN = 3.0
 """Points below the clean accuracy that the smallest strength may cost."""
 BELOW = 25.0
 """ATA in percent under which the largest strength pushes."""
+FAR = 110.0
+"""Points of a cost beyond which six strengths are not as hard as those of the baseline: the largest of a published
+calibration is 109.4 (jpeg-l2 on CIFAR-10)."""
 _LARGEST_GRID = 24
 _DECIMALS = 9
 """Of a cost in points: what differs less is equal."""
@@ -51,6 +54,19 @@ class Calibration:
     cost: float
     smallest: float | None
     largest: float | None
+
+    @property
+    def far(self) -> bool:
+        """Whether no six strengths are as hard as those of the baseline."""
+        return self.cost > FAR
+
+    def mark(self, like: str = "linf") -> str:
+        """What a reader has to know of a calibration that is :attr:`far` off."""
+        return (
+            f"The calibration of {self.attack} is far off: its best six strengths are {self.cost:.0f} points from "
+            f"{like}, in all, where no published calibration is more than {FAR:.0f}; train against more and other "
+            "strengths before UAR under it is read."
+        )
 
 
 def calibrate(
@@ -144,4 +160,5 @@ def calibrated(reference: Reference, calibration: Calibration, like: str = "linf
         {calibration.attack: calibration.strengths},
     )
     notes = (*reference.notes, f"{calibration.attack} is calibrated to {like}: {calibration.cost:.2f} points apart.")
-    return Reference(reference.name, reference.source, table, table.attacks, notes=notes)
+    marks = (*reference.marks, *([calibration.mark(like)] if calibration.far else []))
+    return Reference(reference.name, reference.source, table, table.attacks, notes=notes, marks=marks)

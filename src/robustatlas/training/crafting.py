@@ -49,6 +49,7 @@ class Opponent:
         threat: the sets.
         epsilon: their size, in the unit of the threat model.
         optimizer: run for its ``steps``.
+        start: where it begins, unless a recipe says otherwise.
 
     Example:
         >>> from robustatlas.training import opponents_of
@@ -60,6 +61,7 @@ class Opponent:
     threat: ThreatModel
     epsilon: float
     optimizer: Optimizer[Any]
+    start: Start = "random"
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def craft(
     value: Value,
     *,
     targets: Tensor | None = None,
-    start: Start = "random",
+    start: Start | None = None,
     keep: Literal["last", "best"] = "last",
 ) -> Crafted:
     """Examples that maximise ``value``, as the opponent's optimizer finds them.
@@ -128,7 +130,7 @@ def craft(
         noise: a stream per sample.
         value: from logits to ``[B]``.
         targets: ``[B]``, for optimizers that look at them.
-        start: where the search begins.
+        start: where the search begins; default: where the opponent does.
         keep: the point after the last step (evaluated by nobody), or the one of highest ``value``, for one more
             forward pass.
 
@@ -144,7 +146,7 @@ def craft(
     """
     problem = _problem(opponent, x, labels, epsilon, noise, targets)
     optimizer = opponent.optimizer
-    state = optimizer.init(problem, _start(problem, start))
+    state = optimizer.init(problem, _start(problem, start or opponent.start))
     fooled = [torch.zeros_like(labels, dtype=torch.bool)]
     best, highest = state.theta, torch.full_like(epsilon, -torch.inf)
     for _ in range(optimizer.steps):

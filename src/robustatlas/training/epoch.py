@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from robustatlas.errors import warn
+from robustatlas.training.averaging import average_epochs
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.monitor import accuracies
 from robustatlas.training.run import TrainingRun
@@ -32,7 +34,9 @@ def close_epoch(run: TrainingRun, display: TrainingDisplay) -> dict[str, Any]:
         "learning_rate": settings.rate(position.step - 1, run.steps_per_epoch),
         "seconds": position.seconds,
     }
-    if run.workers.main and len(run.held_labels):
+    if settings.swa_from is not None:
+        average_epochs(run)
+    if run.workers.main and len(run.held):
         count = None if settings.selection == "best" else settings.monitored
         with _weights_of(run, run.ema):
             reached = measured(run, count)
@@ -57,9 +61,9 @@ def measured(run: TrainingRun, count: int | None) -> dict[str, float]:
     return accuracies(
         run.net,
         run.recipe.against,
-        run.held_images[:count],
-        run.held_labels[:count],
-        run.held_index[:count],
+        run.held.batch(torch.arange(len(run.held), device=run.workers.device)[:count]),
+        run.held.labels[:count],
+        run.held.index[:count],
         run.settings.seed,
     )
 

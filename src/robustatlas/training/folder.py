@@ -25,25 +25,37 @@ _IDENTITY = "training.json"
 
 
 def identity_of(
-    net: nn.Module, data: Dataset, recipe: Recipe, settings: Settings, held: Tensor, team: Workers
+    net: nn.Module,
+    data: Dataset,
+    recipe: Recipe,
+    settings: Settings,
+    held: Tensor,
+    team: Workers,
+    extra: Dataset | None = None,
 ) -> TrainingIdentity:
     """What determines the weights."""
     identity = TrainingIdentity(
         recipe={"name": recipe.name} | plain(recipe),
         settings=asdict(settings),
-        data=TrainingData(
-            name=data.name,
-            images_sha256=sha256_of_array(data.images.contiguous().numpy()),
-            labels_sha256=sha256_of_array(data.labels.numpy()),
-            images=len(data),
-            held_out=int(held.sum()),
-            shape=tuple(data.images.shape[1:]),
-            classes=data.classes,
-        ),
+        data=_described(data, int(held.sum())),
+        extra=None if extra is None else _described(extra),
         initial_sha256=sha256_of_tensors(net.state_dict()),
         processes=team.count,
     )
     return TrainingIdentity.model_validate_json(identity.model_dump_json())  # as a file gives it back: infinity is text
+
+
+def _described(data: Dataset, held: int = 0) -> TrainingData:
+    """A data set of which ``held`` images are held out."""
+    return TrainingData(
+        name=data.name,
+        images_sha256=data.rows.sha256(),
+        labels_sha256=sha256_of_array(data.labels.numpy()),
+        images=len(data),
+        held_out=held,
+        shape=data.shape,
+        classes=data.classes,
+    )
 
 
 def claimed(

@@ -50,10 +50,10 @@ def check_net(net: nn.Module, data: Dataset, device: torch.device) -> int:
     mode = net.training
     try:
         with torch.no_grad():
-            logits = net.eval()(data.images[:2].to(device))
+            logits = net.eval()(data.rows[:2].to(device))
     except Exception as error:
         raise UserError(
-            f"The network fails on images of shape {tuple(data.images.shape[1:])}: {type(error).__name__}: {error}"
+            f"The network fails on images of shape {data.shape}: {type(error).__name__}: {error}"
         ) from error
     finally:
         net.train(mode)
@@ -69,6 +69,29 @@ def check_net(net: nn.Module, data: Dataset, device: torch.device) -> int:
     if int(data.labels.min()) == highest:
         raise UserError(f"All images of {data.name} are of class {highest}; expected at least 2 classes to tell apart.")
     return int(logits.shape[1])
+
+
+def check_options(
+    recipe: Recipe, settings: Settings, data: Dataset, extra: Dataset | None, keep: int | None, out: object
+) -> None:
+    """Raise :class:`UserError` where settings do not fit the recipe, or extra images the others."""
+    if settings.cutmix and not recipe.mixes:
+        raise UserError(f"The recipe {recipe.name!r} takes one class an image, so no cutmix; leave it out.")
+    if settings.cutmix and len(data.shape) != 3:
+        raise UserError(f"cutmix is for images [C, H, W]; the data have shape {data.shape}.")
+    if extra is not None:
+        if extra.shape != data.shape or len(extra.classes) > len(data.classes):
+            raise UserError(
+                f"The extra data {extra.name} have shape {extra.shape} and {len(extra.classes)} classes, {data.name} "
+                f"has {data.shape} and {len(data.classes)}; give images of the same size and classes."
+            )
+        if not 1 <= int(settings.ratio * settings.batch_size) < settings.batch_size:
+            raise UserError(
+                f"ratio={settings.ratio:g} of {settings.batch_size} images a batch leaves no image of one of both data "
+                "sets; take another ratio or larger batches."
+            )
+    if keep is not None and (keep < 1 or out is None):
+        raise UserError(f"keep={keep}; expected a number of epochs of at least 1, and out= to keep their weights in.")
 
 
 def held_out(data: Dataset, settings: Settings) -> Tensor:

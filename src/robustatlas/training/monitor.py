@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robustatlas.noise import Noise
 from robustatlas.outcomes.outcome import percent
-from robustatlas.training.against import ascent
+from robustatlas.training.against import ascent, start_of
 from robustatlas.training.crafting import Opponent, craft, in_mode
 from robustatlas.training.recipes.base import entropy_of
 
@@ -33,8 +33,8 @@ def accuracies(
 
     Args:
         net: in any mode; measured in eval mode.
-        opponents: their threat models and strengths; 20 steps of projected gradient ascent on the cross-entropy, of
-            which no iterate may be misclassified.
+        opponents: their threat models and strengths; 20 steps of projected gradient ascent (in l1 of Auto-PGD) on the
+            cross-entropy, of which no iterate may be misclassified.
         x: ``[N, ...]`` in [0, 1].
         labels: ``[N]``.
         index: ``[N]``, that random starts belong to.
@@ -48,7 +48,8 @@ def accuracies(
             with torch.no_grad():
                 columns["clean"].append(net(images).argmax(1) == truth)
             for opponent in opponents:
-                strong = replace(opponent, optimizer=ascent(opponent.threat, STEPS, _RATE))
+                search = ascent(opponent.threat, STEPS, _RATE)
+                strong = replace(opponent, optimizer=search, start=start_of(search))
                 epsilon = torch.full((len(truth),), opponent.epsilon, dtype=images.dtype, device=images.device)
                 noise = Noise.of(seed, index[part], f"{_PURPOSE}/{opponent.name}")
                 found = craft(net, strong, images, truth, epsilon, noise, entropy_of(truth))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +14,8 @@ from rich.progress import Progress
 from torch import nn
 
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Attack, Procedure
+from robustatlas.attacks.suites import uar_attack
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
@@ -24,6 +26,7 @@ from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.references import Reference
 from robustatlas.references.building import ReferenceModel, Rule, reference_of
+from robustatlas.threats.perceptual import Perceptual, distance_by
 from robustatlas.training.devices import chosen_device
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.monitor import accuracies
@@ -39,8 +42,19 @@ PLAN = "plan.json"
 REFERENCE = "reference.json"
 _ACCURACIES = "accuracies.json"
 _STANDARD = "standard"
-RECIPE_OF: dict[Rule, str] = {"acc": "pgd", "ata": "uniform"}
-"""What each rule's paper trains by."""
+_OTHERS: dict[Rule, str] = {"acc": "pgd", "ata": "uniform"}
+"""What each rule's paper trains by, where an attack's own field has no training of its own."""
+
+
+def own_recipe(attack: str, rule: Rule = "acc") -> str:
+    """The recipe that an attack's own field trains by: perceptual adversarial training against lpips (Laidlaw et al.
+    2021), projected ascent on its sets, or for ATA UAR's targeted one, against all others.
+
+    Example:
+        >>> own_recipe("lpips"), own_recipe("l1"), own_recipe("elastic", "ata")
+        ('pat', 'pgd', 'uniform')
+    """
+    return "pat" if isinstance(attack_named(attack).threat, Perceptual) else _OTHERS[rule]
 
 
 @dataclass(frozen=True)
@@ -53,12 +67,15 @@ class ReferencePlan:
         rule: "acc" (MultiRobustBench: trained at each strength, mean of the seeds) or "ata" (UAR: the best of all).
         trained: attack -> the strengths trained at; empty: those of the reference.
         seeds: runs of each training.
-        recipe: against one threat model; empty: "pgd" for acc, "uniform" for ata.
+        recipe: against one threat model; empty: for each attack that of its own field (:func:`own_recipe`).
         steps: of crafting.
         recipe_settings: of the recipe.
         settings: of the trainer; its seed is the first of the runs'.
         samples: test images to evaluate on; None: all.
-        search: of the evaluation.
+        search: of the evaluation; None: descent, and every strength of attacks as published.
+        procedure: "default", or "paper": attacks as the rule's paper ran them, those of UAR for ata.
+        features: what ``lpips`` compares images by, ``ARCHITECTURE=FILE``; None: each network itself.
+        rate: length of a step as a share of the strength; None: the recipe's.
 
     Raises:
         UserError: an attack, strength, rule, recipe or setting that there is not.
@@ -79,10 +96,13 @@ class ReferencePlan:
     recipe_settings: Mapping[str, Any] | None = None
     settings: Settings = field(default_factory=Settings)
     samples: int | None = None
-    search: Literal["descent", "bisection", "every"] = "descent"
+    search: Literal["descent", "bisection", "every"] | None = None
+    procedure: Procedure = "default"
+    features: str | None = None
+    rate: float | None = None
 
     def __post_init__(self) -> None:
-        if self.rule not in RECIPE_OF:
+        if self.rule not in _OTHERS:
             raise UserError(f"There is no rule {self.rule!r}; expected acc (MultiRobustBench) or ata (UAR).")
         if not self.strengths:
             raise UserError("A reference needs attacks and strengths, such as linf=0.1:5.")
@@ -96,6 +116,10 @@ class ReferencePlan:
             raise UserError(f"{', '.join(unknown)} would be trained against, but is not in the reference.")
         if self.rule == "acc" and self.trained:
             raise UserError("By the rule acc models are trained at the reference's own strengths; leave others out.")
+        if self.procedure not in get_args(Procedure):
+            raise UserError(f"procedure={self.procedure!r} is not known; expected default or paper.")
+        if self.features is not None and not any(own_recipe(attack) == "pat" for attack in self.strengths):
+            raise UserError("features= is for the attack lpips, which is not in the reference; leave it out.")
         for name, strength, _ in self.trainings():
             if name is not None:
                 self.recipe_against(name, strength)
@@ -111,8 +135,30 @@ class ReferencePlan:
 
     def recipe_against(self, attack: str, strength: float) -> Any:
         """The recipe of one training."""
-        name = self.recipe or RECIPE_OF[self.rule]
-        return recipe_named(name, {attack: strength}, self.steps, **(self.recipe_settings or {}))
+        settings = self.recipe_settings or {}
+        return recipe_named(
+            self.recipe_of(attack), {attack: strength}, self.steps, self.rate, features=self.features, **settings
+        )
+
+    def recipe_of(self, attack: str) -> str:
+        """The name of the recipe against an attack."""
+        return self.recipe or own_recipe(attack, self.rule)
+
+    @property
+    def searched(self) -> Literal["descent", "bisection", "every"]:
+        """How strengths are searched."""
+        return self.search or ("every" if self.procedure == "paper" else "descent")
+
+    def evaluated(self, attack: str) -> Attack:
+        """The attack as it is evaluated."""
+        strengths = tuple(float(s) for s in self.strengths[attack])
+        if self.procedure == "paper" and self.rule == "ata":
+            found = uar_attack(attack, strengths, self.procedure)
+        else:
+            found = attack_named(attack, self.procedure)
+        if self.features is None or not isinstance(found.threat, Perceptual):
+            return found
+        return replace(found, threat=replace(found.threat, distance=distance_by(self.features)))
 
     def described(self) -> dict[str, Any]:
         """As plain data: what a folder of trainings is compared by."""
@@ -186,10 +232,10 @@ def make_reference(
     with Progress(console=Console(stderr=True), disable=not places or progress is False) as bar:
         task = bar.add_task("Trainings", total=len(folders))
         fill_folders(_one, shared, folders, places, lambda _: bar.advance(task), lambda said: bar.print(escape(said)))
-    return collect(plan, folder, training.name)
+    return collect(plan, folder, training.name, len(training.classes))
 
 
-def collect(plan: ReferencePlan, folder: Path, data: str) -> Reference | None:
+def collect(plan: ReferencePlan, folder: Path, data: str, classes: int | None = None) -> Reference | None:
     """The reference of the models in ``folder``, written to ``reference.json``; None where some are missing."""
     models = []
     for attack, strength, seed in plan.trainings():
@@ -198,7 +244,6 @@ def collect(plan: ReferencePlan, folder: Path, data: str) -> Reference | None:
             return None
         models.append(ReferenceModel(attack, strength, seed, table))
     rule = "acc* of MultiRobustBench" if plan.rule == "acc" else "ATA of UAR"
-    recipe = plan.recipe or RECIPE_OF[plan.rule]
     reference = reference_of(
         name=folder.resolve().name,
         source=f"{len(models)} models {plan.architecture} trained on {data} by robustatlas ({rule})",
@@ -206,13 +251,24 @@ def collect(plan: ReferencePlan, folder: Path, data: str) -> Reference | None:
         strengths=plan.strengths,
         rule=plan.rule,
         notes=(
-            f"Trained by the recipe {recipe} with {plan.steps} steps for {plan.settings.epochs} epochs, "
+            f"Trained by {_recipes(plan)} with {plan.steps} steps for {plan.settings.epochs} epochs, "
             f"{counted(plan.seeds, 'run')} of each; evaluated on {plan.samples or 'all'} test images by the search "
-            f"{plan.search}.",
+            f"{plan.searched}{' of the attacks as published' if plan.procedure == 'paper' else ''}.",
         ),
+        classes=classes,
     )
     write_text(folder / REFERENCE, json.dumps(reference.to_dict(), indent=1) + "\n")
     return reference
+
+
+def _recipes(plan: ReferencePlan) -> str:
+    """'the recipe pgd', or 'the recipes pgd (linf, l1), pat (lpips)'."""
+    by: dict[str, list[str]] = {}
+    for attack in plan.strengths:
+        by.setdefault(plan.recipe_of(attack), []).append(attack)
+    if len(by) == 1:
+        return f"the recipe {next(iter(by))}"
+    return "the recipes " + ", ".join(f"{recipe} ({', '.join(attacks)})" for recipe, attacks in by.items())
 
 
 def missing(plan: ReferencePlan, folder: str | Path) -> list[str]:
@@ -269,8 +325,9 @@ def _one(
         result = evaluate(
             Classifier(trained.net, name=name_of(attack, strength, seed)),
             test,
-            [attack],
-            search=plan.search,
+            [plan.evaluated(attack)],
+            search=plan.searched,
+            procedure=plan.procedure,
             strengths={attack: [strength] if plan.rule == "acc" else list(plan.strengths[attack])},
             samples=plan.samples,
             run=place / "evaluation",

@@ -21,6 +21,7 @@ from robustatlas.training.checkpoint import (
     write_checkpoint,
 )
 from robustatlas.training.devices import Workers
+from robustatlas.training.images import Images
 from robustatlas.training.journal import write_log
 from robustatlas.training.recipes import Recipe
 from robustatlas.training.settings import Settings
@@ -35,14 +36,12 @@ class TrainingRun:
     settings: Settings
     workers: Workers
     optimizer: torch.optim.Optimizer
-    images: Tensor
-    labels: Tensor
-    index: Tensor
-    held_images: Tensor
-    held_labels: Tensor
-    held_index: Tensor
+    images: Images
+    held: Images
+    extra: Images | None
     classes: int
     ema: dict[str, Tensor]
+    """Averaged weights, where any are (ema, swa_from)."""
     best: dict[str, Tensor]
     memory: dict[str, Tensor]
     position: Position
@@ -54,7 +53,7 @@ class TrainingRun:
     @property
     def steps_per_epoch(self) -> int:
         """Batches."""
-        return math.ceil(len(self.labels) / self.settings.batch_size)
+        return math.ceil(len(self.images) / self.settings.batch_size)
 
     @property
     def steps(self) -> int:
@@ -70,11 +69,13 @@ def begin(
     team: Workers,
     held: Tensor,
     classes: int,
+    extra: Dataset | None = None,
 ) -> TrainingRun:
     """The beginning of a training."""
     dtype = next(p for p in net.parameters() if p.is_floating_point()).dtype
-    images, labels, index = (t.to(team.device) for t in (data.images.to(dtype), data.labels, data.index))
-    held = held.to(team.device)
+    images, kept = (Images(data, mask.nonzero()[:, 0], team.device, dtype) for mask in (~held, held))
+    more = None if extra is None else Images(extra, torch.arange(len(extra)), team.device, dtype)
+    averaged = bool(settings.ema) or settings.swa_from is not None
     start = Noise.of(settings.seed, torch.zeros(1, dtype=torch.int64, device=team.device), f"memory/{recipe.name}")
     return TrainingRun(
         net=net,
@@ -82,16 +83,13 @@ def begin(
         settings=settings,
         workers=team,
         optimizer=_optimizer(net, settings),
-        images=images[~held],
-        labels=labels[~held],
-        index=index[~held],
-        held_images=images[held],
-        held_labels=labels[held],
-        held_index=index[held],
+        images=images,
+        held=kept,
+        extra=more,
         classes=classes,
-        ema={name: value.detach().clone() for name, value in net.state_dict().items()} if settings.ema else {},
+        ema={name: value.detach().clone() for name, value in net.state_dict().items()} if averaged else {},
         best={},
-        memory=dict(recipe.remember(net, images[:1], start)),
+        memory=dict(recipe.remember(net, images.batch(torch.zeros(1, dtype=torch.int64, device=team.device)), start)),
         position=Position(),
         sums=torch.zeros(3, dtype=torch.float64, device=team.device),
     )

@@ -8,6 +8,7 @@ piecewise     x .1 from half of the time, x .01 from three quarters (Rice et al.
 piecewise-ft  x .1 from one third, x .01 from two thirds (E-AT's fine-tuning)
 cyclic        linearly from 0 up to floor(2/5 of the epochs), and down to 0 at the end
 tri           as cyclic, but down to a twentieth at 4/5 of the time, then to 0 (Maini et al. 2020)
+triangle      linearly from 0 up to half of the time, and down to 0 at the end (Wong et al. 2020)
 one-cycle     a cosine up from 1/25 in the first fifth, and a cosine down to 1/250,000
 cosine        a cosine from the rate to 0
 step:75,90    x .1 from each of these epochs on (Madry et al. 2018, TRADES, UAR)
@@ -65,6 +66,7 @@ SCHEDULES: dict[str, Schedule] = {
     "piecewise-ft": _piecewise_ft,
     "cyclic": _cyclic,
     "tri": _tri,
+    "triangle": lambda t, epochs: _linear(t, (0, 0), (epochs / 2, 1), (epochs, 0)),
     "one-cycle": _one_cycle,
     "cosine": lambda t, epochs: _cosine_between(1, 0, t / epochs),
 }

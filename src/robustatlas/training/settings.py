@@ -16,6 +16,10 @@ from robustatlas.training.schedules import schedule_named
 Method = Literal["adam", "adamw", "sgd"]
 Selection = Literal["last", "best"]
 
+_NUMBERS = (
+    "learning_rate", "warmup_epochs", "momentum", "weight_decay", "clip_norm", "clip_value", "cutmix", "ratio", "ema",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -34,8 +38,11 @@ class Settings:
         decay_vectors: whether biases and normalisation are decayed too.
         clip_norm: largest norm of all gradients together; None: any.
         clip_value: largest absolute value of an entry of a gradient; None: any.
-        augmentation: "none", "flip", "crop" or "crop+flip".
+        augmentation: "none", "flip", "crop", "crop+flip", "resized-crop" or "resized-crop+flip".
+        cutmix: probability with which an image gets a patch of another one, and of its label; 0: none.
+        ratio: share of each batch that comes from the extra data, where there are any.
         ema: decay of the running mean of the weights that is kept in place of the last ones; 0: none.
+        swa_from: epoch from which the weights after each epoch are averaged, in place of the last ones; None: none.
         precision: "bfloat16" runs forward passes under autocast.
         crafting: how the network runs while examples are crafted: "eval", "train" or "batch".
         selection: "last" epoch, or the "best" robust (without opponents: clean) accuracy on the held-out images.
@@ -64,7 +71,10 @@ class Settings:
     clip_norm: float | None = None
     clip_value: float | None = None
     augmentation: str = "none"
+    cutmix: float = 0.0
+    ratio: float = 0.7
     ema: float = 0.0
+    swa_from: int | None = None
     precision: Literal["float32", "bfloat16"] = "float32"
     crafting: Mode = "eval"
     selection: Selection = "last"
@@ -80,9 +90,9 @@ class Settings:
                 raise UserError(f"{name}={getattr(self, name)!r} is not known; expected {', '.join(get_args(kind))}.")
         if self.precision not in ("float32", "bfloat16"):
             raise UserError(f"precision={self.precision!r} is not known; expected float32 or bfloat16.")
-        for name in ("epochs", "batch_size", "monitored", "held_out", "seed"):
+        for name in ("epochs", "batch_size", "monitored", "held_out", "swa_from", "seed"):
             self._check(name, whole, "a whole number")
-        for name in ("learning_rate", "warmup_epochs", "momentum", "weight_decay", "clip_norm", "clip_value", "ema"):
+        for name in _NUMBERS:
             self._check(name, _finite, "a number")
         if min(self.epochs, self.batch_size, self.monitored) < 1:
             raise UserError("Training needs at least one epoch, one image a batch and one image to monitor.")
@@ -90,6 +100,12 @@ class Settings:
             raise UserError(f"learning_rate={self.learning_rate}; expected a positive number, such as 0.003.")
         if not 0 <= self.ema < 1 or self.weight_decay < 0 or self.warmup_epochs < 0:
             raise UserError("ema must lie in [0, 1), weight_decay and warmup_epochs must not be negative.")
+        if not 0 <= self.cutmix <= 1 or not 0 < self.ratio < 1:
+            raise UserError("cutmix is a probability in [0, 1], and ratio a share of each batch in (0, 1).")
+        if self.swa_from is not None and (self.ema or not 1 <= self.swa_from < self.epochs):
+            raise UserError(
+                f"swa_from={self.swa_from}; expected an epoch from 1 to {self.epochs - 1}, and no ema beside it."
+            )
         if self.held_out is not None and self.held_out < 0:
             raise UserError(f"held_out={self.held_out}; expected 0 or a number of images.")
         if not -(2**63) <= self.seed < 2**63:

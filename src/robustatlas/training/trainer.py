@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,19 @@ from torch import nn
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.files import named
-from robustatlas.models.card import WEIGHTS, Card, TrainingIdentity, here
-from robustatlas.outcomes import sha256_of_tensors
-from robustatlas.sanity import check_inputs
+from robustatlas.models.card import Card
 from robustatlas.training.against import Against, check_opponents
-from robustatlas.training.checkpoint import write_tensors
 from robustatlas.training.devices import workers
 from robustatlas.training.display import TrainingDisplay, display_of
 from robustatlas.training.epoch import close_epoch, measured
 from robustatlas.training.folder import claimed, identity_of
-from robustatlas.training.given import bound, check_net, held_out, recipe_of, settings_of
+from robustatlas.training.given import bound, check_net, check_options, held_out, recipe_of, settings_of
+from robustatlas.training.images import check_images
 from robustatlas.training.journal import Events
 from robustatlas.training.recipes import Recipe
 from robustatlas.training.run import TrainingRun, begin, restore, save
 from robustatlas.training.settings import Settings
+from robustatlas.training.snapshots import EPOCHS, Told, card_of, write_network
 from robustatlas.training.update import generators_kept, step
 
 _CHECKPOINT_SECONDS = 120.0
@@ -68,6 +67,9 @@ def train(
     architecture: str | None = None,
     device: str | torch.device | None = None,
     progress: bool | TrainingDisplay | None = None,
+    extra: Dataset | None = None,
+    keep: int | None = None,
+    notes: Sequence[str] = (),
 ) -> Trained:
     """Train ``net`` in place by a recipe.
 
@@ -75,7 +77,7 @@ def train(
 
     Args:
         net: images in [0, 1] to logits; with its initial weights.
-        data: training images.
+        data: training images; those on disk are read batch by batch.
         recipe: a name (:data:`robustatlas.training.RECIPES`), or a recipe with settings of its own from
             :func:`robustatlas.training.recipe_named`.
         against: for a name: attack -> strength in the unit of the catalogue.
@@ -86,6 +88,10 @@ def train(
         architecture: what the card calls the network.
         device: where to train; default: a GPU where there is one.
         progress: show a bar or lines (default: a bar where standard error is a terminal), or a display of your own.
+        extra: more images of the same classes, such as generated ones, of which each batch draws the share
+            ``settings.ratio``; an epoch has as many batches as without them.
+        keep: in ``out/epochs``, keep the weights after every so many epochs, each a folder like ``out`` itself.
+        notes: what the card is to say besides.
 
     Returns:
         the network with its card and history.
@@ -108,31 +114,33 @@ def train(
             raise UserError(f"{what} is a {type(value).__name__}; expected {kind.__module__}.{kind.__name__}.")
     given = settings_of(settings, epochs, seed)
     plan = recipe_of(recipe, against)
-    check_inputs(data.images, data.labels)
+    check_images(data)
     team = workers(device)
     net.to(team.device)
     plan_here = bound(plan, net)
-    check_opponents(plan_here.against, data.images[:1].to(team.device))
+    check_opponents(plan_here.against, data.rows[:1].to(team.device))
     classes = check_net(net, data, team.device)
+    check_options(plan, given, data, extra, keep, out)
     held = held_out(data, given)
-    identity = identity_of(net, data, plan, given, held, team)
+    identity = identity_of(net, data, plan, given, held, team, extra)
     folder = None if out is None else named(out, "the folder of a training")
     name = architecture or type(net).__name__
     if folder is not None:
         finished = claimed(folder, identity, net, team)
         if finished is not None:
             return Trained(net.eval(), *finished)
-    run = begin(net, data, plan_here, given, team, held, classes)
+    run = begin(net, data, plan_here, given, team, held, classes, extra)
     if folder is not None:
         restore(run, folder)
+    told = Told(identity, name, {opponent.name: opponent.epsilon for opponent in plan.against}, tuple(notes))
     with display_of(progress if team.main else False) as display, generators_kept(team.device):
         display.begin(plan.name, run.steps, run.position.step)
-        _carry_out(run, display, folder if team.main else None)
-        return _finish(run, identity, name, plan, folder)
+        _carry_out(run, display, folder if team.main else None, told, keep)
+        return _finish(run, told, folder)
 
 
-def _carry_out(run: TrainingRun, display: TrainingDisplay, folder: Path | None) -> None:
-    """All updates that are left, with checkpoints and a log in ``folder``."""
+def _carry_out(run: TrainingRun, display: TrainingDisplay, folder: Path | None, told: Told, keep: int | None) -> None:
+    """All updates that are left, with checkpoints, a log and snapshots in ``folder``."""
     events = Events(folder) if folder is not None else None
     begun = time.perf_counter() - run.position.seconds
     saved = time.perf_counter()
@@ -144,35 +152,30 @@ def _carry_out(run: TrainingRun, display: TrainingDisplay, folder: Path | None) 
             record = close_epoch(run, display)
             if events is not None:
                 events.add(record)
+            if folder is not None and keep and record["epoch"] % keep == 0:
+                write_network(folder / EPOCHS / f"{record['epoch']:04d}", run, told, record["epoch"], _reached(record))
         late = time.perf_counter() - saved > _CHECKPOINT_SECONDS and run.workers.count == 1
         if folder is not None and (ended or late):
             save(run, folder)
             saved = time.perf_counter()
 
 
-def _finish(
-    run: TrainingRun, identity: TrainingIdentity, architecture: str, plan: Recipe, folder: Path | None
-) -> Trained:
+def _reached(record: Mapping[str, Any]) -> dict[str, float]:
+    """The accuracies on held-out images in the record of an epoch, as a card has them."""
+    robust = {name.removeprefix("robust/"): v for name, v in record.items() if name.startswith("robust/")}
+    union = {"union": record["robust"]} if record.get("robust") is not None else {}
+    return ({"clean": record["clean"]} if record.get("clean") is not None else {}) | robust | union
+
+
+def _finish(run: TrainingRun, told: Told, folder: Path | None) -> Trained:
     """Choose the weights, measure them on all held-out images, and write them and their card."""
     chosen = run.best or run.ema
     if chosen:
         run.net.load_state_dict(chosen)
-    reached = measured(run, None) if len(run.held_labels) else {}
-    weights = run.net.state_dict()
-    card = Card(
-        architecture=architecture,
-        parameters=sum(p.numel() for p in run.net.parameters() if p.requires_grad),
-        trained_on={opponent.name: opponent.epsilon for opponent in plan.against},
-        identity=identity,
-        epoch=run.position.best[0] if run.position.best else run.settings.epochs,
-        accuracies=reached,
-        warnings=tuple(run.position.warnings),
-        weights_sha256=sha256_of_tensors(weights),
-        seconds=run.position.seconds,
-        **here(),
-    )
+    reached = measured(run, None) if len(run.held) else {}
+    epoch = run.position.best[0] if run.position.best else run.settings.epochs
+    card = card_of(run, told, epoch, reached, run.net.state_dict())
     if folder is not None and run.workers.main:
-        write_tensors(folder / WEIGHTS, weights, {"recipe": plan.name})
-        card.write(folder)
+        write_network(folder, run, told, epoch, reached, card)
     run.workers.wait()
     return Trained(run.net.eval(), card, tuple(run.position.history))

@@ -8,14 +8,14 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from robustatlas.training.augmentation import augmentation_named
+from robustatlas.training.averaging import average_weights
+from robustatlas.training.batches import drawn
 from robustatlas.training.chance import Chance
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.recipes.base import Batch
 from robustatlas.training.run import TrainingRun
 from robustatlas.training.watch import check_loss
 
-_EMA_FROM = 0.025
 _SEEDS = 1_000_003
 _LOOK = 10
 """Updates between two looks at the loss on devices that would have to wait for it."""
@@ -33,17 +33,15 @@ def step(run: TrainingRun, display: TrainingDisplay) -> None:
     settings, position, team = run.settings, run.position, run.workers
     epoch, number = divmod(position.step, run.steps_per_epoch)
     chance = _chance(run, epoch)
-    size = settings.batch_size
-    chosen = team.share(chance.order[number * size : (number + 1) * size])
-    x = augmentation_named(settings.augmentation)(run.images[chosen], chance.augmentation.take(chosen))
+    images = drawn(run, chance, number)
     rate = settings.rate(position.step, run.steps_per_epoch)
     for group in run.optimizer.param_groups:
         group["lr"] = rate
     for part in range(run.recipe.updates):
         batch = Batch(
-            x=x,
-            labels=run.labels[chosen],
-            noise=chance.crafting[part].take(chosen),
+            x=images.x,
+            labels=images.labels,
+            noise=images.crafting[part],
             shared=chance.shared[part].at(number),
             epoch=epoch,
             epochs=settings.epochs,
@@ -51,11 +49,12 @@ def step(run: TrainingRun, display: TrainingDisplay) -> None:
             learning_rate=rate,
             mode=settings.crafting,
             part=part,
+            mixed=None if images.targets is images.labels else images.targets,
         )
         loss, correct = _update(run, batch)
-        run.sums.add_(torch.stack([torch.ones_like(loss), loss, correct.to(loss.dtype)]), alpha=len(chosen))
-    if run.ema:
-        _average_weights(run)
+        run.sums.add_(torch.stack([torch.ones_like(loss), loss, correct.to(loss.dtype)]), alpha=len(images.labels))
+    if settings.ema:
+        average_weights(run)
     position.step += 1
     known = None
     if team.device.type == "cpu" or position.step % _LOOK == 0 or position.step % run.steps_per_epoch == 0:
@@ -66,7 +65,7 @@ def step(run: TrainingRun, display: TrainingDisplay) -> None:
 
 def _chance(run: TrainingRun, epoch: int) -> Chance:
     if run.chance is None or run.chance.epoch != epoch:
-        run.chance = Chance.of(run.settings.seed, run.index, epoch, run.steps_per_epoch, run.recipe.updates)
+        run.chance = Chance.of(run.settings.seed, run.images.index, epoch, run.steps_per_epoch, run.recipe.updates)
     return run.chance
 
 
@@ -98,19 +97,3 @@ def _update(run: TrainingRun, batch: Batch) -> tuple[Tensor, Tensor]:
         run.memory = dict(update.memory)
         run.workers.average(run.memory.values())
     return update.loss.detach(), update.correct
-
-
-@torch.no_grad()
-def _average_weights(run: TrainingRun) -> None:
-    """The running mean of the weights: none at first, then over more and more updates (Rebuffi et al. 2021).
-
-    Running statistics of normalisation are the network's own.
-    """
-    k = run.position.step
-    decay = 0.0 if k < _EMA_FROM * run.steps else min(run.settings.ema, (1 + k) / (10 + k))
-    averaged = {name for name, _ in run.net.named_parameters()}
-    for name, value in run.net.state_dict().items():
-        if name in averaged:
-            run.ema[name].lerp_(value, 1 - decay)
-        else:
-            run.ema[name].copy_(value)

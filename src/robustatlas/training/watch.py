@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robustatlas.errors import UserError
+from robustatlas.references.building import learned_nothing
 from robustatlas.training.recipes.base import Recipe
 
 _STUCK = 0.97
@@ -36,10 +37,10 @@ def concerns(history: Sequence[Mapping[str, Any]], recipe: Recipe, classes: int,
     found = []
     last = history[-1]
     against = ",".join(f"{o.name}={o.epsilon:g}" for o in recipe.against)
-    learned = last["training_accuracy"] > 100 / classes * 1.5
+    lost = learned_nothing(last["training_accuracy"], classes)
     late = len(history) >= max(3, math.ceil(_PATIENCE * epochs))
     ramped = recipe.warmup == 0 or len(history) > recipe.warmup * epochs
-    if recipe.against and late and ramped and (last["loss"] > _STUCK * math.log(classes) and not learned):
+    if recipe.against and late and ramped and (last["loss"] > _STUCK * math.log(classes) and lost):
         found.append(
             f"The network has learned nothing after {len(history)} epochs (loss {last['loss']:.2f}, guessing has "
             f"{math.log(classes):.2f}): {against} may be too strong to begin with. Let strengths rise over the first "

@@ -65,7 +65,7 @@ def diagnose(
         count = len(work.index)
     with undisturbed(), seeded(seed, known.model.device), known.model.evaluating():
         x = work.rows[:1].to(known.model.device, known.model.dtype)
-        chosen = chosen_attacks(asked, "default", None, (), known.model)
+        chosen = chosen_attacks(asked, "default", None, (), known.model, work.first.images)
         chosen, _ = those_that_fit(chosen, asked, x)
         plans = [attack.plans[attack.searched_by(None)] for attack in chosen]
         record = readings_of(known.model, question_of(work, chosen, plans, seed, _BATCH, count))

@@ -109,9 +109,14 @@ def _positions(store: Run, count: int, of_data: NDArray[np.int64]) -> NDArray[np
 
 
 def wanted_of(
-    store: Run, model: Classifier, given: Examples, attacks: str | Attack | Sequence[str | Attack] | None
+    store: Run,
+    model: Classifier,
+    given: Examples,
+    attacks: str | Attack | Sequence[str | Attack] | None,
+    first: Tensor,
 ) -> dict[str, tuple[AttackRecord, ThreatModel]]:
-    """Attack of the run -> its record, at all strengths that the run searched, and its set."""
+    """Attack of the run -> its record, at all strengths that the run searched, and its set for data that begin with
+    ``first``."""
     searched: dict[str, list[AttackRecord]] = {}
     for record in store.records().values():
         if record.finder is None:
@@ -131,7 +136,7 @@ def wanted_of(
         records = searched.get(attack.name)
         if not records:
             raise UserError(f"{place} has no attack {attack.name!r}; it has {', '.join(searched) or 'none'}.")
-        threat = attack.threat.bound_to(model)
+        threat = attack.threat.for_data(first).bound_to(model)
         if plain(threat) != records[0].threat and _as_recorded(threat) != records[0].threat:
             raise UserError(
                 f"The run searched {attack.name!r} in other sets than those of that name now; give the very attack as "

@@ -96,7 +96,7 @@ def verify(
             if differences := store.identity.differences(identity_of(classifier, work.rows.shape[1:], work.record)):
                 raise UserError(f"The examples cannot enter {store.path or 'the run'}: {'; '.join(differences)}.")
             check_answers(classifier, store, work)
-            wanted = wanted_of(store, classifier, given, attacks)
+            wanted = wanted_of(store, classifier, given, attacks, work.first.images)
             case = Case(store, classifier, work, rows, given, wanted, finder.strip(), eight_bit)
             judged = judge(case, batch)
     before = accuracies_of(case)

@@ -22,8 +22,10 @@ from robustatlas.models.architectures.residual import (
     resnet18,
     resnet20,
     resnet32,
+    resnet34,
     resnet50,
     resnet56,
+    resnet101,
 )
 from robustatlas.models.architectures.small import SmallCNN, digits_cnn, small_cnn, trades_cnn
 from robustatlas.wording import instead
@@ -44,8 +46,10 @@ __all__ = [
     "resnet18",
     "resnet20",
     "resnet32",
+    "resnet34",
     "resnet50",
     "resnet56",
+    "resnet101",
     "small_cnn",
     "trades_cnn",
 ]
@@ -66,7 +70,9 @@ ARCHITECTURES: dict[str, Builder] = {
     "resnet32": _resnet32,
     "resnet56": resnet56,
     "resnet18": resnet18,
+    "resnet34": resnet34,
     "resnet50": resnet50,
+    "resnet101": resnet101,
     "preact18": preact18,
 }
 """Name to builder; besides these ``wrn-DEPTH-WIDTH``."""

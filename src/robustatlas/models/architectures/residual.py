@@ -172,3 +172,13 @@ def resnet18(channels: int = 3, size: int = 32, classes: int = 10) -> ResNet:
 def resnet50(channels: int = 3, size: int = 32, classes: int = 10) -> ResNet:
     """ResNet-50 for CIFAR-10, 23,520,842 parameters."""
     return ResNet(_Bottleneck, (3, 4, 6, 3), classes, channels)
+
+
+def resnet34(channels: int = 3, size: int = 32, classes: int = 10) -> ResNet:
+    """ResNet-34 for CIFAR-10, 21,282,122 parameters."""
+    return ResNet(_Basic, (3, 4, 6, 3), classes, channels)
+
+
+def resnet101(channels: int = 3, size: int = 32, classes: int = 10) -> ResNet:
+    """ResNet-101 for CIFAR-10, 42,512,970 parameters."""
+    return ResNet(_Bottleneck, (3, 4, 23, 3), classes, channels)

@@ -73,6 +73,10 @@ const Columns = (() => {
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
     where((defense) => defense.union !== null, number({ key: "union", title: "Union, %", hint: "Accuracy under all attacks at once, each up to the middle one of its strengths",
       usual: !board.compared, value: (row) => row.defense.union }));
+    for (const name of new Set(defenses.flatMap((defense) => Object.keys(defense.own)))) {
+      columns.push(number({ key: name, title: `${name}, %`, hint: name.startsWith("UA2") ? "Mean accuracy under the eight core attacks of ImageNet-UA at this level"
+        : "Accuracy under all core attacks of ImageNet-UA at once, up to this level", usual: name === "UA2 medium", value: (row) => row.defense.own[name] ?? null }));
+    }
     where((defense) => defense.hypervolume !== null, number({ key: "hypervolume", title: `AH ${board.hypervolume}`, hint: `Adversarial hypervolume under ${board.hypervolume}, 0 to 1`,
       value: (row) => row.defense.hypervolume, show: ({ defense }) => defense.hypervolume?.toFixed(3) ?? "–", below: ({ defense }) => defense.hypervolumeIs }));
     where((defense) => defense.petaflops !== null, number({ key: "petaflops", title: "PetaFLOPs", hint: "Cost of the training", usual: false,

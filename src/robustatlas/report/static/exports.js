@@ -42,16 +42,18 @@ const Exports = (() => {
   function csv(view, rows) {
     const quote = (/** @type {string} */ text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
     const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name}:${strengths.join(" ")}`).join("; ");
+    const own = [...new Set(rows.flatMap(({ defense }) => Object.keys(defense.own)))];
     const lines = [["rank", "rank_best", "rank_worst", "defense", "images", "cr", "cr_low", "cr_high", "clean", "clean_low", "clean_high", "sc",
       "sc_floor_1", "seen", "uar", "union", "hypervolume_linf", "train_petaflops", "hypervolume_is", "extra_data", "architecture", "missing_cells", "paper", "board",
-      "reference", "attacks"]];
+      "reference", "attacks", ...own]];
     for (const row of rows) {
       const { defense } = row;
       const numbers = [row.cr, row.span?.[0], row.span?.[1], defense.clean, defense.cleanBounds?.[0], defense.cleanBounds?.[1], row.sc,
         row.scFloored, row.seen, row.uar, defense.union, defense.hypervolume, defense.petaflops];
       lines.push([row.rank, row.range?.[0], row.range?.[1]].map((place) => String(place ?? "")).concat(
         inert(defense.name), String(defense.samples ?? ""), numbers.map((value) => String(value ?? "")), defense.hypervolumeIs, String(defense.extraData ?? ""),
-        inert(defense.architecture), String(row.missing), inert(defense.url), view.kind, inert(view.board.reference.name), inert(attacks)));
+        inert(defense.architecture), String(row.missing), inert(defense.url), view.kind, inert(view.board.reference.name), inert(attacks),
+        own.map((name) => String(defense.own[name] ?? ""))));
     }
     return lines.map((line) => line.map(quote).join(",")).join("\r\n") + "\r\n";
   }
@@ -65,7 +67,7 @@ const Exports = (() => {
       kind: view.kind, reference: view.board.reference.name, confidence: 0.95, attacks: attacksOf(view),
       rows: rows.map(({ defense, rank, range, cr, span, sc, scFloored, seen, uar, missing }) => ({
         rank, rankRange: range, name: defense.name, images: defense.samples, clean: defense.clean, cleanInterval: defense.cleanBounds,
-        cr, crInterval: span, sc, scFloored, seen, uar, union: defense.union, hypervolume: defense.hypervolume, hypervolumeIs: defense.hypervolumeIs, missing, extraData: defense.extraData,
+        cr, crInterval: span, sc, scFloored, seen, uar, union: defense.union, own: defense.own, hypervolume: defense.hypervolume, hypervolumeIs: defense.hypervolumeIs, missing, extraData: defense.extraData,
         petaflops: defense.petaflops, architecture: defense.architecture, trainedOn: defense.trainedOn, title: defense.title,
         url: defense.url, notes: defense.notes,
       })),

@@ -16,7 +16,7 @@
  *   trainedOn: Record<string, number> | null, clean: number | null, accuracies: Record<string, (number | null)[]>,
  *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
  *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null, hypervolumeIs: string,
- *   union: number | null, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownSets: string[]}} Defense
+ *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownSets: string[]}} Defense
  * `halves` says for each attack of a run from where on half of the images are wrong; `ownSets` are attacks whose sets are not
  * those of the reference, so that what is said beside it holds about.
  *

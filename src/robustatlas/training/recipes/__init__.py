@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -11,7 +12,7 @@ from robustatlas.training.against import Against, opponents_of
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update
 from robustatlas.wording import instead
 
-__all__ = ["RECIPES", "Batch", "Memory", "Recipe", "Update", "recipe_named"]
+__all__ = ["RECIPES", "Batch", "Memory", "Recipe", "Update", "check_options", "recipe_named"]
 
 RECIPES: Registry[type[Recipe]] = Registry(
     "recipe",
@@ -21,6 +22,9 @@ RECIPES: Registry[type[Recipe]] = Registry(
         "pgd": "training.recipes.pgd:Pgd",
         "uniform": "training.recipes.uniform:Uniform",
         "trades": "training.recipes.trades:Trades",
+        "mart": "training.recipes.mart:Mart",
+        "hat": "training.recipes.hat:Hat",
+        "awp": "training.recipes.awp:Awp",
         "ascending": "training.recipes.ascending:Ascending",
         "avg": "training.recipes.avg:Avg",
         "max": "training.recipes.worst:Max",
@@ -31,10 +35,20 @@ RECIPES: Registry[type[Recipe]] = Registry(
         "pat": "training.recipes.pat:Pat",
         "variation": "training.recipes.variation:Variation",
         "manifold": "training.recipes.manifold:Manifold",
+        "mmr": "training.recipes.mmr:Mmr",
     },
     "a class derived from robustatlas.training.Recipe",
     subclass_of(Recipe),
 )
+
+
+def check_options(name: str, given: Iterable[str]) -> None:
+    """Raise :class:`UserError` where the recipe ``name`` has no setting of a ``given`` name."""
+    known = [field.name for field in fields(RECIPES[name]) if field.name != "against"]
+    for key in given:
+        if key not in known:
+            there = f"known are {', '.join(known)}"
+            raise UserError(f"The recipe {name!r} has no setting {key!r}{instead(key, known, there)}")
 
 
 def recipe_named(
@@ -42,6 +56,7 @@ def recipe_named(
     against: Against | None = None,
     steps: int | None = None,
     rate: float | None = None,
+    features: str | None = None,
     **settings: Any,
 ) -> Recipe:
     """The recipe of that name.
@@ -51,6 +66,7 @@ def recipe_named(
         against: attack -> strength, or :class:`~robustatlas.training.crafting.Opponent` objects.
         steps: of crafting; default: the recipe's.
         rate: length of a step as a share of the strength; default: the recipe's.
+        features: what ``lpips`` compares images by, ``ARCHITECTURE=FILE``; default: the network that is trained.
         **settings: fields of the recipe, such as ``beta=6.0`` of trades or ``warmup=0.5`` of any.
 
     Returns:
@@ -66,12 +82,10 @@ def recipe_named(
         ('max', ['linf', 'l2'], 5)
     """
     kind = RECIPES[name]
-    known = [field.name for field in fields(kind) if field.name != "against"]
-    for key in settings:
-        if key not in known:
-            there = f"known are {', '.join(known)}"
-            raise UserError(f"The recipe {name!r} has no setting {key!r}{instead(key, known, there)}")
+    check_options(name, settings)
     count = kind.steps if steps is None else steps
     given_rate = kind.rate_of(max(count, 1)) if rate is None else rate
-    opponents = opponents_of(against, count, given_rate, optimizer=kind.optimizer, l2_start=kind.l2_start)
+    opponents = opponents_of(
+        against, count, given_rate, optimizer=kind.optimizer, l2_start=kind.l2_start, features=features
+    )
     return kind(against=opponents, **settings)

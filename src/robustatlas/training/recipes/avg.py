@@ -23,6 +23,7 @@ class Avg(Recipe):
     name: ClassVar[str] = "avg"
     source: ClassVar[str] = "Tramèr and Boneh 2019; Maini et al. 2020"
     opponents: ClassVar[str] = "any"
+    mixes: ClassVar[bool] = True
 
     sequential: bool = False
 
@@ -37,5 +38,5 @@ class Avg(Recipe):
         with in_mode(net, batch.mode):
             examples = [self.craft(net, batch, k).x for k in which]
         logits = [net(x) for x in examples]
-        loss = torch.stack([self.cross_entropy(z, batch.labels) for z in logits]).mean()
+        loss = torch.stack([self.cross_entropy(z, batch.targets) for z in logits]).mean()
         return Update(loss, torch.stack([accuracy(z, batch.labels) for z in logits]).mean())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -17,6 +17,7 @@ from robustatlas.objectives import cross_entropy
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp
+from robustatlas.threats.perceptual import Perceptual
 from robustatlas.training.against import ascent, default_rate
 from robustatlas.training.crafting import Crafted, Mode, Opponent, Start, Value, craft
 
@@ -39,6 +40,7 @@ class Batch:
         learning_rate: of this update.
         mode: how the network runs while examples are crafted.
         part: which of the recipe's updates of this batch, from 0.
+        mixed: ``[B, C]``, shares of the classes where images are mixed; None elsewhere.
     """
 
     x: Tensor
@@ -51,6 +53,17 @@ class Batch:
     learning_rate: float = 0.0
     mode: Mode = "eval"
     part: int = 0
+    mixed: Tensor | None = None
+
+    @property
+    def targets(self) -> Tensor:
+        """What is to be predicted: the labels ``[B]``, or where images are mixed the shares of the classes [B, C]."""
+        return self.labels if self.mixed is None else self.mixed
+
+    def take(self, rows: Tensor) -> Batch:
+        """Only the images at ``rows`` (int64 [M])."""
+        mixed = None if self.mixed is None else self.mixed[rows]
+        return replace(self, x=self.x[rows], labels=self.labels[rows], noise=self.noise.take(rows), mixed=mixed)
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,8 @@ class Recipe(ABC):
     steps: ClassVar[int] = 10
     l2_start: ClassVar[str] = "volume"
     """Steps of crafting, and random starts in l2 balls, where the user says nothing."""
+    mixes: ClassVar[bool] = False
+    """Whether its loss takes images that are mixed of two classes (:attr:`Batch.targets`)."""
 
     against: tuple[Opponent, ...] = ()
     label_smoothing: float = 0.0
@@ -144,11 +159,11 @@ class Recipe(ABC):
         return torch.full((len(batch.x),), share * opponent.epsilon, dtype=batch.x.dtype, device=batch.x.device)
 
     def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross-entropy with the recipe's label smoothing."""
+        """Mean cross-entropy of labels [B], or of shares of the classes [B, C], with the recipe's label smoothing."""
         return F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)
 
     def craft(
-        self, net: nn.Module, batch: Batch, which: int = 0, value: Value | None = None, start: Start = "random"
+        self, net: nn.Module, batch: Batch, which: int = 0, value: Value | None = None, start: Start | None = None
     ) -> Crafted:
         """Examples of the opponent ``which``; by default they maximise the cross-entropy of the labels."""
         opponent = self.against[which]
@@ -159,13 +174,22 @@ class Recipe(ABC):
             batch.labels,
             self.strength(opponent, batch),
             batch.noise.child(which),
-            value or entropy_of(batch.labels),
+            value or entropy_of(batch.targets),
             start=start,
         )
 
+    def craft_apart(self, net: nn.Module, batch: Batch, start: Start = "near") -> Tensor:
+        """The points of highest divergence from the predictions at the images: those of TRADES."""
+        with torch.no_grad():
+            natural = net(batch.x)
+        return self.craft(net, batch, value=lambda logits: divergence(natural, logits), start=start).x
+
 
 def entropy_of(labels: Tensor, targets: Tensor | None = None) -> Value:
-    """The cross-entropy as a function of logits alone; with ``targets``, minus that of the targets."""
+    """The cross-entropy of labels [B], or of shares of the classes [B, C], as a function of logits alone; with
+    ``targets``, minus that of the targets."""
+    if labels.is_floating_point():
+        return lambda logits: F.cross_entropy(logits, labels, reduction="none")
     return lambda logits: cross_entropy(logits, labels, targets)
 
 
@@ -191,4 +215,14 @@ def require_balls(recipe: str, opponents: tuple[Opponent, ...]) -> None:
             raise UserError(
                 f"The recipe {recipe!r} works in lp balls and {opponent.name!r} is none; take linf, l2 or l1, or the "
                 "recipe max, avg or sat for any threat models."
+            )
+
+
+def require_perceptual(recipe: str, opponents: tuple[Opponent, ...]) -> None:
+    """Raise :class:`UserError` where an opponent is not the perceptual distance."""
+    for opponent in opponents:
+        if not isinstance(opponent.threat, Perceptual):
+            raise UserError(
+                f"The recipe {recipe!r} trains against the perceptual distance lpips, given: {opponent.name}; take pgd "
+                "for other threat models."
             )

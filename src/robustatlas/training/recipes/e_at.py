@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from robustatlas.host import to_host
 from robustatlas.noise import Noise
 from robustatlas.optimizers.apgd import APGD
-from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
+from robustatlas.training.against import ascent
 from robustatlas.training.crafting import craft, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
 
@@ -31,11 +31,12 @@ class EAt(Recipe):
     name: ClassVar[str] = "e-at"
     source: ClassVar[str] = "Croce and Hein 2022 (E-AT)"
     opponents: ClassVar[str] = "several"
+    mixes: ClassVar[bool] = True
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-        """Auto-PGD; for l1 in a single stage that begins with a twentieth of the coordinates."""
-        return APGDL1(steps, schedule=((1.0, 1.0),), density=0.05) if isinstance(threat, L1) else APGD(steps)
+        """Auto-PGD."""
+        return ascent(threat, steps, rate) if isinstance(threat, L1) else APGD(steps)
 
     def remember(self, net: nn.Module, x: Tensor, noise: Noise) -> Memory:
         """Counters: points seen and points never misclassified, of each attack."""
@@ -55,7 +56,7 @@ class EAt(Recipe):
                 batch.labels,
                 self.strength(opponent, batch),
                 batch.noise,
-                entropy_of(batch.labels),
+                entropy_of(batch.targets),
                 start="neutral",
                 keep="best",
             )
@@ -66,7 +67,7 @@ class EAt(Recipe):
             "seen": memory["seen"] + here * len(batch.x),
             "survived": memory["survived"] + here * found.survived.sum(),
         }
-        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels), moved)
+        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels), moved)
 
     def probabilities(self, memory: Memory) -> Tensor:
         """``[m]``: of each attack.

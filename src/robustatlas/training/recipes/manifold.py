@@ -17,7 +17,7 @@ from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, acc
 _RELUS = {F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_}
 
 
-class _Activations(TorchFunctionMode):
+class Activations(TorchFunctionMode):
     """Keeps ``map`` of the input of every ReLU, in modules or called as a function, in the order of computation."""
 
     def __init__(self, map: Callable[[Tensor], Tensor]) -> None:
@@ -65,7 +65,7 @@ class Manifold(Recipe):
         logits = net(batch.x)
         outputs, patterns = [], []
         for x in (batch.x + move, batch.x - move):
-            with _Activations(lambda u: torch.tanh(self.sharpness * u)) as activations:
+            with Activations(lambda u: torch.tanh(self.sharpness * u)) as activations:
                 outputs.append(net(x.clamp(0, 1)))
             patterns.append(activations.kept)
         if not patterns[0]:

@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import nn
 
+from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.vertex_ascent import VertexAscent
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.lp import L1
+from robustatlas.training.against import ascent
 from robustatlas.training.crafting import craft_steepest, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of, require_balls
 
 
 @dataclass(frozen=True)
 class Msd(Recipe):
-    """One attack on the union of lp balls, each of whose steps is the best of all norms' (Maini et al. 2020)."""
+    """One attack on the union of lp balls, each of whose steps is the best of all norms' (Maini et al. 2020).
+
+    In l1 a step moves coordinates that the box leaves room to move, as far as it does.
+    """
 
     name: ClassVar[str] = "msd"
     source: ClassVar[str] = "Maini et al. 2020 (MSD)"
     opponents: ClassVar[str] = "several"
+    mixes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_balls(self.name, self.against)
 
+    @classmethod
+    def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
+        """Steps that need no memory, since all norms share one point."""
+        return VertexAscent(steps, rate) if isinstance(threat, L1) else ascent(threat, steps, rate)
+
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft in the union, then one pass."""
         with in_mode(net, batch.mode):
             strengths = [self.strength(opponent, batch) for opponent in self.against]
-            value = entropy_of(batch.labels)
+            value = entropy_of(batch.targets)
             x = craft_steepest(net, self.against, batch.x, batch.labels, strengths, batch.noise, value)
         logits = net(x)
-        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))
+        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels))

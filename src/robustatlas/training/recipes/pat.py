@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from robustatlas.bundle import per_sample
-from robustatlas.errors import UserError
 from robustatlas.objectives import margin
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.lpa import FastLPA
@@ -17,7 +16,7 @@ from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.perceptual import Perceptual
 from robustatlas.training.against import ascent
 from robustatlas.training.crafting import in_mode
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
+from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, require_perceptual
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,7 @@ class Pat(Recipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for opponent in self.against:
-            if not isinstance(opponent.threat, Perceptual):
-                raise UserError(
-                    f"The recipe 'pat' trains against the perceptual distance lpips, given: {opponent.name}; take pgd "
-                    "for other threat models."
-                )
+        require_perceptual(self.name, self.against)
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
@@ -47,10 +41,16 @@ class Pat(Recipe):
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft where the network is right, then one pass."""
-        labels = batch.labels
         with in_mode(net, batch.mode):
-            with torch.no_grad():
-                right = net(batch.x).argmax(1) == labels
-            found = self.craft(net, batch, value=lambda logits: margin(logits, labels, None)).x
-        logits = net(torch.where(per_sample(right, batch.x), found, batch.x))
-        return Update(self.cross_entropy(logits, labels), accuracy(logits, labels))
+            x = perceptual_examples(self, net, batch)
+        logits = net(x)
+        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))
+
+
+def perceptual_examples(recipe: Recipe, net: nn.Module, batch: Batch) -> Tensor:
+    """Those of the recipe's one opponent on the margin where the network is right, and elsewhere the images."""
+    labels = batch.labels
+    with torch.no_grad():
+        right = net(batch.x).argmax(1) == labels
+    found = recipe.craft(net, batch, value=lambda logits: margin(logits, labels, None)).x
+    return torch.where(per_sample(right, batch.x), found, batch.x)

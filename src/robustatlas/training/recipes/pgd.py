@@ -23,6 +23,7 @@ class Pgd(Recipe):
 
     name: ClassVar[str] = "pgd"
     source: ClassVar[str] = "Madry et al. 2018; as in MultiRobustBench (Dai et al. 2023)"
+    mixes: ClassVar[bool] = True
     l2_start: ClassVar[str] = "radial"
 
     attacked: float = 1.0
@@ -39,4 +40,4 @@ class Pgd(Recipe):
         if self.attacked < 1:
             x = torch.cat([x[: round(self.attacked * len(x))], batch.x[round(self.attacked * len(x)) :]])
         logits = net(x)
-        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))
+        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -23,6 +23,7 @@ class Sat(Recipe):
     name: ClassVar[str] = "sat"
     source: ClassVar[str] = "Madaan et al. 2021 (SAT)"
     opponents: ClassVar[str] = "several"
+    mixes: ClassVar[bool] = True
 
     per: Literal["batch", "sample"] = "batch"
 
@@ -40,13 +41,13 @@ class Sat(Recipe):
             else:
                 x = self._mixed(net, batch, batch.noise.child(count).integers(count))
         logits = net(x)
-        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))
+        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels))
 
     def _mixed(self, net: nn.Module, batch: Batch, drawn: Tensor) -> Tensor:
         x = batch.x
         for k in range(len(self.against)):
             rows = (drawn == k).nonzero().squeeze(1)
             if len(rows):
-                group = replace(batch, x=batch.x[rows], labels=batch.labels[rows], noise=batch.noise.take(rows))
+                group = batch.take(rows)
                 x = x.index_copy(0, rows, self.craft(net, group, k).x)
         return torch.as_tensor(x)

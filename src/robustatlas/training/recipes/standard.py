@@ -16,8 +16,9 @@ class Standard(Recipe):
 
     name: ClassVar[str] = "standard"
     opponents: ClassVar[str] = "none"
+    mixes: ClassVar[bool] = True
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """One clean pass."""
         logits = net(batch.x)
-        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))
+        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import nn
 
 from robustatlas.errors import UserError
@@ -23,6 +22,7 @@ class Trades(Recipe):
 
     name: ClassVar[str] = "trades"
     source: ClassVar[str] = "Zhang et al. 2019 (TRADES)"
+    mixes: ClassVar[bool] = True
 
     beta: float = 6.0
     start: Start = "near"
@@ -35,9 +35,7 @@ class Trades(Recipe):
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft against the clean predictions, then a clean and an adversarial pass."""
         with in_mode(net, batch.mode):
-            with torch.no_grad():
-                natural = net(batch.x)
-            x = self.craft(net, batch, value=lambda logits: divergence(natural, logits), start=self.start).x
+            x = self.craft_apart(net, batch, self.start)
         clean, attacked = net(batch.x), net(x)
-        loss = self.cross_entropy(clean, batch.labels) + self.beta * divergence(clean, attacked).mean()
+        loss = self.cross_entropy(clean, batch.targets) + self.beta * divergence(clean, attacked).mean()
         return Update(loss, accuracy(attacked, batch.labels))

@@ -1,4 +1,4 @@
-"""UAR's training: targeted attacks at strengths drawn uniformly up to the largest."""
+"""UAR's training: targeted attacks at strengths drawn uniformly up to the largest, against one attack or several."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from robustatlas.bundle import per_sample
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.threats.base import ThreatModel
 from robustatlas.training.against import ascent
 from robustatlas.training.crafting import craft, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
+
+_STREAMS = 3
+"""Of each attack: start, strength and target."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +27,14 @@ class Uniform(Recipe):
 
     Steps are epsilon / sqrt(steps), scaled by the same s as the set. Sets with a linear oracle (l1, jpeg-l1) are
     searched by Frank-Wolfe. The loss is the cross-entropy of the true class at the examples; no clean images.
+
+    Against several attacks (the paper's joint training) each draws its own strengths and targets, and each image counts
+    at the example of highest loss.
     """
 
     name: ClassVar[str] = "uniform"
     source: ClassVar[str] = "Kang et al. 2019 (UAR)"
+    opponents: ClassVar[str] = "any"
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
@@ -38,21 +47,25 @@ class Uniform(Recipe):
         return 1 / math.sqrt(steps)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Draw targets and strengths, craft, then one pass."""
-        (opponent,) = self.against
-        scale = batch.noise.child(1).uniform(dtype=batch.x.dtype)
+        """Draw targets and strengths, craft by each attack, then one pass."""
+        value = entropy_of(batch.labels)
         with in_mode(net, batch.mode):
-            classes = net(batch.x[:1]).shape[1]
-            targets = (batch.labels + 1 + batch.noise.child(2).integers(classes - 1)) % classes
-            x = craft(
-                net,
-                opponent,
-                batch.x,
-                batch.labels,
-                scale * self.strength(opponent, batch),
-                batch.noise.child(0),
-                entropy_of(batch.labels, targets),
-                targets=targets,
-            ).x
+            x = self._example(net, batch, 0)
+            for which in range(1, len(self.against)):
+                other = self._example(net, batch, which)
+                with torch.no_grad():
+                    worse = value(net(other)) > value(net(x))
+                x = torch.where(per_sample(worse, x), other, x)
         logits = net(x)
         return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))
+
+    def _example(self, net: nn.Module, batch: Batch, which: int) -> Tensor:
+        """Of the opponent ``which``, towards targets and at strengths of its own."""
+        opponent, first = self.against[which], _STREAMS * which
+        start, scale, choice = (batch.noise.child(first + k) for k in range(_STREAMS))
+        strength = scale.uniform(dtype=batch.x.dtype) * self.strength(opponent, batch)
+        with torch.no_grad():
+            classes = net(batch.x[:1]).shape[1]
+        targets = (batch.labels + 1 + choice.integers(classes - 1)) % classes
+        value = entropy_of(batch.labels, targets)
+        return craft(net, opponent, batch.x, batch.labels, strength, start, value, targets=targets).x

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from robustatlas.errors import UserError
+from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.training.crafting import craft_pair, in_mode
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
+from robustatlas.training.recipes.base import (
+    Batch,
+    Memory,
+    Recipe,
+    Update,
+    accuracy,
+    divergence,
+    require_perceptual,
+)
+from robustatlas.training.recipes.pat import perceptual_examples
 
 
 def _distance(first: Tensor, second: Tensor) -> Tensor:
@@ -24,39 +34,47 @@ class Variation(Recipe):
     """A base loss + weight x mean ||f(x1) - f(x2)||_2 (Dai et al. 2022).
 
     x1 and x2 are points of the set that ascent on that very distance finds from two independent random starts, with the
-    steps of the base. The features compared are the logits. ``base``: "pgd" (cross-entropy at projected ascent) or
-    "trades" with ``beta``.
+    steps of the base. The features compared are the logits. ``base``: "pgd" (cross-entropy at projected ascent),
+    "trades" with ``beta``, or "pat" (cross-entropy at Fast-LPA where the network is right, pairs in perceptual sets).
     """
 
     name: ClassVar[str] = "variation"
     source: ClassVar[str] = "Dai et al. 2022 (variation regularisation)"
+    mixes: ClassVar[bool] = True
 
     weight: float = 0.1
-    base: Literal["pgd", "trades"] = "pgd"
+    base: Literal["pgd", "trades", "pat"] = "pgd"
     beta: float = 6.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.base not in ("pgd", "trades"):
-            raise UserError(f"base={self.base!r} is not known; expected pgd or trades.")
+        if self.base not in ("pgd", "trades", "pat"):
+            raise UserError(f"base={self.base!r} is not known; expected pgd, trades or pat.")
+        if self.base == "pat":
+            require_perceptual("variation with base=pat", self.against)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft the base's examples and a pair, then a pass for each."""
         (opponent,) = self.against
         with in_mode(net, batch.mode):
-            if self.base == "trades":
-                with torch.no_grad():
-                    natural = net(batch.x)
-                x = self.craft(net, batch, value=lambda logits: divergence(natural, logits), start="near").x
-            else:
-                x = self.craft(net, batch).x
+            x = self._example(net, batch)
             strength = self.strength(opponent, batch)
             pair = craft_pair(net, opponent, batch.x, batch.labels, strength, batch.noise.child(1), _distance)
         logits = net(x)
         if self.base == "trades":
             clean = net(batch.x)
-            loss = self.cross_entropy(clean, batch.labels) + self.beta * divergence(clean, logits).mean()
+            loss = self.cross_entropy(clean, batch.targets) + self.beta * divergence(clean, logits).mean()
         else:
-            loss = self.cross_entropy(logits, batch.labels)
+            loss = self.cross_entropy(logits, batch.targets)
         loss = loss + self.weight * _distance(net(pair[0]), net(pair[1])).mean()
         return Update(loss, accuracy(logits, batch.labels))
+
+    def _example(self, net: nn.Module, batch: Batch) -> Tensor:
+        """What the base trains on."""
+        if self.base == "trades":
+            return self.craft_apart(net, batch)
+        if self.base == "pgd":
+            return self.craft(net, batch).x
+        (opponent,) = self.against
+        lagrangian = replace(opponent, optimizer=FastLPA(opponent.optimizer.steps))
+        return perceptual_examples(replace(self, against=(lagrangian,)), net, batch)

@@ -23,10 +23,11 @@ class Max(Recipe):
     name: ClassVar[str] = "max"
     source: ClassVar[str] = "Tramèr and Boneh 2019; Maini et al. 2020"
     opponents: ClassVar[str] = "any"
+    mixes: ClassVar[bool] = True
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft with every attack, compare, then one pass."""
-        value = entropy_of(batch.labels)
+        value = entropy_of(batch.targets)
         with in_mode(net, batch.mode):
             x = self.craft(net, batch, 0).x
             if len(self.against) > 1:
@@ -39,4 +40,4 @@ class Max(Recipe):
                 x = torch.where(per_sample(reached > highest, x), other, x)
                 highest = torch.maximum(highest, reached)
         logits = net(x)
-        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))
+        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels))

@@ -1,0 +1,46 @@
+"""``robustatlas audit``: what would a stronger search find?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from robustatlas.cli import _models
+from robustatlas.cli._help import ATTACKS, DATA
+from robustatlas.cli._terminal import accuracy_tables
+
+
+def audit(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Data set; by default that of the run.", rich_help_panel=DATA),
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Samples to search again, drawn at random.", rich_help_panel=DATA)
+    ] = 50,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of their choice.", rich_help_panel=ATTACKS)] = 0,
+    weights: _models.Weights = None,
+    settings: _models.Settings = None,
+    mean: _models.Mean = None,
+    std: _models.Std = None,
+    device: _models.Device = None,
+) -> None:
+    """Search some samples of a run again, by every kind of attack that fits, and say what that would leave of all.
+
+    Fifty samples, kept beside the run:
+
+        robustatlas audit runs/mynet
+    """
+    import robustatlas as ra
+
+    given = None
+    if weights is not None or settings or mean is not None or std is not None or device is not None:
+        identity = ra.load_result(run).identity
+        source = identity.model.source if identity is not None else ""
+        given = _models.loaded(source, weights, settings, mean, std, device)
+    images = None if data is None else ra.load_dataset(data)
+    Console().print(accuracy_tables(ra.audit(run, images, model=given, samples=samples, seed=seed)))

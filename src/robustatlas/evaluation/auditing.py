@@ -1,0 +1,144 @@
+"""An audit: a random part of the samples, searched again by every kind of attack that fits, at high effort.
+
+What it finds is kept apart, in a run beside the run, so that the numbers of the run stay what its own search found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.attacks.definition import Attack
+from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.passes import most_passes
+from robustatlas.classifier import Classifier, seeded, undisturbed
+from robustatlas.errors import UserError
+from robustatlas.evaluation.evaluating import evaluated
+from robustatlas.evaluation.plan import Data, samples_of
+from robustatlas.evaluation.prepared import Model
+from robustatlas.evaluation.request import Request
+from robustatlas.indicators import Look
+from robustatlas.noise import Noise
+from robustatlas.remedies import around, estimated
+from robustatlas.result import Result
+from robustatlas.workers.share import WHOLE
+
+SAMPLES = 50
+"""Of an audit, by default."""
+_SHARE = 0.1
+"""Of the passes of an evaluation, up to which an audit is made by default."""
+_ALONE = ("pgd", "apgd", "adam")
+"""Optimizers by which sets are searched that have no other attacks in the catalogue."""
+_DRAW = 0x5EED
+_LOOKED_AT = 32
+
+
+def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
+    """:func:`robustatlas.evaluate`, of a request, with the audit that it asks for."""
+    result = evaluated(model, data, request)
+    count = request.audit
+    if count is None:
+        count = SAMPLES if request.part == WHOLE and _cheap(result) else 0
+    return search_again(result, model, data, count, request.seed) if count else result
+
+
+def search_again(result: Result, model: Model, data: Data, samples: int, seed: int = 0) -> Result:
+    """Search a random part of the samples of a result again; what is found is kept beside its run.
+
+    Args:
+        result: of a run.
+        model: of the run.
+        data: of the run.
+        samples: to be searched again, at most.
+        seed: of their choice, which does not depend on the order of the samples.
+
+    Returns:
+        the result, whose :meth:`~robustatlas.result.Result.audited` says what would be left.
+
+    Raises:
+        UserError: numbers that are of no run.
+    """
+    if result.run is None:
+        raise UserError("These numbers are of no run, so nothing can be kept beside them; give evaluate a run.")
+    classifier = model if isinstance(model, Classifier) else Classifier(model)
+    drawn = _drawn(result.index, samples, seed)
+    positions = np.flatnonzero(np.isin(samples_of(data, None).index, drawn)).tolist()
+    beside = result.run.begin_audit()
+    for name in (name for name in result.attacks if name in catalogue()):
+        fallen: dict[str, int] = {}
+        attack = replace(attack_named(name), strengths=tuple(result.strengths(name).tolist()))
+        for kind, through, other in _kinds(attack, classifier, data, positions, blind=name in result.void):
+            renamed = replace(other, name=name, strengths=attack.strengths)
+            asked = Request(attacks=renamed, samples=positions, seed=seed, run=beside, diagnose=False, progress=False)
+            fallen[kind] = _more_by(evaluated(through, data, asked), result, name)
+        beside.describe({f"kinds {name}": fallen})
+    return result.reread()
+
+
+def _drawn(index: NDArray[np.int64], samples: int, seed: int) -> NDArray[np.int64]:
+    order = np.random.default_rng([seed % 2**63, _DRAW]).permutation(np.sort(index))
+    return np.sort(order[:samples])
+
+
+def _more_by(found: Result, result: Result, name: str) -> int:
+    """How many samples the dear search broke at a smaller strength than the run."""
+    rows = np.flatnonzero(np.isin(result.index, found.index))
+    before = dict(zip(result.index[rows].tolist(), result.minimal_strength(name)[rows].tolist(), strict=True))
+    after = zip(found.index.tolist(), found.minimal_strength(name).tolist(), strict=True)
+    return sum(strength < before[position] for position, strength in after)
+
+
+def _kinds(
+    attack: Attack, model: Classifier, data: Data, positions: Sequence[int], blind: bool
+) -> Iterator[tuple[str, Classifier, Attack]]:
+    """What a sample is searched by: name, model (with a gradient that leads, where its own misleads), attack."""
+    yield "high effort", model, at_effort(attack, "high")
+    for other in _others(attack):
+        yield other.name, model, other
+    if not blind:
+        return
+    with undisturbed(), seeded(0, model.device), model.evaluating():
+        work = samples_of(data, list(positions[:_LOOKED_AT]))
+        x, labels = work.rows[:_LOOKED_AT].to(model.device, model.dtype), work.labels.to(model.device)
+        noise = Noise.of(0, torch.from_numpy(work.index).to(model.device), "repair")
+        ways = around(model, Look(model, x, labels, noise))
+    for way in ways:
+        yield way.name, way.model, attack
+    yield "estimated gradient", estimated(model).model, shortened(attack)
+
+
+def _others(attack: Attack) -> list[Attack]:
+    """Other kinds of attack on the same sets."""
+    same = [other for other in catalogue().values() if other.threat == attack.threat and other.name != attack.name]
+    if same or not attack.threat.optimised:
+        return same
+    return [attack_named(f"{optimizer}-{attack.name}") for optimizer in _ALONE]
+
+
+def shortened(attack: Attack) -> Attack:
+    """The attack with one bounding run and one ascent, for gradients that cost many passes."""
+    search, plan = attack.searches[0], attack.plans[attack.searches[0]]
+    first = [next((leg for leg in plan.legs if leg.role == role), None) for role in ("bound", "ascend")]
+    legs = tuple(replace(leg, runs=1) for leg in first if leg is not None)
+    return replace(attack, plans={search: replace(plan, legs=legs or plan.legs)})
+
+
+def _cheap(result: Result) -> bool:
+    """Whether an audit costs at most a tenth of what the run has cost."""
+    spent = sum(sum(result.passes(name)) for name in result.attacks) * result.samples
+    dear = sum(map(_most, (name for name in result.attacks if name in catalogue()), [result] * len(result.attacks)))
+    return result.run is not None and SAMPLES * dear <= _SHARE * spent
+
+
+def _most(name: str, result: Result) -> float:
+    """Passes that the audit of a sample takes at most."""
+    attack = replace(attack_named(name), strengths=tuple(result.strengths(name).tolist()))
+    kinds: Mapping[str, Attack] = {"": at_effort(attack, "high")} | {each.name: each for each in _others(attack)}
+    classes = len(result.identity.model.probe[0]) if result.identity is not None else 2
+    plans = [(each.plans[each.searches[0]], each.searches[0]) for each in kinds.values()]
+    return float(sum(most_passes(plan, search, len(attack.strengths), classes) for plan, search in plans))

@@ -1,0 +1,1 @@
+"""The attacks of ImageNet-UA as published: one file each."""

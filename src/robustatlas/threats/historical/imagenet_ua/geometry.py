@@ -1,0 +1,36 @@
+"""The updates of the published attacks, where they are not those of a box or a ball."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from robustatlas.threats.imagenet_ua.geometry import EuclideanBall, shrunk
+
+
+@dataclass(frozen=True)
+class SignBall(EuclideanBall):
+    """Steps go along the signs of the gradient, in a Euclidean ball."""
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        return gradient.sign()
+
+
+@dataclass(frozen=True)
+class ClippedBall(EuclideanBall):
+    """After a step the numbers are shrunk to the ball, and then clipped to [0, 1]."""
+
+    def within(self, latent: Tensor, epsilon: Tensor) -> Tensor:
+        return shrunk(latent, epsilon).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class ReflectedBall(EuclideanBall):
+    """After a step the numbers are shrunk to the ball, and those below 0 change their signs."""
+
+    def within(self, latent: Tensor, epsilon: Tensor) -> Tensor:
+        return shrunk(latent, epsilon).abs()
+
+
+SIGN_BALL, CLIPPED_BALL, REFLECTED_BALL = SignBall(), ClippedBall(), ReflectedBall()

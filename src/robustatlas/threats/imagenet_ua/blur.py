@@ -1,0 +1,48 @@
+"""Blur: the image fades into a blurred one, more here and less there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from robustatlas.threats.imagenet_ua.geometry import Box, Geometry
+from robustatlas.threats.imagenet_ua.latents import LatentThreat
+from robustatlas.threats.imagenet_ua.smoothing import require_room, smoothed
+
+KERNEL, SIGMA = 17, 25.0
+MAP_KERNEL, MAP_SIGMA = 9, 18.0
+
+
+def blurred(x: Tensor, weights: Tensor) -> Tensor:
+    """``x`` [B, C, H, W] mixed with its blurred self, by the smoothed ``weights`` [B, 1, H, W]."""
+    weight = smoothed(weights, MAP_KERNEL, MAP_SIGMA)
+    return weight * smoothed(x, KERNEL, SIGMA) + (1 - weight) * x
+
+
+@dataclass(frozen=True)
+class UaBlur(LatentThreat):
+    """Blur of ImageNet-UA: every pixel is mixed with the blurred image (17 by 17 pixels), by a smoothed weight of at
+    most epsilon, and at most 1.
+
+    Difference from the published attack: none of the sets; steps are those of the search.
+
+    Example:
+        >>> threat = UaBlur()
+        >>> x = torch.rand(2, 3, 32, 32)
+        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
+        True
+    """
+
+    title: ClassVar[str] = "ua-blur"
+    geometry: ClassVar[Geometry] = Box(positive=True, most=1.0)
+
+    def check(self, x: Tensor) -> None:
+        require_room(x, KERNEL, self.title)
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return (1, *x.shape[2:])
+
+    def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
+        return blurred(x, latent).clamp(0, 1)

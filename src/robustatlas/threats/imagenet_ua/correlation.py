@@ -1,0 +1,49 @@
+"""Patterns laid over an image at many places at once: correlation with a kernel of each sample's own."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from scipy.fft import next_fast_len
+from torch import Tensor
+
+SMALL = 9
+"""Kernels below this side are applied directly; larger ones in the frequency domain, which takes a third of the time at
+224 pixels and 15 by 15 weights."""
+
+
+def correlated(fields: Tensor, kernels: Tensor) -> Tensor:
+    """``[B, C, H, W]``: ``fields`` [B, C, H, W] correlated with ``kernels`` [B, C, k, k], or [B, 1, k, k] for all
+    channels; zeros outside."""
+    kernels = kernels.expand(-1, fields.shape[1], -1, -1)
+    if kernels.shape[-1] < SMALL:
+        stacked = F.conv2d(
+            fields.flatten(0, 1)[None],
+            kernels.flatten(0, 1)[:, None],
+            padding=kernels.shape[-1] // 2,
+            groups=fields.shape[0] * fields.shape[1],
+        )
+        return stacked.view_as(fields)
+    return _back(_spectrum(fields, kernels), fields, kernels.shape[-1])
+
+
+def together(fields: Tensor, kernels: Tensor) -> Tensor:
+    """``[B, 1, H, W]``: the sum over the channels of :func:`correlated`."""
+    if kernels.shape[-1] < SMALL:
+        return correlated(fields, kernels).sum(1, keepdim=True)
+    return _back(_spectrum(fields, kernels).sum(1, keepdim=True), fields, kernels.shape[-1])
+
+
+def _sides(fields: Tensor, size: int) -> list[int]:
+    return [next_fast_len(side + size - 1, real=True) for side in fields.shape[2:]]
+
+
+def _spectrum(fields: Tensor, kernels: Tensor) -> Tensor:
+    sides = _sides(fields, kernels.shape[-1])
+    product: Tensor = torch.fft.rfft2(fields, s=sides) * torch.fft.rfft2(kernels, s=sides).conj()
+    return product
+
+
+def _back(spectrum: Tensor, fields: Tensor, size: int) -> Tensor:
+    whole: Tensor = torch.fft.irfft2(spectrum, s=_sides(fields, size)).roll((size // 2, size // 2), (2, 3))
+    return whole[..., : fields.shape[2], : fields.shape[3]]

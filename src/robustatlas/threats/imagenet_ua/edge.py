@@ -1,0 +1,59 @@
+"""Edges: grey, and then any colour, along the edges of the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.noise import Noise
+from robustatlas.threats.imagenet_ua.edges import edges
+from robustatlas.threats.imagenet_ua.latents import Faded, LatentThreat
+from robustatlas.threats.imagenet_ua.sizes import BySize
+
+GREY = 0.5
+
+
+def repainted(x: Tensor, change: Tensor, where: Tensor) -> Tensor:
+    """``x``, but grey plus ``change`` like it ``where`` [B, 1, H, W] is 1."""
+    return torch.where(where > 0, GREY + change, x)
+
+
+@dataclass(frozen=True)
+class EdgeMap(LatentThreat):
+    """Latent numbers, draws and the published map."""
+
+    title: ClassVar[str] = "ua-edge"
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return tuple(x.shape[1:])
+
+    def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
+        """Where the edges are, which is not random."""
+        return (edges(x),)
+
+    def active(self, *drawn: Tensor) -> Tensor:
+        return drawn[0]
+
+    def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
+        return repainted(x, latent, drawn[0]).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class UaEdge(Faded, EdgeMap):
+    """Edges of ImageNet-UA: the edges of the image are painted grey, and each of their numbers then changes by at most
+    epsilon (pixels in [0, 1]).
+
+    Differences from the published attack: it paints the edges at every strength and starts outside of its sets, here
+    the paint is faded in, fully from the smallest published strength (0.03) on.
+
+    Example:
+        >>> threat = UaEdge()
+        >>> x = torch.rand(2, 3, 32, 32)
+        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
+        True
+    """
+
+    whole: ClassVar[BySize[float]] = BySize(0.03, 0.03)

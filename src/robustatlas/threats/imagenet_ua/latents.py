@@ -1,0 +1,179 @@
+"""What the attacks of ImageNet-UA have in common: numbers that are optimised and numbers that are drawn, and a map.
+
+Many published maps change the image whatever the optimised numbers are, so that no set contains the clean image. Here
+such a map is faded in: see :class:`Faded`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.bundle import Bundle, Fixed, Tree, dot, gradient, per_sample, select, watched
+from robustatlas.noise import Noise
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.box import require_images
+from robustatlas.threats.imagenet_ua.geometry import SIGNED, Geometry
+from robustatlas.threats.imagenet_ua.sizes import BySize
+
+DRAWS = 16
+"""Draws of what is not optimised, from which the most promising is chosen: as many as for the streaks of snow."""
+
+
+@dataclass(frozen=True)
+class Latents(Bundle):
+    """The ``latent`` numbers [B, ...] that are optimised, and what is ``drawn``, tensors [B, ...]."""
+
+    latent: Tensor
+    drawn: tuple[Fixed, ...] = ()
+
+
+@dataclass(frozen=True)
+class FadedLatents(Bundle):
+    """:class:`Latents`, and how far the map is faded in: ``fade`` [B], in units of epsilon."""
+
+    latent: Tensor
+    drawn: tuple[Fixed, ...]
+    fade: Tensor
+
+
+class LatentThreat(ThreatModel):
+    """A map of the image and of latent numbers in a box or a ball around 0."""
+
+    title: ClassVar[str]
+    """Of the attack, in messages."""
+    geometry: ClassVar[Geometry] = SIGNED
+    varied: ClassVar[bool] = False
+    """Something is drawn at random, and chosen among :data:`DRAWS` draws."""
+
+    def check(self, x: Tensor) -> None:
+        require_images(x, self.title)
+
+    @abstractmethod
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        """The shape of the latent numbers of one sample."""
+
+    def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
+        """What belongs to a sample and is not optimised; nothing by default."""
+        return ()
+
+    def active(self, *drawn: Tensor) -> Tensor | None:
+        """1 where a latent number is used, 0 elsewhere; None: everywhere."""
+        return None
+
+    @abstractmethod
+    def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
+        """The map, in [0, 1]."""
+
+    @property
+    def chooses(self) -> bool:
+        return self.varied
+
+    def neutral(self, x: Tensor) -> Any:
+        """Latent numbers of 0, and one fixed draw."""
+        return self._at_rest(x, Noise.of(0, torch.zeros(len(x), dtype=torch.int64, device=x.device), self.title))
+
+    def _at_rest(self, x: Tensor, noise: Noise) -> Any:
+        return Latents(x.new_zeros(len(x), *self.shape(x)), tuple(map(Fixed, self.draw(x, noise))))
+
+    def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+        """Random latent numbers, before those that are not used are set to 0."""
+        return self.geometry.random(self.shape(x), epsilon, noise)
+
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Any:
+        drawn = self.draw(x, noise.child(0))
+        return Latents(self._used(self.begin(x, epsilon, noise.child(1)), drawn), tuple(map(Fixed, drawn)))
+
+    def _used(self, latent: Tensor, drawn: tuple[Tensor, ...]) -> Tensor:
+        active = self.active(*drawn)
+        return latent if active is None else latent * active
+
+    @torch.no_grad()
+    def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> Any:
+        """Latent numbers of 0, and the most promising of :data:`DRAWS` draws."""
+        best = self._at_rest(x, noise.child(0))
+        most = self.promise(x, gradient, best)
+        for number in range(1, DRAWS):
+            other = self._at_rest(x, noise.child(number))
+            promised = self.promise(x, gradient, other)
+            best, most = select(promised > most, other, best), torch.maximum(most, promised)
+        return best
+
+    def promise(self, x: Tensor, slope: Tensor, theta: Any) -> Tensor:
+        """``[B]``: how fast an objective with the gradient ``slope`` of the image rises along the steepest step."""
+        with torch.enable_grad():
+            leaf = watched(theta)
+            rise = gradient((self.apply(x, leaf) * slope).flatten(1).sum(1), leaf)
+        one = x.new_ones(len(x))
+        return dot(rise, self.project(x, self.move(x, theta, self.steepest(x, rise), one), one))
+
+    def apply(self, x: Tensor, theta: Any) -> Tensor:
+        return self.distort(x, theta.latent, *_values(theta))
+
+    def project(self, x: Tensor, theta: Any, epsilon: Tensor) -> Any:
+        return replace(theta, latent=self.geometry.within(self._used(theta.latent, _values(theta)), epsilon))
+
+    def steepest(self, x: Tensor, gradient: Any) -> Any:
+        return replace(gradient, latent=self.geometry.direction(self._used(gradient.latent, _values(gradient))))
+
+    def size(self, x: Tensor, theta: Any) -> Tensor:
+        return self.geometry.size(theta.latent)
+
+    def move(self, x: Tensor, theta: Any, direction: Any, length: Tensor) -> Any:
+        return replace(theta, latent=self.geometry.moved(theta.latent, direction.latent, length))
+
+
+def _values(theta: Tree) -> tuple[Tensor, ...]:
+    return tuple(fixed.values for fixed in theta.drawn)
+
+
+class Faded(LatentThreat):
+    """The map faded in: x + a (map(x) - x), with a = fade / ``whole``, where the fade is in [0, min(epsilon, whole)].
+
+    So the set of strength 0 is the image, the sets are nested, and from epsilon = ``whole`` on (the smallest published
+    strength) they contain every image of the published set with the same draws.
+    """
+
+    whole: ClassVar[BySize[float]]
+
+    def _at_rest(self, x: Tensor, noise: Noise) -> FadedLatents:
+        rest = super()._at_rest(x, noise)
+        return FadedLatents(rest.latent, rest.drawn, x.new_zeros(len(x)))
+
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> FadedLatents:
+        begun = super().start(x, epsilon, noise)
+        return FadedLatents(begun.latent, begun.drawn, epsilon.clamp_max(self.whole.at(x)))
+
+    def apply(self, x: Tensor, theta: FadedLatents) -> Tensor:
+        return self.mixed(x, super().apply(x, theta), self.share(x, theta))
+
+    def share(self, x: Tensor, theta: FadedLatents) -> Tensor:
+        """``[B, 1, 1, 1]``: how far the map is faded in, from 0 to 1."""
+        return per_sample(theta.fade / self.whole.at(x), x)
+
+    @staticmethod
+    def mixed(x: Tensor, other: Tensor, share: Tensor) -> Tensor:
+        """``x`` where ``share`` is 0, and ``other`` where it is 1."""
+        return (x + share * (other - x)).clamp(0, 1)
+
+    def project(self, x: Tensor, theta: FadedLatents, epsilon: Tensor) -> FadedLatents:
+        fade = theta.fade.clamp_min(0).minimum(epsilon).clamp_max(self.whole.at(x))
+        inside: FadedLatents = super().project(x, theta, epsilon)
+        return replace(inside, fade=fade)
+
+    def steepest(self, x: Tensor, gradient: FadedLatents) -> FadedLatents:
+        """At the image itself, where nothing of the latent numbers is seen, the only way is to fade the map in."""
+        direction: FadedLatents = super().steepest(x, gradient)
+        unseen = (gradient.latent == 0).flatten(1).all(1)
+        return replace(direction, fade=torch.where(unseen, 1, gradient.fade.sign()))
+
+    def size(self, x: Tensor, theta: FadedLatents) -> Tensor:
+        return torch.maximum(super().size(x, theta), theta.fade)
+
+    def move(self, x: Tensor, theta: FadedLatents, direction: FadedLatents, length: Tensor) -> FadedLatents:
+        moved: FadedLatents = super().move(x, theta, direction, length)
+        return replace(moved, fade=theta.fade + length * direction.fade)

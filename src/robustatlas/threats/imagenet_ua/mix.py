@@ -1,0 +1,89 @@
+"""Mixing: another picture shines through the image, more here and less there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.host import cached
+from robustatlas.noise import Noise
+from robustatlas.threats.base import ThreatModel, UnsupportedInputError
+from robustatlas.threats.imagenet_ua.geometry import POSITIVE_BALL, Geometry
+from robustatlas.threats.imagenet_ua.latents import LatentThreat
+from robustatlas.threats.imagenet_ua.smoothing import require_room, smoothed
+
+KERNEL, SIGMA = 11, 5.0
+PICTURES = 16
+
+
+def _pictures(channels: int, height: int, width: int) -> Tensor:
+    """``[16, C, H, W]``: random pictures whose amplitudes fall with the frequency, as those of photographs do (Field,
+    Relations between the statistics of natural images and the response properties of cortical cells, 1987)."""
+    generator = torch.Generator().manual_seed(0)
+    white = torch.randn(PICTURES, channels, height, width, generator=generator, dtype=torch.float64)
+    white += 2 * torch.randn(PICTURES, 1, height, width, generator=generator, dtype=torch.float64)
+    rows, columns = torch.fft.fftfreq(height, dtype=white.dtype), torch.fft.rfftfreq(width, dtype=white.dtype)
+    frequency = torch.hypot(rows[:, None], columns).clamp_min(1 / max(height, width))
+    pink: Tensor = torch.fft.irfft2(torch.fft.rfft2(white) / frequency, s=(height, width))
+    pink = (pink - pink.mean((1, 2, 3), keepdim=True)) / pink.std((1, 2, 3), keepdim=True)
+    return (0.5 + 0.25 * pink).clamp(0, 1)
+
+
+def mixed(x: Tensor, weights: Tensor, partner: Tensor) -> Tensor:
+    """``x`` [B, C, H, W] and its ``partner`` like it, mixed by the smoothed ``weights`` [B, 1, H, W] of the partner."""
+    weight = smoothed(weights, KERNEL, SIGMA)
+    return weight * partner + (1 - weight) * x
+
+
+@dataclass(frozen=True)
+class UaMix(LatentThreat):
+    """Mixing of ImageNet-UA: another picture shines through, by a smoothed weight at every pixel; the Euclidean norm of
+    the weights, none of them negative, is at most epsilon.
+
+    ``bank`` [N, C, H, W] are the pictures that may shine through. An evaluation takes the first ones of the data set,
+    whichever samples are evaluated; elsewhere, without a bank, there are sixteen random ones with the spectrum of
+    photographs.
+
+    Differences from the published attack: there the other picture is one of another class from the same batch, so that
+    results depend on the batch; here it is one of the bank, the most promising of several drawn.
+
+    Example:
+        >>> threat = UaMix(bank=torch.rand(10, 3, 32, 32))
+        >>> x = torch.rand(2, 3, 32, 32)
+        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
+        True
+    """
+
+    title: ClassVar[str] = "ua-mix"
+    geometry: ClassVar[Geometry] = POSITIVE_BALL
+    varied: ClassVar[bool] = True
+    bank: Tensor | None = field(default=None, compare=False)
+
+    def check(self, x: Tensor) -> None:
+        require_room(x, KERNEL, self.title)
+        if self.bank is not None and self.bank.shape[1:] != x.shape[1:]:
+            raise UnsupportedInputError(
+                f"The pictures that {self.title} mixes in have shape {tuple(self.bank.shape[1:])}, and the images "
+                f"{tuple(x.shape[1:])}; expected the same."
+            )
+
+    def for_data(self, first: Tensor) -> ThreatModel:
+        """With the first images of the data, where no bank is given."""
+        return replace(self, bank=first) if self.bank is None and first.dim() == 4 else self
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return (1, *x.shape[2:])
+
+    def pictures(self, x: Tensor) -> Tensor:
+        """The bank, like ``x``."""
+        return cached(_pictures, *x.shape[1:], like=x) if self.bank is None else self.bank.to(x)
+
+    def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
+        """Which picture of the bank."""
+        return (noise.integers(len(self.pictures(x))).to(x.dtype),)
+
+    def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
+        return mixed(x, latent, self.pictures(x)[drawn[0].long()]).clamp(0, 1)

@@ -1,0 +1,50 @@
+"""Pixelation: every block of every channel fades towards one of its pixels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from torch import Tensor
+
+from robustatlas.threats.imagenet_ua.geometry import EuclideanBall, Geometry
+from robustatlas.threats.imagenet_ua.latents import LatentThreat
+from robustatlas.threats.imagenet_ua.sizes import BySize
+
+
+def pixelated(x: Tensor, weights: Tensor, block: int) -> Tensor:
+    """``x`` [B, C, H, W] with ``weights`` [B, C, h, w] of the upper left pixel of each block, and the rest of x."""
+    height, width = x.shape[2:]
+
+    def spread(blocks: Tensor) -> Tensor:
+        return blocks.repeat_interleave(block, 2).repeat_interleave(block, 3)[..., :height, :width]
+
+    weight = spread(weights)
+    return (1 - weight) * x + weight * spread(x[..., ::block, ::block])
+
+
+@dataclass(frozen=True)
+class UaPixel(LatentThreat):
+    """Pixelation of ImageNet-UA: each block of each channel is mixed with its upper left pixel, with a weight in [0, 1]
+    and the Euclidean norm of all weights at most epsilon.
+
+    Differences from the published attack: images whose sides are no multiples of the block are covered by blocks that
+    reach over the border, instead of being resized; the start is random in each weight.
+
+    Example:
+        >>> threat = UaPixel()
+        >>> threat.neutral(torch.rand(2, 3, 32, 32)).latent.shape
+        torch.Size([2, 3, 8, 8])
+    """
+
+    title: ClassVar[str] = "ua-pixel"
+    geometry: ClassVar[Geometry] = EuclideanBall(positive=True, most=1)
+    block: BySize[int] = field(default=BySize(4, 16))
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        block = self.block.at(x)
+        return (x.shape[1], *(math.ceil(side / block) for side in x.shape[2:]))
+
+    def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
+        return pixelated(x, latent, self.block.at(x)).clamp(0, 1)

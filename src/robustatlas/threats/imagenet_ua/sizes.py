@@ -1,0 +1,37 @@
+"""Settings that differ between CIFAR-10 and ImageNet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from torch import Tensor
+
+LARGE = 85
+"""Images whose shorter side has this many pixels or more have ImageNet's settings, smaller ones CIFAR-10's: nothing is
+published for other sizes than 32 and 224, and 85 is their geometric mean."""
+
+T = TypeVar("T", int, float)
+
+
+@dataclass(frozen=True)
+class BySize(Generic[T]):
+    """A setting for small images and for large ones.
+
+    Example:
+        >>> BySize(4, 16).at(torch.zeros(1, 3, 224, 224))
+        16
+    """
+
+    small: T
+    large: T
+
+    def at(self, x: Tensor) -> T:
+        """The setting for images ``x`` [B, C, H, W]."""
+        return self.large if is_large(x.shape[2:]) else self.small
+
+
+def is_large(sides: Sequence[int]) -> bool:
+    """Whether images of these sides have ImageNet's settings."""
+    return min(sides) >= LARGE

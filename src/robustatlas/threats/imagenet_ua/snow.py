@@ -1,0 +1,146 @@
+"""Snow: flakes at random places of five layers, each smeared along a random streak, over a slightly paler image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from robustatlas.bundle import per_sample
+from robustatlas.noise import Noise
+from robustatlas.threats.imagenet_ua.correlation import together
+from robustatlas.threats.imagenet_ua.geometry import Geometry
+from robustatlas.threats.imagenet_ua.jpeg import require_grey_or_colour
+from robustatlas.threats.imagenet_ua.latents import Faded, FadedLatents, LatentThreat
+from robustatlas.threats.imagenet_ua.sizes import BySize
+from robustatlas.threats.jpeg import fill
+from robustatlas.threats.lp import project_l1_ball
+from robustatlas.threats.snow import pale, streak
+
+LAYERS = 5
+PALENESS = 0.15
+
+
+def streaks(row: Tensor, column: Tensor, width: Tensor, mirrored: Tensor, size: int) -> Tensor:
+    """``[B, 5, size, size]``: lines of ``width`` through the centre, towards (``row``, ``column``) [B, 5] and as far
+    back; ``mirrored`` [B] left to right."""
+    lines, middle = streak(row, column, width, size), size // 2
+    lines[..., : middle + 1, : middle + 1] = lines[..., middle:, middle:].flip(-1, -2)
+    return torch.where(mirrored.view(-1, 1, 1, 1), lines.flip(-1), lines)
+
+
+def blurred(lines: Tensor, sigma: Tensor) -> Tensor:
+    """``lines`` [B, 5, k, k] smoothed over 3 by 3 pixels with ``sigma`` [B, 5], mirrored at the border."""
+    side = torch.exp(-0.5 / sigma.square())[..., None, None]
+    total = 1 + 2 * side
+    padded = F.pad(lines, (1, 1, 1, 1), mode="reflect")
+    rows = (side * (padded[..., :-2, :] + padded[..., 2:, :]) + padded[..., 1:-1, :]) / total
+    return (side * (rows[..., :-2] + rows[..., 2:]) + rows[..., 1:-1]) / total
+
+
+def random_streaks(noise: Noise, size: int, blur: bool, dtype: torch.dtype) -> Tensor:
+    """``[B, 5, size, size]``: streaks of random directions, lengths and widths."""
+    reach = size - 1 - size // 2
+    row, column = (size // 2 + 1 + noise.child(k).integers(reach, LAYERS).to(dtype) for k in (0, 1))
+    draw = noise.child(2).uniform(LAYERS, dtype=dtype)
+    width = 1 + 2 * ((draw >= 0.6).to(dtype) + (draw >= 0.9).to(dtype))
+    lines = streaks(row, column, width, noise.child(3).uniform(dtype=dtype) < 0.5, size)
+    return blurred(lines, 10 + 5 * noise.child(4).uniform(LAYERS, dtype=dtype)) if blur else lines
+
+
+def bleached(x: Tensor, share: Tensor | float) -> Tensor:
+    """The image bleached, by ``share`` [B, 1, 1, 1] of the published 15 %."""
+    return x + PALENESS * share * (pale(x) - x)
+
+
+def fallen(base: Tensor, flakes: Tensor, kernels: Tensor) -> Tensor:
+    """``base`` with ``flakes`` [B, 5, H, W], each layer smeared with its kernel [B, 5, k, k], in [0, 1]."""
+    return (base + together(flakes, kernels)).clamp(0, 1)
+
+
+class Flakes(Geometry):
+    """Numbers in [0, 1] with a sum of at most epsilon: the convex hull of so many full flakes."""
+
+    def random(self, shape: tuple[int, ...], epsilon: Tensor, noise: Noise) -> Tensor:
+        flakes = torch.exp(-5 * noise.uniform(*shape, dtype=epsilon.dtype))
+        return self.within(flakes, epsilon)
+
+    def within(self, latent: Tensor, epsilon: Tensor) -> Tensor:
+        positive = latent.clamp_min(0)
+        return project_l1_ball(positive, epsilon, torch.ones_like(positive))
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        return gradient / per_sample(gradient.flatten(1).abs().amax(1).clamp_min(1e-12), gradient)
+
+    def moved(self, latent: Tensor, direction: Tensor, length: Tensor) -> Tensor:
+        """A step towards the best full flakes, as many as the sum of the set that ``latent`` is on has room for; those
+        that lower the objective fade."""
+        rising = direction.flatten(1).clamp_min(0)
+        budget = torch.maximum(length, self.size(latent))
+        best = fill(rising, torch.ones_like(rising), budget).view_as(latent)
+        share = length / budget.clamp_min(1e-12)
+        return latent + per_sample(share, latent) * torch.where(direction < 0, -1, best)
+
+    def size(self, latent: Tensor) -> Tensor:
+        return latent.flatten(1).sum(1)
+
+
+@dataclass(frozen=True)
+class SnowMap(LatentThreat):
+    """What sound and published snow share: where flakes may fall, and the streaks."""
+
+    title: ClassVar[str] = "ua-snow"
+    streak: BySize[int] = field(default=BySize(3, 15))
+    spacing: BySize[int] = field(default=BySize(10, 15))
+
+    def check(self, x: Tensor) -> None:
+        require_grey_or_colour(x, self.title)
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return (LAYERS, *x.shape[2:])
+
+    def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
+        """The places of the flakes, and the streaks."""
+        places = noise.child(0).uniform(*self.shape(x)) < self.spacing.at(x) ** -2
+        size = self.streak.at(x)
+        return places.to(x.dtype), random_streaks(noise.child(1), size, size > 3, x.dtype)
+
+    def active(self, *drawn: Tensor) -> Tensor:
+        return drawn[0]
+
+
+@dataclass(frozen=True)
+class UaSnow(Faded, SnowMap):
+    """Snow of ImageNet-UA: flakes at random places of five layers, each smeared along a streak; epsilon is how many
+    full flakes fall: every flake is in [0, 1], and their sum is at most epsilon.
+
+    The image is bleached as well, by at most 15 % of the way to ``max(x, 1.5 luminance + 0.5)``.
+
+    Differences from the published attack: it bleaches at every strength, here that is faded in up to the smallest
+    published strength; its flakes are fourth powers of numbers whose Euclidean norm is bounded, here their brightness
+    itself is optimised, since the gradient of a fourth power is 0 where nothing falls. A published strength e is e^2
+    full flakes here, and the set of that strength contains the published one's corners. Unlike the ``snow`` of 2019
+    flakes lie anywhere, and are bounded as a whole.
+
+    Example:
+        >>> threat = UaSnow()
+        >>> x = torch.rand(2, 3, 32, 32)
+        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
+        True
+    """
+
+    geometry: ClassVar[Geometry] = Flakes()
+    varied: ClassVar[bool] = True
+    whole: ClassVar[BySize[float]] = BySize(9.0, 100.0)
+
+    def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
+        """Fully bleached, in the snow."""
+        return fallen(bleached(x, 1.0), latent * drawn[0], drawn[1])
+
+    def apply(self, x: Tensor, theta: FadedLatents) -> Tensor:
+        """Only the bleaching is faded in."""
+        places, kernels = (fixed.values for fixed in theta.drawn)
+        return fallen(bleached(x, self.share(x, theta)), theta.latent * places, kernels)

@@ -1,0 +1,60 @@
+"""Texture: black edges, and all between them fades to white."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.noise import Noise
+from robustatlas.threats.imagenet_ua.edges import edges
+from robustatlas.threats.imagenet_ua.geometry import Box, Geometry
+from robustatlas.threats.imagenet_ua.latents import Faded, LatentThreat
+from robustatlas.threats.imagenet_ua.sizes import BySize
+
+
+def engraved(x: Tensor, weights: Tensor, edge: Tensor) -> Tensor:
+    """``x`` [B, C, H, W] whitened by ``weights`` [B, H, W], and black where ``edge`` [B, 1, H, W] is 1."""
+    weight = weights[:, None]
+    return torch.where(edge > 0, 0, weight + (1 - weight) * x)
+
+
+@dataclass(frozen=True)
+class TextureMap(LatentThreat):
+    """Latent numbers, draws and the published map."""
+
+    title: ClassVar[str] = "ua-texture"
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return tuple(x.shape[2:])
+
+    def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
+        """Where the edges are, which is not random."""
+        return (edges(x),)
+
+    def active(self, *drawn: Tensor) -> Tensor:
+        return 1 - drawn[0][:, 0]
+
+    def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
+        return engraved(x, latent, drawn[0]).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class UaTexture(Faded, TextureMap):
+    """Texture of ImageNet-UA: the edges of the image are black, and every other pixel is mixed with white, by a weight
+    of at most epsilon.
+
+    Differences from the published attack: its edges are black at every strength, here that is faded in, fully from the
+    smallest published strength (0.01) on.
+
+    Example:
+        >>> threat = UaTexture()
+        >>> x = torch.rand(2, 3, 32, 32)
+        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
+        True
+    """
+
+    geometry: ClassVar[Geometry] = Box(positive=True, most=1.0)
+    whole: ClassVar[BySize[float]] = BySize(0.01, 0.01)

@@ -1,0 +1,71 @@
+"""Wood: dark rings around the middle of the image, whose radius is bent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from robustatlas.host import cached
+from robustatlas.threats.imagenet_ua.latents import Faded, LatentThreat
+from robustatlas.threats.imagenet_ua.sizes import BySize
+
+POWER = 8
+"""The brightness between rings is this root of a sine."""
+
+
+def _radii(height: int, width: int, dtype: torch.dtype) -> Tensor:
+    """``[H, W]``: distances from the middle; half the side of the image is 1."""
+    rows, columns = (2 * (torch.arange(side, dtype=dtype) - side / 2) / side for side in (height, width))
+    return (columns.square() + rows[:, None].square()).sqrt()
+
+
+def ringed(x: Tensor, bend: Tensor, rings: int) -> Tensor:
+    """``x`` [B, C, H, W] times the grain of wood, whose radius is bent by ``bend`` [B, 1, r, r].
+
+    In the middle of a ring, where the root has no derivative, it counts as 0.
+    """
+    bent = F.interpolate(bend, x.shape[2:], mode="bilinear", align_corners=False)
+    sine = torch.sin(math.pi * rings * (cached(_radii, *x.shape[2:], x.dtype, like=x) + bent)).abs()
+    dark = sine == 0
+    grain = torch.where(dark, 0, torch.where(dark, 1, sine).pow(1 / POWER))
+    return (x * grain).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class WoodMap(LatentThreat):
+    """Latent numbers, draws and the published map."""
+
+    title: ClassVar[str] = "ua-wood"
+    resolution: BySize[int] = field(default=BySize(16, 32))
+    rings: BySize[int] = field(default=BySize(5, 4))
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        side = self.resolution.at(x)
+        return (1, side, side)
+
+    def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
+        return ringed(x, latent, self.rings.at(x))
+
+
+@dataclass(frozen=True)
+class UaWood(Faded, WoodMap):
+    """Wood of ImageNet-UA: dark rings around the middle, whose radius is bent by at most epsilon (half the side of the
+    image is 1); the bends of a coarse grid are enlarged to the image.
+
+    Differences from the published attack: the rings stand there at every strength, here they are faded in, fully from
+    the smallest published strength (0.03) on; there the numbers around the middle can never move, since their gradient
+    is not a number.
+
+    Example:
+        >>> threat = UaWood()
+        >>> x = torch.rand(2, 3, 32, 32)
+        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
+        True
+    """
+
+    whole: ClassVar[BySize[float]] = BySize(0.03, 0.03)

@@ -1,0 +1,48 @@
+"""The images of a training: in memory where they were, and read batch by batch where they lie on disk."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from robustatlas.datasets import Dataset
+from robustatlas.datasets.rows import InMemory
+from robustatlas.sanity import check_inputs
+
+
+class Images:
+    """Images of some positions of a data set on a device, with their labels and numbers there.
+
+    Args:
+        data: the data set.
+        chosen: int64 ``[N]``, positions in it.
+        device: where batches go.
+        dtype: of batches.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> some = Images(ra.load_dataset("digits"), torch.tensor([5, 3]), torch.device("cpu"), torch.float32)
+        >>> len(some), some.batch(torch.tensor([1])).shape, some.index.tolist()
+        (2, torch.Size([1, 1, 8, 8]), [5, 3])
+    """
+
+    def __init__(self, data: Dataset, chosen: Tensor, device: torch.device, dtype: torch.dtype) -> None:
+        self.labels, self.index = (t[chosen].to(device) for t in (data.labels, data.index))
+        self.device, self.dtype = device, dtype
+        self.rows = data.rows.chosen(chosen)
+        self.held = self.rows[:].to(device, dtype) if isinstance(self.rows, InMemory) else None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, positions: Tensor) -> Tensor:
+        """Images ``[B, ...]`` at ``positions`` [B]."""
+        if self.held is not None:
+            return self.held[positions]
+        return self.rows[positions.cpu()].to(self.device, self.dtype)
+
+
+def check_images(data: Dataset) -> None:
+    """Raise :class:`UserError` where images or labels cannot be trained on; on disk the first are looked at."""
+    count = len(data) if isinstance(data.rows, InMemory) else min(len(data), 8)
+    check_inputs(data.rows[:count], data.labels[:count])

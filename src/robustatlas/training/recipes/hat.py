@@ -1,0 +1,66 @@
+"""Helper-based adversarial training: less of a price in clean accuracy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from robustatlas.errors import UserError
+from robustatlas.models.card import read_card
+from robustatlas.models.networks import load_trained
+from robustatlas.training.crafting import in_mode
+from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
+
+
+@cache
+def _network(folder: str, weights: str) -> nn.Module:
+    """The network in ``folder`` whose weights have that hash."""
+    net = load_trained(folder).net
+    assert isinstance(net, nn.Module)
+    return net.eval()
+
+
+@dataclass(frozen=True)
+class Hat(Recipe):
+    """TRADES + gamma CE(f(x + h (x' - x)), y_h), y_h what a standard network says at x' (Rade et al. 2022).
+
+    The helper points lie ``reach`` times as far out as the adversarial ones, and take the label that a network of
+    standard training, in the folder ``helper`` of its training, gives the adversarial point.
+    """
+
+    name: ClassVar[str] = "hat"
+    source: ClassVar[str] = "Rade and Moosavi-Dezfooli 2022 (HAT)"
+
+    helper: str = ""
+    helper_sha256: str = ""
+    beta: float = 2.5
+    gamma: float = 0.5
+    reach: float = 3.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.helper:
+            raise UserError(
+                "The recipe 'hat' takes its helper labels from a network of standard training; give its folder, "
+                "helper=nets/standard (--set helper=nets/standard)."
+            )
+        if not self.beta > 0 or not self.gamma >= 0 or not self.reach >= 1:
+            raise UserError("beta must be positive, gamma not negative, and reach at least 1.")
+        object.__setattr__(self, "helper_sha256", read_card(self.helper).weights_sha256)
+
+    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
+        """Craft as TRADES, ask the helper, then three passes."""
+        helper = _network(self.helper, self.helper_sha256).to(batch.x.device)
+        with in_mode(net, batch.mode):
+            x = self.craft_apart(net, batch)
+        with torch.no_grad():
+            labels = helper(x).argmax(1)
+        clean, attacked, helped = net(batch.x), net(x), net(batch.x + self.reach * (x - batch.x))
+        loss = self.cross_entropy(clean, batch.labels) + self.beta * divergence(clean, attacked).mean()
+        loss = loss + self.gamma * F.cross_entropy(helped, labels)
+        return Update(loss, accuracy(attacked, batch.labels))

@@ -1,0 +1,257 @@
+"""``repair``: the remedies of a diagnosis, tried on the samples concerned, as new evidence in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.attacks.definition import Attack
+from robustatlas.classifier import Classifier, seeded, undisturbed
+from robustatlas.diagnosis import Diagnosis
+from robustatlas.errors import UserError
+from robustatlas.evaluation.auditing import shortened
+from robustatlas.evaluation.evaluating import evaluated
+from robustatlas.evaluation.plan import Data, Work, samples_of
+from robustatlas.evaluation.reading import question_of, readings_of
+from robustatlas.evaluation.request import Request
+from robustatlas.indicators import Look
+from robustatlas.noise import Noise
+from robustatlas.outcomes.outcome import percent
+from robustatlas.remedies import Way, around, estimated, precise, transferred
+from robustatlas.result import Result
+from robustatlas.tabular import Grid, Tabular, objects
+from robustatlas.trust.gates import failed_gate
+from robustatlas.trust.subject import Known, Model, Subject, known_of
+
+_BATCH = 128
+_SHOWN = 32
+"""Samples by which ways around modules are compared."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One remedy that was tried.
+
+    Attributes:
+        name: such as ``input at 'net' (Sequential)`` or ``square-linf``.
+        attack: whose evidence it adds to.
+        samples: that were searched.
+        lowered: of how many of these the smallest example is smaller by it than by the run before.
+        passes: forward and backward passes a sample.
+
+    Example:
+        >>> Remedy("float64", "linf", samples=20, lowered=5, passes=300.0).lowered
+        5
+    """
+
+    name: str
+    attack: str
+    samples: int
+    lowered: int
+    passes: float
+
+
+@dataclass(frozen=True)
+class Repair(Tabular):
+    """What the remedies changed.
+
+    Attributes:
+        diagnosis: on all samples of the run.
+        gate: which gate failed: ``"forward"``, ``"gradient"``, ``"single step"``, ``"iterate"``, or ``""``: none.
+        strengths: attack -> its strengths [S].
+        before: attack -> robust accuracy in percent [S], by the run as it was.
+        after: attack -> the same with the new evidence; never higher.
+        remedies: those that were tried, in order.
+        result: the run with the new evidence.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> model, data = ra.load_model("broken:random-backward"), ra.load_dataset("digits")
+        >>> result = ra.evaluate(model, data, "linf", strengths={"linf": [0.2]}, samples=40, progress=False)
+        >>> mended = ra.repair(result, data, model=model, remedies=("around",))
+        >>> bool(mended.after["linf"][0] < mended.before["linf"][0] - 20)
+        True
+    """
+
+    diagnosis: Diagnosis
+    gate: str
+    strengths: Mapping[str, NDArray[np.float64]]
+    before: Mapping[str, NDArray[np.float64]]
+    after: Mapping[str, NDArray[np.float64]]
+    remedies: tuple[Remedy, ...]
+    result: Result
+
+    def __repr__(self) -> str:
+        return self._grid().text()
+
+    @property
+    def sentence(self) -> str:
+        """What came of it, in a sentence."""
+        if not self.remedies:
+            return "Nothing is flagged that a remedy could be tried for."
+        most = max((float((self.before[a] - self.after[a]).max()), a) for a in self.before)
+        gate = f"The gate that failed: {self.gate}. " if self.gate else ""
+        return f"{gate}The remedies lower the robust accuracy by up to {most[0]:.1f} points ({most[1]})."
+
+    def _grid(self) -> Grid:
+        rows = [
+            (each.name, each.attack, str(each.samples), str(each.lowered), f"{each.passes:.0f}")
+            for each in self.remedies
+        ]
+        title = [self.sentence]
+        for attack in self.before:
+            told = zip(self.strengths[attack].tolist(), self.before[attack], self.after[attack], strict=True)
+            title.append(f"{attack}: " + ", ".join(f"{s:.3g} {b:.1f} -> {a:.1f} %" for s, b, a in told))
+        return Grid("\n".join(title), ("remedy", "attack", "samples", "lowered", "passes"), rows, (2, 3, 4))
+
+    def _columns(self) -> dict[str, NDArray[np.generic]]:
+        return {
+            "remedy": objects([each.name for each in self.remedies]),
+            "attack": objects([each.attack for each in self.remedies]),
+            "samples": np.array([each.samples for each in self.remedies]),
+            "lowered": np.array([each.lowered for each in self.remedies]),
+            "passes": np.array([each.passes for each in self.remedies]),
+        }
+
+
+REMEDIES = ("around", "float64", "estimated", "distilled", "black-box")
+"""What is tried, in this order: ways around guilty modules, float64, estimated gradients, transfer from a distilled
+network, and attacks without gradients."""
+
+
+def repair(
+    run: Subject, data: Data | None = None, *, model: Model | None = None, remedies: Sequence[str] = REMEDIES
+) -> Repair:
+    """Try the remedies of what a diagnosis flags, on the samples concerned, as new evidence in the same run.
+
+    All samples of the run are looked at. Concerned are those that a flagged indicator doubts, or all where it doubts
+    more than half. What is found is verified as ever, so that the smaller example counts, and nothing found is lost.
+
+    Args:
+        run: a result, or the folder of a run.
+        data: of the run; default: by its name.
+        model: of the run, where it cannot be loaded from its source.
+        remedies: of :data:`REMEDIES`, those to try.
+
+    Returns:
+        the accuracies before and after, and what each remedy did.
+
+    Raises:
+        UserError: not a run, or its model and data cannot be had.
+
+    Source: Athalye et al. 2018 (identity backward); Tramer et al. 2020 (estimated gradients); Yao et al. 2021 (a search
+    over backward rules and losses); AutoAdvExBench (gates).
+
+    Example:
+        >>> import robustatlas as ra
+        >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+        >>> result = ra.evaluate(model, data, "linf", strengths={"linf": [0.2]}, samples=40, progress=False)
+        >>> repair(result, data, model=model).remedies
+        ()
+    """
+    with undisturbed():
+        known = known_of(run, data, model)
+    if known.result is None:
+        raise UserError("repair adds evidence to a run: give a result or the folder of a run, not a model.")
+    unknown = [name for name in remedies if name not in REMEDIES]
+    if unknown:
+        raise UserError(f"There is no remedy {unknown[0]!r}; there are {', '.join(REMEDIES)}.")
+    result = known.result
+    with undisturbed(), seeded(0, known.model.device), known.model.evaluating():
+        diagnosis = _looked_at(known, result)
+        tried = tuple(_tried(known, result, diagnosis, remedies))
+        gate = failed_gate(known, result, diagnosis) if tried else ""
+    mended = result.reread()
+    return Repair(
+        diagnosis=diagnosis,
+        gate=gate,
+        strengths={attack: result.strengths(attack) for attack in result.attacks},
+        before={attack: _accuracies(result, attack) for attack in result.attacks},
+        after={attack: _accuracies(mended, attack) for attack in result.attacks},
+        remedies=tried,
+        result=mended,
+    )
+
+
+def _accuracies(result: Result, attack: str) -> NDArray[np.float64]:
+    return np.asarray(percent(result.correct(attack).sum(0), result.samples))
+
+
+def _looked_at(known: Known, result: Result) -> Diagnosis:
+    """The diagnosis of all samples of the run that are classified correctly."""
+    attacks = [attack_named(name).bound_to(known.model) for name in result.attacks if name in catalogue()]
+    plans = [attack.plans[attack.searches[0]] for attack in attacks]
+    question = question_of(known.work, attacks, plans, 0, _BATCH, count=len(known.work.index))
+    return Diagnosis.of(readings_of(known.model, question))
+
+
+def _tried(known: Known, result: Result, diagnosis: Diagnosis, remedies: Sequence[str]) -> Iterator[Remedy]:
+    concerned = _concerned(diagnosis)
+    if not len(concerned):
+        return
+    blind = diagnosis.verdict == "masked" or "probabilities" in diagnosis.flags
+    for name in (name for name in result.attacks if name in catalogue()):
+        attack = replace(attack_named(name), strengths=tuple(result.strengths(name).tolist()))
+        for way in _ways(known, diagnosis, remedies) if blind and result.records else ():
+            yield _added(way.model, shortened(attack) if way.dear else attack, way.name, concerned, known, result)
+        for other in _without_gradients(name) if "black-box" in remedies else ():
+            renamed = replace(other, name=name, strengths=attack.strengths)
+            yield _added(known.model, renamed, other.name, concerned, known, result)
+
+
+def _concerned(diagnosis: Diagnosis) -> NDArray[np.int64]:
+    """Positions of the samples that a flagged indicator doubts; all, where one doubts more than half."""
+    index = np.array(diagnosis.record.index, np.int64)
+    flagged = [finding for finding in diagnosis.indicators if finding.flagged and finding.decides]
+    rows = sorted({row for finding in flagged for row in finding.reading.doubtful})
+    return index if 2 * len(rows) > len(index) else index[rows]
+
+
+def _ways(known: Known, diagnosis: Diagnosis, remedies: Sequence[str]) -> Iterator[Way]:
+    model = known.model
+    if "around" in remedies:
+        yield from around(model, _look(known, _concerned(diagnosis)[:_SHOWN]))
+    if "float64" in remedies and (way := precise(model)) is not None:
+        yield way
+    if "estimated" in remedies:
+        yield estimated(model)
+    if "distilled" in remedies:
+        yield transferred(model, known.work.rows[: len(known.work.labels)])
+
+
+def _look(known: Known, index: NDArray[np.int64]) -> Look:
+    rows = torch.from_numpy(np.flatnonzero(np.isin(known.work.index, index)))
+    x = known.work.rows[rows].to(known.model.device, known.model.dtype)
+    noise = Noise.of(0, torch.from_numpy(known.work.index[rows.numpy()]).to(x.device), "repair")
+    return Look(known.model, x, known.work.labels[rows].to(x.device), noise)
+
+
+def _without_gradients(name: str) -> list[Attack]:
+    """Attacks by scores and by labels on the same sets."""
+    known = catalogue()
+    return [known[other] for other in (f"square-{name}", f"hop-skip-jump-{name}") if other in known]
+
+
+def _added(
+    model: Classifier, attack: Attack, name: str, index: NDArray[np.int64], known: Known, result: Result
+) -> Remedy:
+    """What an attack through a way adds to the run."""
+    before = result.reread().minimal_size(attack.name)
+    positions = _positions(known.data, index)
+    request = Request(attacks=attack, samples=positions, run=result.run, diagnose=False, progress=False)
+    found = evaluated(model, known.data, request)
+    after = result.reread().minimal_size(attack.name)
+    lowered = int((after < before * (1 - 1e-6)).sum())
+    forward, backward = found.passes(attack.name)
+    return Remedy(name, attack.name, len(index), lowered, forward + backward)
+
+
+def _positions(data: Data, index: NDArray[np.int64]) -> list[int]:
+    """Rows of the data that hold these positions."""
+    work: Work = samples_of(data, None)
+    return np.flatnonzero(np.isin(work.index, index)).tolist()

@@ -1,0 +1,79 @@
+"""Audits: a random part of the samples searched again, kept beside the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Attack
+from robustatlas.attacks.plans import plans_of
+from robustatlas.cli import app
+from robustatlas.evaluation import auditing
+from robustatlas.evaluation.auditing import search_again
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.search.plan import Stage
+
+DATA = ra.load_dataset("digits")
+MODEL = ra.load_model("builtin:digits-standard")
+STRENGTHS = {"pgd-linf": [0.05, 0.1]}
+
+
+@pytest.fixture
+def strong_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the other kinds one that is fast."""
+    strong = replace(attack_named("fmn-linf"), name="fmn-linf")
+    monkeypatch.setattr(auditing, "_others", lambda attack: [strong] if attack.name == "pgd-linf" else [])
+
+
+def weak(samples: int, **options: object) -> ra.Result:
+    """By an attack of one short step."""
+    attack = Attack(
+        "pgd-linf", attack_named("pgd-linf").threat, plans_of(Stage(PGD(1, rate=0.3), "margin")), (0.05, 0.1)
+    )
+    return ra.evaluate(MODEL, DATA, attack, samples=samples, diagnose=False, progress=False, **options)  # type: ignore[arg-type]
+
+
+def test_an_audit_says_what_a_dear_search_of_all_finds(strong_only: None, tmp_path: Path) -> None:
+    result = weak(40, run=tmp_path / "run")
+    before = result.minimal_size("pgd-linf").copy()
+    found = search_again(result, MODEL, DATA, 20)
+    told = found.audited("pgd-linf")
+    assert np.array_equal(found.minimal_size("pgd-linf"), before)
+    everything = ra.evaluate(MODEL, DATA, "fmn-linf", strengths={"fmn-linf": [0.05, 0.1]}, samples=40, diagnose=False)
+    truth = everything.accuracies().values("fmn-linf")
+    assert told.audited == 20 and (told.low <= truth + 2).all() and (truth - 2 <= told.high).all()
+    assert told.estimate[1] < told.found[1] - 5
+    loaded = ra.load_result(tmp_path / "run")
+    assert np.array_equal(loaded.audited("pgd-linf").estimate, told.estimate)
+    assert "times the effort would leave about" in repr(loaded)
+    assert any(said.startswith("† The audit of pgd-linf leaves at least") for said in loaded.warnings)
+
+
+def test_the_choice_does_not_depend_on_the_order(strong_only: None) -> None:
+    index = np.arange(40)
+    one, two = (auditing._drawn(given, 10, 3) for given in (index, index[::-1]))
+    assert np.array_equal(one, two) and len(set(one.tolist())) == 10
+    assert not np.array_equal(one, auditing._drawn(index, 10, 4))
+
+
+def test_by_default_where_it_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not weak(20).audit_sentences()
+    monkeypatch.setattr(auditing, "_cheap", lambda result: True)
+    monkeypatch.setattr(auditing, "_others", lambda attack: [])
+    assert weak(20).audit_sentences() and not weak(20, audit=0).audit_sentences()
+
+
+def test_the_command(strong_only: None, tmp_path: Path) -> None:
+    runner, run = CliRunner(), str(tmp_path / "run")
+    given = ["--data", "digits", "--samples", "12", "--attacks", "brightness", "--run", run, "--no-diagnose"]
+    assert runner.invoke(app, ["evaluate", "builtin:digits-standard", *given]).exit_code == 0
+    told = runner.invoke(app, ["audit", run, "--samples", "5"])
+    assert told.exit_code == 0 and "audit of 5" in told.stdout
+    with pytest.raises(ra.UserError, match="was not audited"):
+        weak(5).audited("pgd-linf")

@@ -1,0 +1,79 @@
+"""UA2, from accuracies and from outcomes, and where it stands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import robustatlas as ra
+from robustatlas.errors import UserError
+from robustatlas.exports.numbers import numbers_of
+from robustatlas.facts.numbers import own
+from robustatlas.facts.plain import plain_run
+from robustatlas.facts.rows import nothing_to_hold_against, run_row
+from robustatlas.facts.run import facts_of
+from robustatlas.gate.requirements import Requirement, number_of
+from robustatlas.metrics import AccuracyTable, ua2
+from robustatlas.metrics.ua2 import level_positions
+from robustatlas.references.imagenet_ua import CIFAR10, CORE, IMAGENET, in_sound_units
+
+PUBLISHED = {
+    "jpeg": 38.57, "elastic": 10.78, "wood": 19.16, "glitch": 8.86, "kaleidoscope": 0.20, "pixel": 6.35,
+    "snow": 11.19, "gabor": 2.26,
+}  # fmt: skip
+"""A ResNet-50 trained against l2 of 3 on ImageNet, medium level, and its printed UA2."""
+UA2_PUBLISHED = 12.17
+
+
+def grids(levels: dict[str, tuple[float, float, float]] = CIFAR10) -> dict[str, list[float]]:
+    return {f"ua-{name}": list(in_sound_units(name, levels[name])) for name in CORE}
+
+
+def result() -> ra.Result:
+    """Twelve samples; the k-th of them withstands an attack up to its k-th strength."""
+    strengths = grids()
+    sizes = {
+        name: [0.0, *(0.999 * grid[k % 3] if k < 9 else np.inf for k in range(11))] for name, grid in strengths.items()
+    }
+    return ra.Result.from_arrays([0] * 12, [1] + [0] * 11, sizes, strengths, model="mine")
+
+
+def test_it_is_the_published_number() -> None:
+    cells = {f"ua-{name}": dict(zip(IMAGENET[name], (90, PUBLISHED[name], 0), strict=True)) for name in CORE}
+    assert ua2(AccuracyTable(62.83, cells)) == pytest.approx(UA2_PUBLISHED, abs=0.005)
+
+
+def test_levels_show_in_the_strengths() -> None:
+    assert level_positions(grids()) is not None
+    assert level_positions({f"ua-{name}": CIFAR10[name] for name in CORE}) is not None
+    curve = {f"ua-{name}": [0.001, *IMAGENET[name], 999.0] for name in CORE}
+    assert level_positions(curve) == {
+        level: {f"ua-{name}": k for name in CORE} for k, level in enumerate(("low", "medium", "high"), 1)
+    }
+    assert level_positions(grids() | {"ua-snow": [9.0, 16.0]}) is None
+    assert level_positions(grids() | {"ua-gabor": list(IMAGENET["gabor"])}) is None
+
+
+def test_what_is_missing_is_said() -> None:
+    with pytest.raises(UserError, match="imagenet-ua"):
+        ua2(AccuracyTable(90, {"linf": {0.1: 50.0}}))
+    with pytest.raises(UserError, match="'middle'"):
+        ua2(result().accuracies(), "middle")  # type: ignore[arg-type]
+
+
+def test_mean_and_worst_stand_apart() -> None:
+    found = {name: statistic.value for name, statistic in own(result().judged()).items()}
+    assert found["UA2 medium"] == pytest.approx(ua2(result().accuracies()))
+    assert found["UA worst medium"] == pytest.approx(found["UA2 medium"])  # the same samples under every attack
+    table = result().accuracies()
+    assert found["UA2 low"] == pytest.approx(np.mean([table.values(f"ua-{name}")[0] for name in CORE]))
+    assert own(ra.Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.1]}).judged()) == {}
+
+
+def test_where_it_stands() -> None:
+    facts = facts_of(result())
+    value = facts.own["UA2 medium"].value
+    assert plain_run(facts)["UA2 medium"]["value"] == pytest.approx(value)
+    assert {number.name for number in numbers_of(facts)} >= {"ua2_low", "ua2_medium", "ua_worst_high"}
+    assert run_row(result(), nothing_to_hold_against([result()])).own["UA2 medium"] == pytest.approx(value)
+    assert number_of(Requirement.parse("ua2-medium>=10"), result(), facts).value == pytest.approx(value)

@@ -1,0 +1,71 @@
+"""Figures of the papers, and the change of slope that one of them shows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robustatlas.errors import UserError
+from robustatlas.figures import plot_convergence, plot_frontier, plot_scores
+from robustatlas.metrics import (
+    RobustnessCurve,
+    adversarial_hypervolume,
+    change_of_slope,
+    hypervolume_at_levels,
+    hypervolume_limit,
+)
+
+
+def test_the_change_of_slope_is_found_where_it_is() -> None:
+    """A fifth of the samples break evenly up to .3, the rest evenly from there to .5."""
+    generator = np.random.default_rng(0)
+    sizes = np.concatenate([generator.uniform(0, 0.3, 200), generator.uniform(0.3, 0.5, 800)])
+    found = change_of_slope(RobustnessCurve(sizes), up_to=0.5)
+    assert found.low <= 0.3 <= found.high
+    assert found.high - found.low < 0.05
+    assert found.significant
+    assert found.before == pytest.approx(20 / 0.3, rel=0.2)
+    assert found.after == pytest.approx(80 / 0.2, rel=0.1)
+
+
+def test_a_straight_curve_has_no_change_of_slope() -> None:
+    sizes = np.random.default_rng(1).uniform(0, 1, 200)
+    assert not change_of_slope(RobustnessCurve(sizes), up_to=1.0).significant
+    with pytest.raises(UserError, match=r"does not rise up to 0\.5"):
+        change_of_slope(RobustnessCurve([1.0, 2.0]), up_to=0.5)
+    with pytest.raises(UserError, match="positive finite size"):
+        change_of_slope(RobustnessCurve([1.0, 2.0]), up_to=0.0)
+
+
+def test_the_hypervolume_converges_to_its_integral() -> None:
+    """Of margins that fall linearly from 1 the right sums are 1/2 - 1/(2 L)."""
+    margins = [[1 - (k + 1) / 12 for k in range(12)]]
+    by_levels = hypervolume_at_levels(margins, [1.0])
+    limit, slope = hypervolume_limit(by_levels)
+    assert (limit, slope) == pytest.approx((0.5, 0.5))
+    axes = plot_convergence(by_levels, limit, slope)
+    assert axes.lines[0].get_xdata().tolist() == [1, 2, 3, 4, 6, 12]
+    with pytest.raises(UserError, match="two numbers of levels"):
+        hypervolume_limit({1: 0.5})
+
+
+def test_the_area_under_a_frontier_is_the_hypervolume() -> None:
+    volume = adversarial_hypervolume([[0.8, 0.4, 0.0, -0.3]], [0.9])
+    axes = plot_frontier(volume.frontier[0], volume.clean[0], 0.1, unit="largest change of a pixel value")
+    area = sum(bar.get_width() * bar.get_height() for bar in axes.patches) / 0.1
+    assert area == pytest.approx(volume.mean)
+    assert axes.lines[0].get_ydata().tolist() == [0.9, 0.8, 0.4, 0.0, 0.0]
+    with pytest.raises(UserError, match="row of numbers"):
+        plot_frontier([[0.5]], 0.9, 0.1)
+
+
+def test_heat_maps_leave_what_is_missing_empty() -> None:
+    axes = plot_scores({"a": {"linf": 90.0}, "b": {"linf": 20.0, "l2": 60.0}})
+    assert [(text.get_text(), text.get_position()) for text in axes.texts] == [
+        ("90", (0, 0)),
+        ("20", (0, 1)),
+        ("60", (1, 1)),
+    ]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["L∞", "L2"]
+    with pytest.raises(UserError, match="no scores"):
+        plot_scores({"a": {}})

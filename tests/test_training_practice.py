@@ -1,0 +1,289 @@
+"""What those who train want besides a recipe: presets, extra images, images on disk, snapshots, averages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from typer.testing import CliRunner
+
+import robustatlas as ra
+from robustatlas.cli import app
+from robustatlas.datasets import Dataset, load_dataset
+from robustatlas.datasets.rows import Rows
+from robustatlas.errors import UserError
+from robustatlas.models.weights import load_weights
+from robustatlas.noise import Noise
+from robustatlas.report.training import plot_training, write_training_page
+from robustatlas.training import Recipe, Settings, TrainingDisplay, load_trained, read_card, recipe_named, train
+from robustatlas.training.augmentation import cutmix, resized_crop
+from robustatlas.training.presets import PRESETS, overridden, preset_named
+from robustatlas.training.recipes.base import Batch, Memory, Update, accuracy
+from test_training import FAST, convolutional, linear, same
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return load_dataset("digits", "train").take(300)
+
+
+class Sees(Recipe):
+    """Keeps the batches that it is given."""
+
+    name = "sees"
+    opponents = "none"
+    mixes = True
+
+    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
+        SEEN.append(batch)
+        logits = net(batch.x)
+        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels))
+
+
+SEEN: list[Batch] = []
+
+
+def seen(data: Dataset, settings: Settings, extra: Dataset | None = None) -> list[Batch]:
+    SEEN.clear()
+    train(linear(), data, Sees(), settings=settings, extra=extra)
+    return list(SEEN)
+
+
+# --- presets
+
+
+PRINTED = {
+    "multirobustbench-linf": (100, 256, 0.1, 5e-4, "piecewise", 20, 1 / 18),
+    "uar-linf": (200, 32, 0.1, 1e-4, "step:100,150", 10, 10**-0.5),
+    "uar-elastic": (200, 32, 0.1, 1e-4, "step:100,150", 30, 30**-0.5),
+    "trades": (76, 128, 0.1, 2e-4, "step:75", 10, 0.007 / 0.031),
+    "trades-mnist": (100, 128, 0.01, 0.0, "step:55,75,90", 40, 0.01 / 0.3),
+    "bag-of-tricks": (110, 128, 0.1, 5e-4, "step:100,105", 10, 0.25),
+    "fast": (15, 128, 0.2, 5e-4, "triangle", 1, 1.25),
+    "msd": (50, 128, 0.1, 5e-4, "tri", 40, 0.1),
+    "sat": (30, 128, 0.21, 5e-4, "cyclic", 10, 1 / 8),
+    "e-at": (3, 128, 0.01, 5e-4, "piecewise-ft", 10, None),
+    "variation": (200, 256, 0.1, 5e-4, "piecewise", 10, 0.25),
+    "mart": (120, 128, 0.01, 3.5e-3, "step:74,89,99", 10, 0.007 / 0.031),
+    "awp": (200, 128, 0.1, 5e-4, "step:100,150", 10, 0.25),
+}
+"""Epochs, batch, learning rate, weight decay, schedule, steps and their length as a share of the first strength."""
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_presets_have_what_is_printed(name: str) -> None:
+    preset = preset_named(name)
+    settings, first = preset.settings, preset.recipe().against[0].optimizer
+    found = (settings.epochs, settings.batch_size, settings.learning_rate, settings.weight_decay, settings.schedule)
+    assert (*found, first.steps) == PRINTED[name][:6]
+    if PRINTED[name][6] is not None:
+        assert first.rate == pytest.approx(PRINTED[name][6])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_recipes_that_begin(name: str) -> None:
+    preset = preset_named(name)
+    recipe = preset.recipe()
+    assert recipe.name == preset.kind
+    assert overridden(preset, preset.architecture, recipe, preset.settings) == []
+
+
+def test_first_updates_of_a_preset_and_what_is_not_as_printed(tmp_path: Path) -> None:
+    """Five updates of TRADES for MNIST, on another network: the card says all that differs."""
+
+    class Stops(TrainingDisplay):
+        losses: ClassVar[list[float]] = []
+
+        def update(self, done: int, loss: float | None) -> None:
+            self.losses.append(loss or 0.0)
+            if done == 5:
+                raise KeyboardInterrupt
+
+    preset = preset_named("trades-mnist")
+    images, display = load_dataset("digits", "train"), Stops()
+    with pytest.raises(KeyboardInterrupt):
+        train(convolutional(), images, preset.recipe(steps=2), settings=preset.settings, progress=display)
+    assert len(display.losses) == 5
+    said = _succeeds(
+        ["train", "digits-cnn", "--data", "digits", "--samples", "60", "--preset", "trades-mnist", "--epochs", "1",
+         "--steps", "1", "--out", str(tmp_path)]
+    )  # fmt: skip
+    card = read_card(tmp_path)
+    assert card.identity.recipe["beta"] == 1.0
+    assert card.identity.settings["momentum"] == 0.9
+    assert card.notes[0].startswith("Trained by the preset trades-mnist")
+    assert "network digits-cnn in place of trades-cnn; epochs 1 in place of 100; crafting in linf" in card.notes[-1]
+    assert "in place of" in said
+
+
+def test_presets_are_listed() -> None:
+    said = _succeeds(["train", "--presets"])
+    assert all(name in said for name in ("trades-mnist", "uar-joint", "ah-ascending", "pat"))
+    with pytest.raises(UserError, match="did you mean 'trades'"):
+        preset_named("tradess")
+
+
+# --- images
+
+
+class Counting(Rows):
+    """Images that are made when they are read; how many at once is kept."""
+
+    def __init__(self, images: Tensor) -> None:
+        self.images, self.shape, self.most = images, tuple(images.shape), 0
+
+    def stored(self, positions: Tensor) -> Tensor:
+        self.most = max(self.most, len(positions))
+        return self.images[positions]
+
+    def sha256(self) -> str:
+        return "known"
+
+
+def test_images_on_disk_are_read_batch_by_batch(data: Dataset) -> None:
+    rows = Counting(data.images)
+    settings = replace(FAST, batch_size=50)
+    there = train(linear(), replace(data, rows=rows), settings=settings)
+    assert rows.most <= 50
+    assert same(there.net.state_dict(), train(linear(), data, settings=settings).net.state_dict())
+
+
+def test_extra_images_have_their_share_of_each_batch(data: Dataset) -> None:
+    extra = Dataset.of(torch.full((20, 1, 8, 8), 0.5), torch.arange(20) % 10, "grey", [str(k) for k in range(10)])
+    settings = replace(FAST, batch_size=50, held_out=0, ratio=0.7)
+    batches = seen(data, settings, extra)
+    assert len(batches) == 2 * 6
+    for batch in batches:
+        grey = (batch.x == 0.5).flatten(1).all(1)
+        assert (len(grey), int(grey.sum())) == (50, 35)
+        assert bool((batch.labels[grey] < 10).all())
+    assert not torch.equal(batches[0].labels[15:], batches[1].labels[15:])
+    again = seen(data, settings, extra)
+    assert all(torch.equal(one.x, other.x) for one, other in zip(batches, again, strict=True))
+    card = train(linear(), data, settings=settings, extra=extra).card
+    assert card.identity.extra is not None
+    assert card.identity.extra.images == 20
+    with pytest.raises(UserError, match="give images of the same size and classes"):
+        train(linear(), data, settings=settings, extra=Dataset.of(torch.rand(3, 1, 4, 4), [0, 1, 2], "small"))
+
+
+def test_cutmix_mixes_labels_by_area(data: Dataset) -> None:
+    x, noise = data.images[:64], Noise.of(0, data.index[:64], "test")
+    mixed, partner, share = cutmix(x, noise, 1.0)
+    one = torch.arange(64.0).view(-1, 1, 1, 1).expand_as(x)
+    patched, _, _ = cutmix(one, noise, 1.0)
+    own = (patched == one).flatten(1).double().mean(1)
+    torch.testing.assert_close(own, share.double())
+    assert torch.equal(mixed, torch.where(patched == one, x, x[partner]))
+    assert share.min() < 0.5 < 0.9 < share.max()
+    assert bool((cutmix(x, noise, 0.0)[2] == 1).all())
+    batch = seen(data, replace(FAST, cutmix=1.0))[0]
+    torch.testing.assert_close(batch.targets.sum(1), torch.ones(len(batch.x)))
+    assert torch.equal(batch.targets.argmax(1), batch.labels)
+    with pytest.raises(UserError, match="no cutmix"):
+        train(linear(), data, "trades" if not recipe_named("trades", {"linf": 0.1}).mixes else "manifold",
+              {"linf": 0.1}, settings=replace(FAST, cutmix=1.0))  # fmt: skip
+
+
+def test_random_parts_have_the_size_of_the_whole() -> None:
+    """A ramp stays one, of 8 to 100 % of the area and never wider than 4/3 of its height."""
+    ramp = torch.stack(torch.meshgrid(torch.linspace(0, 1, 64), torch.linspace(0, 1, 64), indexing="ij"))
+    parts = resized_crop(ramp.expand(200, 2, 64, 64), Noise.of(0, torch.arange(200), "test"))
+    height, width = (parts[:, k].amax((1, 2)) - parts[:, k].amin((1, 2)) for k in range(2))
+    area, ratio = height * width, width / height
+    assert 0.05 < float(area.min()) < 0.2 < 0.8 < float(area.max()) <= 1
+    assert 0.7 < float(ratio.min()) < float(ratio.max()) < 1.45
+    assert parts.shape == (200, 2, 64, 64)
+
+
+# --- weights
+
+
+def test_average_of_epochs_is_the_mean_of_their_weights(data: Dataset, tmp_path: Path) -> None:
+    settings = replace(FAST, epochs=4, held_out=0)
+    train(linear(), data, settings=settings, out=tmp_path / "plain", keep=1)
+    averaged = train(linear(), data, settings=replace(settings, swa_from=2), out=tmp_path / "swa").net.state_dict()
+    weights = []
+    for epoch in (2, 3, 4):
+        net = linear()
+        load_weights(net, tmp_path / f"plain/epochs/{epoch:04d}/weights.safetensors")
+        weights.append(net.state_dict())
+    for name, value in averaged.items():
+        torch.testing.assert_close(value, torch.stack([w[name] for w in weights]).mean(0))
+
+
+def test_averaged_networks_have_statistics_of_their_own(data: Dataset) -> None:
+    """Batch normalisation of the average: mean and variance over the training images."""
+    net = train(convolutional(), data, settings=replace(FAST, epochs=3, held_out=0, swa_from=1)).net
+    inputs = net[0](data.images)
+    torch.testing.assert_close(net[1].running_mean, inputs.mean((0, 2, 3)), rtol=0.02, atol=0.01)
+    with pytest.raises(UserError, match="swa_from=2; expected an epoch from 1 to 1"):
+        replace(FAST, swa_from=2)
+
+
+def test_snapshots_are_models(data: Dataset, tmp_path: Path) -> None:
+    """Every second epoch, and what a run of so many epochs under the same schedule has."""
+    settings = replace(FAST, epochs=4, schedule="constant")
+    net = ra.training.network_for("digits-cnn", data)
+    train(net, data, "pgd", {"linf": 0.05}, settings=settings, out=tmp_path, architecture="digits-cnn", keep=2)
+    assert sorted(path.name for path in (tmp_path / "epochs").iterdir()) == ["0002", "0004"]
+    card = read_card(tmp_path / "epochs/0002")
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert (card.epoch, card.accuracies["linf"]) == (2, log[1]["robust/linf"])
+    half = ra.training.network_for("digits-cnn", data)
+    train(half, data, "pgd", {"linf": 0.05}, settings=replace(settings, epochs=2))
+    assert same(half.state_dict(), load_trained(tmp_path / "epochs/0002").net.state_dict())  # type: ignore[union-attr]
+    with pytest.raises(UserError, match="expected a number of epochs"):
+        train(net, data, settings=settings, keep=2)
+
+
+def test_the_course_of_a_training_is_drawn(data: Dataset, tmp_path: Path) -> None:
+    """Every accuracy of the log is a curve, and every epoch a row."""
+    trained = train(
+        ra.training.network_for("digits-cnn", data), data, "max", {"linf": 0.1, "l2": 0.5}, settings=FAST, out=tmp_path,
+        architecture="digits-cnn", notes=("A note.",),
+    )  # fmt: skip
+    above, below = plot_training(trained.history).axes
+    assert above.lines[0].get_ydata().tolist() == [record["loss"] for record in trained.history]
+    curves = {line.get_label(): line.get_ydata().tolist() for line in below.lines}
+    assert list(curves) == ["training", "clean, held out", "L∞, held out", "L2, held out", "all attacks, held out"]
+    assert curves["L2, held out"] == [record["robust/l2"] for record in trained.history]
+    page = write_training_page(tmp_path).read_text()
+    assert page.count('<th scope="row">') == 2
+    assert "A note." in page
+    assert "<svg" in (tmp_path / "training.svg").read_text()
+    with pytest.raises(UserError, match="no finished epoch"):
+        plot_training([])
+    with pytest.raises(UserError, match="no model card"):
+        write_training_page(tmp_path / "nothing")
+
+
+def test_seeds_and_weights_to_begin_with(tmp_path: Path) -> None:
+    small = ["--data", "digits", "--samples", "60", "--epochs", "1"]
+    _succeeds(["train", "digits-cnn", *small, "--seeds", "2", "--out", str(tmp_path / "first")])
+    cards = [read_card(tmp_path / f"first/seed-{seed}") for seed in (0, 1)]
+    assert [card.identity.settings["seed"] for card in cards] == [0, 1]
+    assert cards[0].identity.initial_sha256 != cards[1].identity.initial_sha256
+    _succeeds(
+        ["train", "digits-cnn", *small, "--from", str(tmp_path / "first/seed-1"), "--recipe", "e-at", "--against",
+         "linf=0.1,l1=2", "--steps", "1", "--keep", "1", "--out", str(tmp_path / "tuned")]
+    )  # fmt: skip
+    tuned = read_card(tmp_path / "tuned")
+    assert tuned.identity.initial_sha256 == cards[1].weights_sha256
+    assert "It began with the weights in" in tuned.notes[0]
+    with pytest.raises(UserError, match="leave --recipe out"):
+        CliRunner().invoke(
+            app, ["train", "digits-cnn", *small, "--preset", "trades", "--recipe", "pgd", "--out", str(tmp_path / "x")],
+            catch_exceptions=False,
+        )  # fmt: skip
+
+
+def _succeeds(command: list[str]) -> str:
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
