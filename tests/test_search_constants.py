@@ -12,9 +12,11 @@ ROOT = Path(robustatlas.__file__).parent
 MOST = 80
 
 SOURCED = {
+    "attacks/imagenet_ua": "Kaufmann et al. 2023",
     "attacks/published": "each attack names its source",
-    "attacks/suites._uar_attack": "Kang et al. 2019",
+    "attacks/suites.uar_attack": "Kang et al. 2019",
     "attacks/suites._hypervolume": "the paper of the adversarial hypervolume",
+    "attacks/suites._LEVELS": "the paper of the adversarial hypervolume",
     "attacks/image._STEPS": "Dai et al. 2023",
     "attacks/image._UAR_PGD": "Kang et al. 2019",
     "attacks/image._mrb": "Dai et al. 2023",
