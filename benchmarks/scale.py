@@ -104,7 +104,7 @@ def plan(short: bool) -> dict[str, Any]:
         begun = time.perf_counter()
         again = Run.begin(folder, identity)
         left = 0
-        for record in records:  # as the desk of an evaluation does
+        for record in records:  # as the dispatcher of an evaluation does
             held = np.isin(index, again.done(record))
             again.columns(record, index[held], ("minimal_size", "seconds"))
             left += int((~held).sum())

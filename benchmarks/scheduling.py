@@ -1,8 +1,8 @@
-"""How well many workers share one evaluation: the desk that hands out jobs, run against a simulated clock.
+"""How well many workers share one evaluation: the dispatcher that hands out jobs, run against a simulated clock.
 
-The desk is the one that every evaluation uses; only the workers are simulated (discrete events, nothing sleeps). What a
-sample costs is what was measured: the seconds of the nine ranked attacks on a ResNet-32 (suite.json), spread over
-samples as their passes are in a run of the board. A job takes the sum of its samples' seconds, and at
+The dispatcher is the one that every evaluation uses; only the workers are simulated (discrete events, nothing sleeps).
+What a sample costs is what was measured: the seconds of the nine ranked attacks on a ResNet-32 (suite.json), spread
+over samples as their passes are in a run of the board. A job takes the sum of its samples' seconds, and at
 least as long as its longest sample takes alone; a worker that begins loads the model first (scale.json).
 
 Efficiency is the work divided by workers x the time until all is done; the tail is the time from the first worker that
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.evaluation.costs import Costs, weight_of
-from robustatlas.evaluation.desk import Desk
+from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.plan import Task, record_of, samples_of
 from robustatlas.evaluation.work import Found, Job, Manner
 from robustatlas.outcomes.claims import Claims
@@ -91,19 +91,19 @@ def simulate(priced: Prices, workers: int) -> dict[str, Any]:
     costs = Costs([weight_of(task, 10) for task in todo], pair=1e-3)
     mine = np.ones(samples, bool)
     with Claims(None) as claims:
-        desk = Desk(_Nowhere(), todo, work, mine, Manner(0, 256), costs, claims, None, workers, Progress())  # type: ignore[arg-type]
-        return _clocked(desk, priced, workers)
+        dispatcher = Dispatcher(_Nowhere(), todo, work, mine, Manner(0, 256), costs, claims, None, workers, Progress())  # type: ignore[arg-type]
+        return _clocked(dispatcher, priced, workers)
 
 
-def _clocked(desk: Desk, priced: Prices, workers: int) -> dict[str, Any]:
+def _clocked(dispatcher: Dispatcher, priced: Prices, workers: int) -> dict[str, Any]:
     order = count()
     events: list[tuple[float, int, tuple[Job, float] | None]] = [(priced.begin, next(order), None)] * workers
     jobs, last, idle = 0, 0.0, None
     while events:
         last, _, done = heapq.heappop(events)
         if done is not None:
-            desk.finish(done[0], _found(*done))
-        job = desk.next()
+            dispatcher.finish(done[0], _found(*done))
+        job = dispatcher.next()
         if job is None:
             idle = last if idle is None else idle
             continue

@@ -1,4 +1,5 @@
-"""Draw the README's figure: robustness curves of the built-in models, side by side and, for narrow screens, stacked.
+"""Draw the README's figures: robustness curves of the built-in models, side by side and, for narrow screens, stacked;
+and the card of one of them.
 
 python examples/demo.py && python scripts/readme_figure.py
 """
@@ -31,10 +32,11 @@ def draw(results: dict[str, ra.Result], rows: int, columns: int, size: tuple[flo
 
 
 def main() -> None:
-    """Both figures, of the runs of the demo."""
+    """All figures, of the runs of the demo."""
     results = {name: ra.load_result(RUNS / name) for name in MODELS}
     draw(results, 1, 3, (10, 3.2), FIGURES / "curves.png")
     draw(results, 3, 1, (4.2, 7.5), FIGURES / "curves-narrow.png")
+    results["digits-linf"].card().save(FIGURES / "card.svg")
 
 
 if __name__ == "__main__":

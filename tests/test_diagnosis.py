@@ -212,6 +212,16 @@ def test_cross_entropy_alone_is_blind_to_saturated_logits() -> None:
     assert (asked.verdict, asked.flags) == ("doubtful", ("logit-scale",))
 
 
+def test_what_decides_nothing_is_read_on_request() -> None:
+    model = ra.load_model("sound:linf")
+    found = ra.diagnose(model, DATA, samples=32, everything=True)
+    extra = {finding.name: finding for finding in found.indicators if not finding.reading.decides}
+    assert set(extra) == {"random-step", "unavailable-gradients", "unstable-predictions"}
+    assert found.verdict == "sound" and not extra["random-step"].reading.doubtful
+    lying = ra.diagnose(ra.load_model("broken:random-backward"), DATA, samples=32, everything=True)
+    assert "random-step" in lying.flags
+
+
 def test_every_indicator_and_defense_says_what_it_must() -> None:
     for name, kind in INDICATORS.items():
         assert issubclass(kind, Indicator) and kind.name == name and kind.means and kind.remedy and kind.source

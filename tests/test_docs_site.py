@@ -84,8 +84,13 @@ def test_the_index_names_all_that_is_public() -> None:
         elif re.fullmatch(r"   ~?[A-Za-z][\w.]+", line):
             named.append(f"{module}.{line.strip().removeprefix('~')}")
     assert len(named) == len(set(named))
-    public = {getattr(ra, name) for name in ra.__all__ if name not in ("metrics", "__version__")}
-    public |= {getattr(part, name) for part in (ra.metrics, training) for name in part.__all__ if name != "RECIPES"}
+    public = {getattr(ra, name) for name in ra.__all__ if name not in ("callbacks", "metrics", "__version__")}
+    public |= {
+        getattr(part, name)
+        for part in (ra.callbacks, ra.metrics, training)
+        for name in part.__all__
+        if name != "RECIPES"
+    }
     assert {thing.__name__ for thing in public} - {name.rpartition(".")[2] for name in named} == set()
 
 

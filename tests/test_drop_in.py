@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -127,6 +128,39 @@ torch.save({"adv_complete": adv_complete}, "aa.pth")
     assert (tmp_path / "log.txt").read_text().count("initial accuracy") == 1
     assert torch.load(tmp_path / "aa.pth")["adv_complete"].shape == (12, 1, 8, 8)
     assert ra.load_result(tmp_path / "state").attacks == ("linf",)
+
+
+def test_the_example_of_the_installed_package_runs_with_one_changed_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own script, with a small network and digits in place of those that it downloads."""
+    package = pytest.importorskip("pyautoattack")
+    script = (Path(package.__file__).parent / "examples" / "eval.py").read_text(encoding="utf-8")
+    assert script.count("from pyautoattack import AutoAttack") == 1
+    script = script.replace("from pyautoattack import AutoAttack", "from robustatlas.drop_in import AutoAttack")
+
+    class ResNet18(nn.Sequential):
+        def __init__(self) -> None:
+            super().__init__(*digits_network())  # type: ignore[misc]
+
+        def cuda(self, device: Any = None) -> ResNet18:
+            return self
+
+    torch.save(ResNet18().state_dict(), tmp_path / "model_test.pt")
+    datasets, transforms = ModuleType("torchvision.datasets"), ModuleType("torchvision.transforms")
+    vars(datasets)["CIFAR10"] = lambda **_: torch.utils.data.TensorDataset(X, Y)
+    vars(transforms).update(ToTensor=lambda: None, Compose=lambda parts: None)
+    vision, resnet = ModuleType("torchvision"), ModuleType("resnet")
+    vars(vision).update(datasets=datasets, transforms=transforms)
+    vars(resnet)["ResNet18"] = ResNet18
+    for module in (vision, datasets, transforms, resnet):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["eval.py", "--n_ex", "6", "--epsilon", "0.06", "--version", "custom"])
+    exec(compile(script, "eval.py", "exec"), {"__name__": "__main__"})
+    (saved,) = (tmp_path / "results").iterdir()
+    assert torch.load(saved)["adv_complete"].shape == (6, 1, 8, 8)
+    assert "robust accuracy after FAB" in (tmp_path / "log_file.txt").read_text()
 
 
 @pytest.mark.parametrize(

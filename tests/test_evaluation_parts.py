@@ -22,7 +22,7 @@ from robustatlas.attacks.definition import Attack, Search, Stage
 from robustatlas.attacks.plans import plans_of
 from robustatlas.datasets import Beginning, Fingerprint, Rows
 from robustatlas.evaluation.costs import Costs
-from robustatlas.evaluation.desk import SECONDS, SMALLEST, Desk
+from robustatlas.evaluation.dispatcher import SECONDS, SMALLEST, Dispatcher
 from robustatlas.evaluation.plan import Task, Work
 from robustatlas.evaluation.work import Found, Job, Manner
 from robustatlas.optimizers.pgd import PGD
@@ -52,16 +52,16 @@ class Drawn(Rows):
         return bright.view(-1, *[1] * (len(self.shape) - 1)).expand(-1, *self.shape[1:]).contiguous()
 
 
-def desk_of(
+def dispatcher_of(
     count: int,
     shape: tuple[int, ...] = (1, 8, 8),
     *,
     expected: float = 1e-9,
     search: Search = "bisection",
     part: int | None = None,
-    hands: int = 1,
-) -> Desk:
-    """A desk for one attack on so many samples, each of which is expected to take ``expected`` seconds."""
+    workers: int = 1,
+) -> Dispatcher:
+    """A dispatcher for one attack on so many samples, each of which is expected to take ``expected`` seconds."""
     rows, labels = Drawn(count, *shape), torch.zeros(count, dtype=torch.int64)
     work = Work(
         rows, labels, np.arange(count), DataRecord(name="drawn"), Beginning.of(rows, labels, torch.arange(count))
@@ -71,7 +71,7 @@ def desk_of(
     costs = Costs([1.0], pair=1.0)
     costs.expect(0, expected)
     mine = np.ones(count, np.bool_)
-    return Desk(run, [task], work, mine, Manner(0, 256), costs, run.claims(), part, hands, Progress())
+    return Dispatcher(run, [task], work, mine, Manner(0, 256), costs, run.claims(), part, workers, Progress())
 
 
 def found_of(job: Job, seconds: float) -> Found:
@@ -86,12 +86,12 @@ def found_of(job: Job, seconds: float) -> Found:
     return Found(columns | index, samples | index, None, {}, seconds * count, 256)
 
 
-def jobs_of(desk: Desk, seconds: float = 1e-9) -> Iterator[Job]:
-    """All jobs of a desk, one after the other."""
-    while (job := desk.next()) is not None:
+def jobs_of(dispatcher: Dispatcher, seconds: float = 1e-9) -> Iterator[Job]:
+    """All jobs of a dispatcher, one after the other."""
+    while (job := dispatcher.next()) is not None:
         yield job
-        desk.finish(job, found_of(job, seconds))
-    assert desk.lacking == 0
+        dispatcher.finish(job, found_of(job, seconds))
+    assert dispatcher.lacking == 0
 
 
 CASES: dict[str, tuple[dict[str, Any], float, int]] = {
@@ -107,7 +107,7 @@ CASES: dict[str, tuple[dict[str, Any], float, int]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_parts_cover_all_and_are_bounded(case: str) -> None:
     options, seconds, largest = CASES[case]
-    index = [job.index for job in jobs_of(desk_of(**options), seconds)]
+    index = [job.index for job in jobs_of(dispatcher_of(**options), seconds)]
     np.testing.assert_array_equal(np.concatenate(index), np.arange(options["count"]))
     sizes = [len(part) for part in index]
     assert max(sizes) <= largest
@@ -117,23 +117,23 @@ def test_parts_cover_all_and_are_bounded(case: str) -> None:
 
 def test_parts_follow_the_time_that_they_take() -> None:
     """Dearer than expected: at once smaller. Cheaper: larger by steps, for a few easy samples prove little."""
-    dear = [len(job.index) for job in jobs_of(desk_of(2_000, expected=SECONDS / 500), SECONDS / 50)]
+    dear = [len(job.index) for job in jobs_of(dispatcher_of(2_000, expected=SECONDS / 500), SECONDS / 50)]
     assert dear[0] >= 400 and max(dear[1:]) <= 50
-    cheap = [len(job.index) for job in jobs_of(desk_of(20_000, expected=SECONDS / 20), SECONDS / 1_000)]
+    cheap = [len(job.index) for job in jobs_of(dispatcher_of(20_000, expected=SECONDS / 20), SECONDS / 1_000)]
     assert cheap[0] == 20 and max(cheap) > 900
     assert all(later <= 4 * earlier for earlier, later in itertools.pairwise(cheap))
 
 
 def test_several_hands_share_the_last_samples() -> None:
-    desk = desk_of(1_000, expected=SECONDS / 500, hands=4)
-    sizes = [len(job.index) for job in jobs_of(desk, SECONDS / 500)]
+    dispatcher = dispatcher_of(1_000, expected=SECONDS / 500, workers=4)
+    sizes = [len(job.index) for job in jobs_of(dispatcher, SECONDS / 500)]
     assert sum(sizes) == 1_000
     assert sizes[0] <= 1_000 / (2 * 4) and sizes == sorted(sizes, reverse=True)
     assert SMALLEST // 2 <= sizes[-1] <= SMALLEST
 
 
 def test_a_job_holds_its_inputs_as_they_are_kept() -> None:
-    job = next(jobs_of(desk_of(200, LARGE)))
+    job = next(jobs_of(dispatcher_of(200, LARGE)))
     assert job.stored.dtype == torch.uint8 and job.stored.nbytes <= BYTES / 4
     np.testing.assert_array_equal(job.stored[:, 0, 0, 0].numpy(), job.index * 7 % 256)
 
@@ -144,8 +144,8 @@ def test_memory_does_not_grow_with_the_data(monkeypatch: pytest.MonkeyPatch) -> 
     torch.manual_seed(0)
     net = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(48, 2))
     part, batch = (count * 4 * 3 * 32 * 32 for count in (192, 32))
-    monkeypatch.setattr("robustatlas.evaluation.desk._BYTES", part)
-    monkeypatch.setattr("robustatlas.evaluation.desk.SECONDS", 1e6)  # however busy the machine is
+    monkeypatch.setattr("robustatlas.evaluation.dispatcher._BYTES", part)
+    monkeypatch.setattr("robustatlas.evaluation.dispatcher.SECONDS", 1e6)  # however busy the machine is
     peaks = []
     for count in (384, 960):
         labels = np.arange(count) % 2

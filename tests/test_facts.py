@@ -12,6 +12,7 @@ import run_files
 from robustatlas.errors import UserError
 from robustatlas.facts import chosen_reference, facts_of, fitting_reference, hold_against, what_is_shared
 from robustatlas.facts.comparison import distinct_names, intervals_of
+from robustatlas.facts.field import BENCHMARKED, beside_the_field
 from robustatlas.facts.rows import run_row
 from robustatlas.facts.units import unit_of
 from robustatlas.outcomes import AccuracyTable
@@ -152,3 +153,41 @@ def test_a_comparison_has_the_intervals_of_the_runs() -> None:
 def test_equal_names_are_told_apart_in_one_way(tmp_path: Path) -> None:
     runs = [load_result(run_files.write(tmp_path / name, made_up(("linf",)))) for name in ("a", "b")]
     assert distinct_names(runs) == ["arrays (a)", "arrays (b)"]
+
+
+def test_a_run_beside_the_field() -> None:
+    """The union of the attacks on the field's sets at its very strength, whatever the grid is."""
+    sizes = {"linf": np.linspace(0, 0.1, 200), "l2": np.linspace(0, 2, 200)}
+    grid = {"linf": [0.02, 0.05], "l2": [0.25, 0.4]}
+    run = Result.from_arrays(np.zeros(200), np.zeros(200), sizes, grid, data="cifar10")
+    (beside,) = beside_the_field(run)  # l2 ends below 0.5
+    alive = int((sizes["linf"] > 8 / 255).sum())
+    assert beside.field.name == "robustbench-cifar10-linf" and beside.attacks == ("linf",)
+    assert beside.accuracy.value == pytest.approx(100 * alive / 200)
+    entries = beside.field.entries
+    assert beside.rank == 1 + sum(entry.accuracy > beside.accuracy.value for entry in entries)
+    assert beside.best <= beside.rank <= beside.worst <= beside.of == 100
+    assert "on 200 images" in beside.sentence and "99 entries" in beside.sentence
+    assert [one.words.partition(":")[0] for one in beside.elsewhere] == ["L∞ 4/255"]
+    names = [entry.name for entry in beside.neighbours]
+    assert names[0] == entries[0].name and len(names) <= 5
+    assert facts_of(run).to_dict()["field"]["robustbench-cifar10-linf"]["place"]["of"] == 100
+    assert beside_the_field(Result.from_arrays([0], [0], {"linf": [1.0]}, {"linf": [1.0]}, data="digits")) == ()
+
+
+def test_attacks_on_the_same_sets_count_together(tmp_path: Path) -> None:
+    sizes = {"linf": [0.05, 0.01, 0.05, 0.05], "square-linf": [0.01, 0.05, 0.05, 0.05], "jpeg-linf": [0.001] * 4}
+    run = Result.from_arrays([0] * 4, [0] * 4, sizes, {name: [0.04] for name in sizes}, data="cifar10")
+    kinds = {"linf": {"kind": "Linf"}, "square-linf": {"kind": "Linf"}, "jpeg-linf": {"kind": "Jpeg"}}
+    (beside,) = beside_the_field(load_result(run_files.write(tmp_path / "run", run, kinds)))
+    assert beside.attacks == ("linf", "square-linf") and beside.accuracy.value == 50.0
+    assert "under L∞ and square-linf at once" in beside.sentence
+
+
+def test_a_run_of_all_corruptions_beside_the_field() -> None:
+    attacks = [f"corruption-{name}" for name in BENCHMARKED]
+    grid = {name: [1.0, 2.0, 3.0, 4.0, 5.0] for name in attacks}
+    sizes = dict.fromkeys(attacks, np.where(np.arange(50) < 20, 3.0, np.inf))
+    (beside,) = beside_the_field(Result.from_arrays(np.zeros(50), np.zeros(50), sizes, grid, data="cifar10"))
+    assert beside.accuracy.value == pytest.approx((2 * 100 + 3 * 60) / 5)
+    assert "common corruptions" in beside.sentence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,7 +64,9 @@ def with_warnings(run: Result, *warnings: str) -> Result:
 
 def keeping(run: Result, images: np.ndarray) -> Result:
     """The run, as if it had kept these adversarial examples of all of its samples."""
-    kept = SimpleNamespace(adversarial=lambda attack, index: (run.index, images), circumstances=list)
+    kept = SimpleNamespace(
+        adversarial=lambda attack, index: (run.index, images), circumstances=list, diagnoses=list, audit=None
+    )
     return dataclasses.replace(run, _run=kept)
 
 
@@ -167,6 +170,31 @@ def test_the_page_is_self_contained_and_escaped(tmp_path: Path) -> None:
     assert 'src="' not in ours and '<link rel="stylesheet"' not in text
     data = json.loads(text.split('id="report-data">')[1].split("</script>")[0])
     assert data["runs"] == [hostile]
+
+
+def test_every_number_on_the_page_is_one_of_show(tmp_path: Path) -> None:
+    """The sentences, every cell and the card say what ``show --json`` says."""
+    run = result(samples=200)
+    told = facts_of(run, "mine", SMALL).to_dict()
+    text = build_report([run], tmp_path / "report.html", SMALL).read_text()
+
+    def said(number: dict[str, float]) -> str:
+        return f"{number['value']:.1f}% ({number['low']:.1f} to {number['high']:.1f})"
+
+    headline = text.split('<p class="headline">')[1].split("</p>")[0]
+    for name in ("average accuracy", "union accuracy", "clean accuracy"):
+        assert said(told[name]) in headline, name
+    cells = re.findall(r'title="strength ([\d.]+): ([^"]+)"', text)
+    expected = [
+        (strength(size), said(cell))
+        for attack in told["attacks"].values()
+        for size, cell in zip(attack["strengths"], attack["accuracy"], strict=True)
+    ]
+    assert cells == expected
+    drawn = text.split('class="card-picture"')[1].split("</svg>")[0]
+    assert said(told["reference"]["numbers"]["CR ind-avg"]) in drawn and said(told["clean accuracy"]) in drawn
+    for name, number in told["reference"]["numbers"].items():
+        assert f"{number['value']:.1f} <small>({number['low']:.1f} to {number['high']:.1f})" in text, name
 
 
 def test_figures_hold_the_curves(tmp_path: Path) -> None:
@@ -303,7 +331,7 @@ def refuse(attack: str, index: np.ndarray) -> None:
 
 def test_equal_settings_are_written_once(tmp_path: Path) -> None:
     here = circumstances()
-    place = SimpleNamespace(circumstances=lambda: [here], adversarial=refuse)
+    place = SimpleNamespace(circumstances=lambda: [here], adversarial=refuse, diagnoses=list, audit=None)
     runs = [dataclasses.replace(run, _run=place) for run in (result(), result(model="other"))]
     text = build_report(runs, tmp_path / "report.html").read_text()
     assert text.count('<th scope="row">computed with</th>') == 1

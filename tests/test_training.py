@@ -31,7 +31,6 @@ from robustatlas.training import (
     Settings,
     TrainingDisplay,
     adversarial_examples,
-    network_for,
     opponents_of,
     read_card,
     recipe_named,
@@ -46,6 +45,7 @@ from robustatlas.training.schedules import schedule_named
 from robustatlas.training.watch import concerns
 
 FAST = Settings(epochs=2, learning_rate=0.02, monitored=32)
+HELPER = "builtin:digits-standard"
 AGAINST: dict[str, dict[str, float] | None] = {
     "none": None,
     "one": {"linf": 0.1},
@@ -56,18 +56,6 @@ AGAINST: dict[str, dict[str, float] | None] = {
 
 def against(name: str) -> dict[str, float] | None:
     return {"lpips": 0.3} if name == "pat" else AGAINST[RECIPES[name].opponents]
-
-
-@pytest.fixture(scope="session")
-def helper(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of a network of standard training."""
-    folder = tmp_path_factory.mktemp("helper")
-    data = load_dataset("digits", "train").take(64)
-    train(
-        network_for("digits-cnn", data), data, settings=Settings(epochs=1), out=folder, architecture="digits-cnn",
-        progress=False,
-    )  # fmt: skip
-    return str(folder)
 
 
 def linear() -> nn.Module:
@@ -160,11 +148,11 @@ def test_recipes_take_any_threat_model(threat: str) -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_learns_reproducibly_and_goes_on(
-    name: str, data: Dataset, helper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same weights again, and after an interruption in the middle of an epoch, from a checkpoint there."""
     monkeypatch.setattr(trainer, "_CHECKPOINT_SECONDS", 0.0)
-    recipe = recipe_named(name, against(name), steps=2, **({"helper": helper} if name == "hat" else {}))
+    recipe = recipe_named(name, against(name), steps=2, **({"helper": HELPER} if name == "hat" else {}))
     settings = replace(FAST, ema=0.5 if name == "trades" else 0.0, batch_size=64)
     whole = train(convolutional(), data, recipe, settings=settings)
     assert whole.history[-1]["loss"] < whole.history[0]["loss"]

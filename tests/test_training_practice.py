@@ -111,9 +111,10 @@ def test_first_updates_of_a_preset_and_what_is_not_as_printed(tmp_path: Path) ->
     assert len(display.losses) == 5
     said = _succeeds(
         ["train", "digits-cnn", "--data", "digits", "--samples", "60", "--preset", "trades-mnist", "--epochs", "1",
-         "--steps", "1", "--out", str(tmp_path)]
+         "--steps", "1", "--with", "augmentation=none", "--out", str(tmp_path)]
     )  # fmt: skip
     card = read_card(tmp_path)
+    assert card.identity.settings["augmentation"] == "none"
     assert card.identity.recipe["beta"] == 1.0
     assert card.identity.settings["momentum"] == 0.9
     assert card.notes[0].startswith("Trained by the preset trades-mnist")

@@ -237,7 +237,7 @@ def test_hat(tmp_path: Path) -> None:
     x, clean = given.x + d, net(given.x)
     helped = F.cross_entropy(net(given.x + 3.5 * d), helper(x).argmax(1))
     expected = F.cross_entropy(clean, b.labels) + 2.5 * kl(clean, net(x)).mean() + 0.5 * helped
-    recipe = recipe_named("hat", {"linf": LINF}, STEPS, helper=str(tmp_path))
+    recipe = recipe_named("hat", {"linf": LINF}, STEPS, helper=f"trained:{tmp_path}")
     assert recipe.helper_sha256 == read_card(tmp_path).weights_sha256  # type: ignore[attr-defined]
     assert float(recipe.update(net, given, {}).loss.detach()) == pytest.approx(float(expected.detach()), abs=1e-5)
 
@@ -645,8 +645,8 @@ def test_every_recipe_is_tested_here() -> None:
         ("mart", {"linf": 0.1}, {"beta": 0}, "positive weight"),
         ("awp", {"linf": 0.1}, {"gamma": 0.0}, "positive share"),
         ("awp", {"linf": 0.1}, {"base": "pat"}, "pgd or trades"),
-        ("hat", {"linf": 0.1}, {}, "give its folder"),
-        ("hat", {"linf": 0.1}, {"helper": "nowhere"}, "no model card"),
+        ("hat", {"linf": 0.1}, {}, "name one"),
+        ("hat", {"linf": 0.1}, {"helper": "trained:nowhere"}, "no model card"),
         ("pat", {"lpips": 0.1}, {"features": "alexnet"}, "expected ARCHITECTURE=FILE"),
     ],
 )

@@ -14,6 +14,7 @@ SOURCES = ROOT / "src" / "robustatlas"
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 
 SAID_BY = {
+    "callbacks/watching.py": ("_failed", "_none_fitted"),
     "evaluation/evaluating.py": ("_rejections",),
     "evaluation/plan.py": ("those_that_fit",),
     "diagnosis/verdict.py": ("warned",),
@@ -22,7 +23,13 @@ SAID_BY = {
     "wording.py": ("void_sentence",),
 }
 """Functions outside of ``sanity`` that return sentences to be shown as warnings."""
-HANDED_ON = {"errors.py", "evaluation/prepared.py", "outcomes/accuracies.py", "training/epoch.py"}
+HANDED_ON = {
+    "callbacks/watching.py",
+    "errors.py",
+    "evaluation/prepared.py",
+    "outcomes/accuracies.py",
+    "training/epoch.py",
+}
 """Files that hand such sentences to ``warn``. Who adds one says above where its sentences are made."""
 SHORTEST = 12
 """Shorter pieces of a sentence say nothing by themselves."""

@@ -161,7 +161,7 @@ def test_tables_pages_and_boards_are_marked(void: ra.Result, tmp_path: Path, cap
     cells = {attack: dict.fromkeys(row, 90.0) for attack, row in void.accuracies().cells.items()}
     reference = Reference("mine", "made up", AccuracyTable(100.0, cells), ("linf", "brightness"))
     reference.to_json(tmp_path / "mine.json")
-    main_quietly(["show", str(void.path), "--reference", str(tmp_path / "mine.json")])
+    main_quietly(["show", str(void.path), "--reference", str(tmp_path / "mine.json"), "--explain"])
     shown = capsys.readouterr().out
     for name in ("masked †", "linf †", "average accuracy †", "CR ind-avg †"):
         assert name in shown, name

@@ -126,7 +126,8 @@ def pictureless(site: Path, sources: Path) -> list[str]:
 
 def public() -> set[str]:
     """Names that the API reference must have."""
-    names = {f"robustatlas.{name}" for name in ra.__all__ if name not in ("metrics", "__version__")}
+    names = {f"robustatlas.{name}" for name in ra.__all__ if name not in ("callbacks", "metrics", "__version__")}
+    names |= {f"robustatlas.callbacks.{name}" for name in ra.callbacks.__all__}
     names |= {f"robustatlas.metrics.{name}" for name in ra.metrics.__all__}
     names |= {f"robustatlas.training.{name}" for name in training.__all__}
     kinds = {type(stage.optimizer) for attack in catalogue().values() for stage in attack.stages}

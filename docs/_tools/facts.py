@@ -416,6 +416,17 @@ def search_rules_size() -> str:
     return f"{images} correct images of each of {len(networks)} networks ({', '.join(networks)}), {known[0]['seeds']} seeds"
 
 
+def inner_l1_table() -> str:
+    rows = []
+    for name, each in stored("inner_l1")["summary"].items():
+        for by, one in each.items():
+            accuracy = [one["accuracy"].get(recipe) for recipe in ("pgd", "msd")]
+            own = (f"{a['l1']:.0f} ({a['union']:.0f})" if a else "" for a in accuracy)
+            found = (f"{one[what]:.0f}" for what in ("share_found", "lowest_share"))
+            rows.append((name, by, *found, *own, f"{one['times_linf']:.2f}"))
+    return table(("images", "inner attack", "found, %", "lowest, %", "`pgd`", "`msd`", "times linf"), rows, 5)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "kinds": kinds_table,
     "cite": cite_table,
@@ -438,6 +449,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "search-rules-lp-other": lambda: search_rules_table(LP_MEASURED, chosen=False),
     "search-rules-images": lambda: search_rules_table(IMAGES_MEASURED, chosen=True),
     "search-rules-images-other": lambda: search_rules_table(IMAGES_MEASURED, chosen=False),
+    "inner-l1": inner_l1_table,
     **{f"optimality-{subject}": lambda subject=subject: optimality_table(subject) for subject in SUBJECTS},  # type: ignore[misc]
 }
 

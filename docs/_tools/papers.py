@@ -96,6 +96,9 @@ PAPERS = {
         "Reducing Excessive Margin to Achieve a Better Accuracy vs. Robustness Trade-off",
         "https://openreview.net/forum?id=Azh9QBQ4tR7",
     ),
+    "Radford et al. 2021": _arxiv(
+        "Learning Transferable Visual Models From Natural Language Supervision", "2103.00020"
+    ),
     "Rauber et al. 2020": Paper(
         "Foolbox Native: Fast adversarial attacks to benchmark the robustness of machine learning models",
         "https://doi.org/10.21105/joss.02607",

@@ -34,6 +34,22 @@ try:
 except ImportError:
     pass
 """,
+    "while_training": """
+import torch
+import robustatlas as ra
+train, net = ra.load_dataset("digits", "train"), ra.load_model("builtin:digits-standard").net
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def train_one_epoch(net):
+    torch.nn.functional.cross_entropy(net(train.images), train.labels).backward()
+    optimizer.step()
+log = lambda numbers: None
+""",
+    "served": """
+import torch
+import robustatlas as ra
+data, net = ra.load_dataset("digits"), ra.load_model("builtin:digits-linf").net
+ask = lambda x: net(torch.tensor(x)).softmax(1).detach().numpy()
+""",
     "coming_from": """
 import robustatlas as ra
 net = ra.load_model("builtin:digits-linf").net

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from robustatlas.version import __version__
 
 if TYPE_CHECKING:
-    from robustatlas import metrics
+    from robustatlas import callbacks, metrics
     from robustatlas.attacks.catalogue import compose
     from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Stage
     from robustatlas.attacks.plans import plans_of
+    from robustatlas.certification import certify
     from robustatlas.classifier import Classifier
     from robustatlas.datasets import Dataset, load_dataset
     from robustatlas.errors import UserError
@@ -54,6 +55,8 @@ __all__ = [
     "as_foolbox",
     "as_torchattacks",
     "audit",
+    "callbacks",
+    "certify",
     "compose",
     "diagnose",
     "evaluate",
@@ -93,6 +96,7 @@ _HOME = {
     "as_foolbox": "peers",
     "as_torchattacks": "peers",
     "audit": "trust",
+    "certify": "certification",
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",
@@ -118,8 +122,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "metrics":
-        return import_module("robustatlas.metrics")
+    if name in ("callbacks", "metrics"):
+        return import_module(f"robustatlas.{name}")
     if name in _HOME:
         return getattr(import_module(f"robustatlas.{_HOME[name]}"), name)
     raise AttributeError(f"module 'robustatlas' has no attribute {name!r}")

@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.ticker import MaxNLocator
 
 from robustatlas import wording
 from robustatlas.errors import UserError, brief
@@ -137,6 +138,37 @@ def plot_curves(
         axes.set_axisbelow(True)
         if len(named) > 1 or isinstance(curves, Sequence | Mapping):
             _legend_above(axes, len(named))
+    return axes
+
+
+def plot_over_epochs(lines: Mapping[str, Floats], ax: Axes | None = None) -> Axes:
+    """Draw accuracies over the epochs of a training, with intervals.
+
+    Args:
+        lines: name -> [E, 4]: epoch, and accuracy in percent with the lower and upper end of its interval.
+        ax: where to draw; a new figure, 3.3 inches wide, when None.
+
+    Returns:
+        the axes.
+
+    Example:
+        >>> plot_over_epochs({"linf": np.array([[1, 20.0, 10.0, 30.0], [2, 40.0, 30.0, 50.0]])}).get_ylabel()
+        'accuracy (%)'
+    """
+    with mpl.rc_context(STYLE if ax is None else {}):
+        axes = _new_axes(2.15) if ax is None else ax
+        for position, (name, points) in enumerate(lines.items()):
+            colour, dash = COLOURS[position % len(COLOURS)], DASHES[position % len(DASHES)]
+            epochs, value, low, high = np.asarray(points).T
+            axes.plot(epochs, value, color=colour, linestyle=dash, linewidth=1.3, marker="o", markersize=3, label=name)
+            axes.fill_between(epochs, low, high, color=colour, alpha=0.13, linewidth=0)
+        axes.set_ylim(0, 102)
+        axes.set_xlabel("epoch")
+        axes.set_ylabel("accuracy (%)")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(True, color="#000000", alpha=0.08, linewidth=0.5)
+        axes.set_axisbelow(True)
+        _legend_above(axes, len(lines))
     return axes
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +16,43 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
-from robustatlas.outcomes.records import AttackRecord
 from robustatlas.wording import duration
 
 _LINE_EVERY = 30.0
 """Seconds between the lines of a log."""
 
 
+class Announced(Protocol):
+    """What a display knows of a piece of work: an attack as it is run, or a certificate of one."""
+
+    kept: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """Of the attack."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Distinct for each piece of work."""
+        ...
+
+    @property
+    def strengths(self) -> tuple[float, ...]:
+        """Of the attack, increasing."""
+        ...
+
+    @property
+    def monotone(self) -> bool:
+        """Whether what is broken at one strength is broken at all larger ones."""
+        ...
+
+
 class Progress:
     """Receives the course of an evaluation; this base shows nothing. Give an object of your own to
     ``evaluate(progress=...)``."""
 
-    def begin(self, records: Sequence[AttackRecord], samples: int) -> None:
+    def begin(self, records: Sequence[Announced], samples: int) -> None:
         """The work: ``samples`` under each of the attacks."""
 
     def warn(self, message: str) -> None:
@@ -37,10 +62,10 @@ class Progress:
     def note(self, message: str) -> None:
         """Something to know that is no warning."""
 
-    def update(self, record: AttackRecord, settled: int) -> None:
+    def update(self, record: Announced, settled: int) -> None:
         """``settled`` samples of the parts at work are through."""
 
-    def finish(self, record: AttackRecord, columns: Mapping[str, NDArray[Any]]) -> None:
+    def finish(self, record: Announced, columns: Mapping[str, NDArray[Any]]) -> None:
         """A part is through; ``columns``: what was found (see OUTCOME_COLUMNS). Of what the run had already they are
         ``index``, ``minimal_size`` and ``seconds``, and ``fooled`` where the record is not monotone."""
 
@@ -51,12 +76,12 @@ class Progress:
 class _Tally:
     """Samples through so far, and how many of them resist the middle strength."""
 
-    def __init__(self, record: AttackRecord) -> None:
+    def __init__(self, record: Announced) -> None:
         self.begun: float | None = None
         self.found = self.through = self.robust = 0
         self.position = (len(record.strengths) - 1) // 2
         self.middle = record.strengths[self.position]
-        self.monotone = record.monotone
+        self.monotone, self.kept = record.monotone, record.kept
 
     def start(self) -> None:
         if self.begun is None:
@@ -69,7 +94,7 @@ class _Tally:
 
     @property
     def note(self) -> str:
-        return f"{100 * self.robust / self.through:.1f} % robust at {self.middle:g}" if self.through else ""
+        return f"{100 * self.robust / self.through:.1f} % {self.kept} at {self.middle:g}" if self.through else ""
 
     def rate(self, settled: int = 0) -> float:
         """Samples a second since the work began; what was found in the run does not count."""
@@ -97,7 +122,7 @@ class BarProgress(Progress):
         self.tasks: dict[str, TaskID] = {}
         self.tallies: dict[str, _Tally] = {}
 
-    def begin(self, records: Sequence[AttackRecord], samples: int) -> None:
+    def begin(self, records: Sequence[Announced], samples: int) -> None:
         self.samples = samples
         for record in records:
             self.tasks[record.key] = self._row(record.name, samples)
@@ -116,7 +141,7 @@ class BarProgress(Progress):
     def note(self, message: str) -> None:
         self.console.print(escape(message), highlight=False)
 
-    def update(self, record: AttackRecord, settled: int) -> None:
+    def update(self, record: Announced, settled: int) -> None:
         tally, task = self.tallies[record.key], self.tasks[record.key]
         if tally.begun is None:
             tally.start()
@@ -126,7 +151,7 @@ class BarProgress(Progress):
         left = f"{duration((self.samples - through) / rate)} left" if rate else ""
         self.bars.update(task, completed=through, rate=f"{rate:.3g}/s" if rate else "", left=left)
 
-    def finish(self, record: AttackRecord, columns: Mapping[str, NDArray[Any]]) -> None:
+    def finish(self, record: Announced, columns: Mapping[str, NDArray[Any]]) -> None:
         tally = self.tallies[record.key]
         tally.add(columns)
         self.bars.update(self.tasks[record.key], completed=tally.through, note=tally.note)
@@ -142,19 +167,19 @@ class LineProgress(Progress):
         self.tallies: dict[str, _Tally] = {}
         self.last = time.perf_counter()
 
-    def begin(self, records: Sequence[AttackRecord], samples: int) -> None:
+    def begin(self, records: Sequence[Announced], samples: int) -> None:
         self.samples = samples
         self.tallies = {record.key: _Tally(record) for record in records}
 
     def note(self, message: str) -> None:
         self._say(message)
 
-    def update(self, record: AttackRecord, settled: int) -> None:
+    def update(self, record: Announced, settled: int) -> None:
         self.tallies[record.key].start()
         if time.perf_counter() - self.last > _LINE_EVERY:
             self._line(record, settled)
 
-    def finish(self, record: AttackRecord, columns: Mapping[str, NDArray[Any]]) -> None:
+    def finish(self, record: Announced, columns: Mapping[str, NDArray[Any]]) -> None:
         self.tallies[record.key].add(columns)
         self._line(record, 0)
 
@@ -162,7 +187,7 @@ class LineProgress(Progress):
         if len(self.tallies) > 1 and seconds > 0:
             self._say(f"All attacks together: {duration(seconds)} left")
 
-    def _line(self, record: AttackRecord, settled: int) -> None:
+    def _line(self, record: Announced, settled: int) -> None:
         tally = self.tallies[record.key]
         through, rate = tally.through + settled, tally.rate(settled)
         parts = [f"{through}/{self.samples} samples", tally.note]

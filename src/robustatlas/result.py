@@ -17,6 +17,7 @@ from robustatlas.errors import UserError
 from robustatlas.metrics.audit import Audited, audited, concern, sentence
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
 from robustatlas.metrics.intervals import Interval, proportion_interval
+from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.identity import Identity
 from robustatlas.outcomes.outcome import Integers, Outcome
@@ -49,6 +50,7 @@ class Result(OutcomeTable, Tabular):
         clean_margin: ``[N]``, softmax margin of the clean input, in [-1, 1]; NaN where not known.
         outcomes: attack -> :class:`Outcome` of the same samples.
         clean_rejected: ``[N]``, whether the model refuses to answer for the clean input; None: it never may.
+        certified_sizes: attack -> sizes up to which nothing can be found, where some were certified.
         identity: what the run is about; None for a table of arrays at hand.
         records: the attacks as they were run, by their keys.
         plans: what was asked of the run, oldest first.
@@ -197,9 +199,75 @@ class Result(OutcomeTable, Tabular):
         grids = {attack: self.strengths(attack).tolist() for attack in self.attacks}
         return Result.of_run(self._run, list(self.attacks), self.index, grids)
 
+    @classmethod
+    def of_certificates(cls, run: Run, attacks: Sequence[str], index: Integers) -> Result:
+        """What a run holds of both sides of some attacks, on the samples ``index``; attacks that nobody ran on all of
+        them have their lower side alone."""
+        found = [name for name in attacks if name in {record.name for record in run.records().values()}]
+        both = [name for name in found if not len(np.setdiff1d(index, run.finished(name)))]
+        return cls.of_run(run, both, index)
+
+    def certified(self, attack: str) -> RobustnessCurve:
+        """The curve of the certified sizes: an upper bound of the robust error at every size.
+
+        Args:
+            attack: its name.
+
+        Returns:
+            the curve; 100 less its values is the certified accuracy, and the robust accuracy is at least that.
+
+        Raises:
+            UserError: nothing was certified under that attack.
+        """
+        sizes, held = self.certified_size(attack), self.certified_sizes[attack]
+        return RobustnessCurve(sizes, attack=attack, unit=held.unit)
+
+    def two_sided(self, attack: str) -> TwoSided:
+        """Both sides of an attack's robustness curve: what was found, and what is certain.
+
+        Args:
+            attack: its name.
+
+        Returns:
+            both curves, with their bands and how far they are apart.
+
+        Raises:
+            UserError: the attack was not run, or nothing was certified under it.
+
+        Example:
+            >>> import robustatlas as ra
+            >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     common = {"samples": 4, "run": f"{folder}/run", "effort": "low", "progress": False}
+            ...     _ = ra.evaluate(model, data, "linf", **common)
+            ...     print(ra.certify(model, data, "linf", **common).two_sided("linf").at(0.02))
+            at least 100.0 %, at most 100.0 % robust at 0.02
+        """
+        largest = float(self.outcome(attack).strengths[-1])
+        return TwoSided(self.certified(attack), self.curve(attack), largest)
+
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
         return RobustnessCurve.of(self.outcome(attack))
+
+    def card(self, reference: str | None = None) -> Any:
+        """The robustness card: one picture of one format, with words for those who do not see it.
+
+        Args:
+            reference: name or file of the reference; ``"none"`` for none, None for the shipped one that fits.
+
+        Returns:
+            a picture in notebooks, words where it is printed; ``.save("card.svg")`` writes SVG, PNG or PDF.
+
+        Example:
+            >>> result = Result.from_arrays([0, 0], [0, 0], {"linf": [0.1, 0.3]}, {"linf": [0.2, 0.4]}, model="mine")
+            >>> str(result.card()).partition(";")[0]
+            'Robustness card of mine on 2 images of data: clean accuracy 100.0% (15.8 to 100.0)'
+        """
+        from robustatlas.report.card import card  # a picture stands on all that is said, and that on results
+
+        return card([self], reference)
 
     def misclassification(self, attack: str) -> tuple[Interval | None, ...]:
         """Of a randomised model and each of N samples: how often, in percent of fresh draws, the smallest example found

@@ -53,7 +53,10 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
     warnings = ("The gradient is zero for 12% of the images.", f"Named {HOSTILE}.")
     images = generator.random((len(plain.index), 3, 8, 8), dtype=np.float32)
     kept = SimpleNamespace(
-        adversarial=lambda attack, index: (plain.index, images), circumstances=lambda: [circumstances()]
+        adversarial=lambda attack, index: (plain.index, images),
+        circumstances=lambda: [circumstances()],
+        diagnoses=list,
+        audit=None,
     )
     asked = [AttackRecord(name=name, strengths=tuple(o.strengths)) for name, o in plain.outcomes.items()]
     return replace(

@@ -457,6 +457,9 @@ def test_keyboard(published_table: Path, visit: Visit) -> None:
     page.keyboard.press("Space")
     assert "l1" not in address(page).split("attacks=")[1].split(",")
     assert page.evaluate("document.activeElement.value") == "l1"
+    page.keyboard.press("Escape")
+    assert not page.locator("#drawer").is_visible()
+    assert page.evaluate("document.activeElement.id") == "choose"
     page.focus("#board td.pick input >> nth=6")
     page.keyboard.press("Space")
     assert page.evaluate("document.activeElement.type") == "checkbox"

@@ -29,17 +29,19 @@ def test_every_section_is_drawn(full_page: Path, look: Visit) -> None:
         "Attack by attack",
         "Every accuracy",
         "Compared with models trained against each attack",
+        "Beside the field",
         "In words",
         "Tables",
         "Glossary",
         "Settings",
     ]
     targets = page.eval_on_selector_all(".contents a", "all => all.map(a => document.querySelector(a.hash) !== null)")
-    assert len(targets) == 7 and all(targets)
+    assert len(targets) == 8 and all(targets)
     assert page.locator(".multiple svg").count() == 9
     assert page.locator(".strip img").count() == 9
     assert page.locator(".heat .cell").count() == 180
-    assert page.evaluate("document.documentElement.scrollHeight") < 5 * 900
+    height = page.evaluate("document.documentElement.scrollHeight")
+    assert height < 6 * 900, height
     assert full_page.stat().st_size < 3_000_000
 
 
@@ -91,7 +93,7 @@ def test_the_first_screen_is_the_answer(full_page: Path, look: Visit, width: int
     assert re.search(r"about \d+(st|nd|rd|th) to \d+(st|nd|rd|th) of 21", findings.nth(1).inner_text())
     answers = [page.locator(".headline"), *(findings.nth(i) for i in range(3))]
     if width == 1440:
-        answers += [page.locator(".multiple").last, page.locator(".strip img").last]
+        answers += [page.locator(".robustness-card"), page.locator(".multiple").first]
     for element in answers:
         box = element.bounding_box()
         assert box["y"] >= 0 and box["y"] + box["height"] <= height
@@ -164,3 +166,19 @@ def test_paper_is_light_and_holds_everything(comparison_page: Path, look: Visit)
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(line) == on_screen
+
+
+def test_curves_show_accuracy_and_error_on_demand(full_page: Path, look: Visit) -> None:
+    page = ready(look(full_page), 9)
+    shown = (
+        "() => { const plot = document.querySelector('.card .plot:not([hidden])');"
+        " const [high, low, line] = plot.data.map(trace => trace.y);"
+        " const inside = line.every((y, i) => low[i] <= y && y <= high[i]);"
+        " return [plot.layout.yaxis.title.text, line[0], line.at(-1), inside]; }"
+    )
+    title, first, last, inside = page.evaluate(shown)
+    assert title == "robust accuracy (%)" and first > last and inside
+    page.click("#as-error")
+    title, *ends, inside = page.evaluate(shown)
+    assert title == "robust error (%)" and ends == [100 - first, 100 - last] and inside
+    page.click("#as-error")

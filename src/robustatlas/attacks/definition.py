@@ -13,7 +13,7 @@ from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.scalars import real
 from robustatlas.search import SEARCHES, Search, search_named
 from robustatlas.search.plan import Leg, Plan, Stage
-from robustatlas.search.rules import Effort
+from robustatlas.search.rules import Effort, MostQueries
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.imagenet_ua.sizes import is_large
 
@@ -141,12 +141,19 @@ class Attack:
         return replace(self, plans={search: plan.map(change) for search, plan in self.plans.items()})
 
     def bound_to(self, model: Classifier) -> Attack:
-        """The attack on ``model``: its set and optimizers are told the model where they depend on it."""
+        """The attack on ``model``: its set and optimizers are told the model where they depend on it, and its plans how
+        often they may ask."""
 
         def bound(leg: Leg) -> Leg:
             return replace(leg, stage=replace(leg.stage, optimizer=leg.stage.optimizer.bound_to(model)))
 
-        return replace(self.map(bound), threat=self.threat.bound_to(model))
+        attack = replace(self.map(bound), threat=self.threat.bound_to(model))
+        return attack if model.queries is None else attack.within(MostQueries(model.queries))
+
+    def within(self, most: MostQueries) -> Attack:
+        """The attack with at most so many queries about a sample."""
+        limited = {name: replace(plan, rules=(*plan.rules, most)) for name, plan in self.plans.items()}
+        return replace(self, plans=limited)
 
     def on_images(self, sides: Sequence[int]) -> Attack:
         """The attack that the name means on images of these ``sides`` (height and width).

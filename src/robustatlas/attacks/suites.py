@@ -9,6 +9,7 @@ from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Search, Stage, grid
 from robustatlas.attacks.imagenet_ua import core, extra
 from robustatlas.attacks.plans import as_published, plans
+from robustatlas.classifier import Classifier, Knowledge
 from robustatlas.classifier.backward import Backward
 from robustatlas.errors import UserError
 from robustatlas.optimizers.apgd import APGD
@@ -168,6 +169,24 @@ SUITES: dict[str, Suite] = {
         ),
     )
 }
+
+
+_DEFAULTS: Mapping[Knowledge, tuple[str, ...]] = {
+    "gradients": ("linf", "l2"),
+    "scores": ("square-linf", "square-l2"),
+    "labels": ("hop-skip-jump-l2",),
+}
+
+
+def default_attacks(model: Classifier) -> tuple[str, ...]:
+    """The attacks of an evaluation that names none: by what can be learnt of the model.
+
+    Example:
+        >>> from robustatlas.models.frameworks import from_predictions
+        >>> default_attacks(from_predictions(len, "labels", classes=10))
+        ('hop-skip-jump-l2',)
+    """
+    return _DEFAULTS[model.knowledge]
 
 
 def attacks_of(

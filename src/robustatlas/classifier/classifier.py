@@ -67,6 +67,8 @@ class Classifier:
             is filled up. By default batches are as they come.
         dtype: float32 (default) or float64, what a ``net`` without parameters computes in.
         knowledge: what an attacker can learn: ``"gradients"`` (default), ``"scores"``, or ``"labels"`` alone.
+        queries: of a model that has no gradient: at most so many questions (forward passes) about one sample by each
+            attack, those about the clean sample and the one that verifies an example among them.
         rejection: of a model that may refuse to answer: ``"class"`` (the last of its logits says so) or ``"score"``
             (``net`` returns (logits [B, C], score [B], threshold) and rejects where the score is above the threshold).
             Logits then are [B, C + 1], the last for rejection; an error is what is accepted and wrong.
@@ -81,8 +83,8 @@ class Classifier:
     ``net`` is never changed: it runs in eval mode inside :meth:`evaluating`, which restores every module's mode.
 
     Attributes:
-        net, prepare, mean, std, device, precision, compiled, outputs, batch_sizes, knowledge, rejection, draws,
-            threshold, name, origin: as above.
+        net, prepare, mean, std, device, precision, compiled, outputs, batch_sizes, knowledge, queries, rejection,
+            draws, threshold, name, origin: as above.
         dtype: of the inputs that a search should hold, float32 or float64. Logits come in the dtype of the inputs.
         network_dtype: of the network's parameters, in which it computes.
         casts: whether there are such, so that inputs are cast to that.
@@ -114,6 +116,7 @@ class Classifier:
         batch_size: int | Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
         knowledge: Knowledge | None = None,
+        queries: int | None = None,
         rejection: Rejection | None = None,
         draws: int | None = None,
         threshold: float | None = None,
@@ -131,6 +134,7 @@ class Classifier:
             batch_size=batch_size,
             dtype=dtype,
             knowledge=knowledge,
+            queries=queries,
             rejection=rejection,
             draws=draws,
             threshold=threshold,
@@ -158,7 +162,7 @@ class Classifier:
         self.prepare, self.origin = said.prepare, said.origin
         self.precision, self.outputs = said.precision or "float32", said.outputs or "logits"
         self.knowledge, self.compiled = said.knowledge or "gradients", bool(said.compiled)
-        self.batch_sizes = batch_sizes(said.batch_size)
+        self.batch_sizes, self.queries = batch_sizes(said.batch_size), whole(said.queries)
         self.rejection: Rejection | None = said.rejection
         self.errors: Errors = "accepted"
         self.draws, self.threshold = whole(said.draws), real(said.threshold)

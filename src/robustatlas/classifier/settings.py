@@ -14,12 +14,15 @@ from robustatlas.classifier.identity import Origin
 from robustatlas.classifier.normalisation import Given
 from robustatlas.classifier.outputs import Outputs
 from robustatlas.classifier.rejection import Rejection
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.scalars import real, whole
 
 Precision = Literal["float32", "bfloat16"]
 Knowledge = Literal["gradients", "scores", "labels"]
 """What an attacker can learn of a model."""
+
+FEWEST_QUERIES = 3
+"""One about the clean sample, one about another, one to verify it."""
 
 HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 """Half precision, and how far, relative to the largest logit, its logits vary with the rest of the batch."""
@@ -39,6 +42,7 @@ class ClassifierSettings:
     batch_size: int | Sequence[int] | None = None
     dtype: torch.dtype | None = None
     knowledge: Knowledge | None = None
+    queries: int | None = None
     rejection: Rejection | None = None
     draws: int | None = None
     threshold: float | None = None
@@ -73,6 +77,21 @@ class ClassifierSettings:
                 "with outputs='logits'."
             )
         self._check_draws(net)
+        self._check_queries()
+
+    def _check_queries(self) -> None:
+        if self.queries is None:
+            return
+        if (whole(self.queries) or 0) < FEWEST_QUERIES:
+            raise UserError(
+                f"queries={brief(repr(self.queries))}; expected at least {FEWEST_QUERIES}: about the clean sample, "
+                "about another, and one to verify it."
+            )
+        if self.knowledge == "gradients":
+            raise UserError(
+                f"queries={self.queries} is for models that can only be asked (knowledge='scores' or 'labels'); leave "
+                "it out."
+            )
 
     def _check_draws(self, net: object) -> None:
         draws, threshold, sizes = whole(self.draws), real(self.threshold), batch_sizes(self.batch_size)

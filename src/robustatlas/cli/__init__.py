@@ -15,6 +15,8 @@ from robustatlas.cli._terminal import fit_terminal, safe
 from robustatlas.cli.attacks import attacks
 from robustatlas.cli.audit import audit
 from robustatlas.cli.calibrate import calibrate
+from robustatlas.cli.card import card
+from robustatlas.cli.certify import certify
 from robustatlas.cli.check import check
 from robustatlas.cli.compare import compare
 from robustatlas.cli.diagnose import diagnose
@@ -65,8 +67,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    MEASURE: (evaluate, diagnose, audit, attacks, verify, merge, best_known, distances),
-    LOOK: (show, compare, check, report, gallery, query, export),
+    MEASURE: (evaluate, certify, diagnose, audit, attacks, verify, merge, best_known, distances),
+    LOOK: (show, compare, card, check, report, gallery, query, export),
     TRAIN: (train, reference, calibrate),
 }
 for panel, commands in _PANELS.items():

@@ -161,7 +161,7 @@ def _entry(parameter: Any) -> HelpEntry:
 
 
 def _print_help(command: Any, context: Any) -> None:
-    console = Console()
+    console = Console(highlight=False)
     console.width = min(console.width, _WIDEST)
     usage = " ".join((*_called(context), *command.collect_usage_pieces(context)))
     console.print(Padding(Text.assemble(("Usage: ", "bold"), usage), 1))

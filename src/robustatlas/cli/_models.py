@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -70,6 +72,41 @@ Std = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Header = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        metavar="TEXT",
+        help="Header of each request to a model behind `http:`, such as `Authorization: Bearer TOKEN`; never recorded. "
+        "May be given several times.",
+        rich_help_panel=MODEL,
+    ),
+]
+Queries = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N[,M]",
+        help="Limit of questions to a model behind `http:`: N about a sample by each attack, and M altogether.",
+        rich_help_panel=MODEL,
+    ),
+]
+Classes = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Names of the classes, one a line in the order of the labels: of models behind `hf-clip:`, `open_clip:`.",
+        rich_help_panel=MODEL,
+    ),
+]
+Prompt = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT",
+        help="What a name of a class stands in, as `{}`; the features of several are averaged. By default `a photo of "
+        "a {}`.",
+        rich_help_panel=MODEL,
+    ),
+]
 Device = Annotated[
     str | None,
     typer.Option(
@@ -79,6 +116,59 @@ Device = Annotated[
         rich_help_panel=COMPUTE,
     ),
 ]
+
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+def is_remote(model: str) -> bool:
+    """Whether a server answers for the model of that name."""
+    return model.partition(":")[0] in ("http", "https")
+
+
+def asking(model: str, headers: list[str] | None, queries: str | None) -> dict[str, Any]:
+    """How a model behind an API is asked, as arguments of its source.
+
+    Raises:
+        UserError: options that are not understood, or of a model that is no such.
+
+    Example:
+        >>> asking("http://127.0.0.1/ask", ["Authorization: Bearer 123"], "500,20000")
+        {'headers': {'Authorization': 'Bearer 123'}, 'queries': 500, 'budget': 20000}
+    """
+    if not is_remote(model):
+        if headers or queries:
+            raise UserError(f"--header and --queries are for models behind http: and https:, and {model!r} is none.")
+        return {}
+    found: dict[str, Any] = {}
+    for header in headers or ():
+        name, colon, value = header.partition(":")
+        if not colon or not name.strip() or not value.strip():
+            raise UserError("--header is not understood; expected NAME: VALUE, such as 'Authorization: Bearer TOKEN'.")
+        found.setdefault("headers", {})[name.strip()] = value.strip()
+    for name, count in zip(("queries", "budget"), (queries or "").split(","), strict=False):
+        if count.strip() and not count.strip().isdecimal():
+            raise UserError(f"--queries {queries!r} is not understood; expected N or N,M, such as 500,20000.")
+        if count.strip():
+            found[name] = int(count)
+    return found
+
+
+def zero_shot(model: str, classes: Path | None, prompt: list[str] | None) -> dict[str, Any]:
+    """What a model without weights for the classes is told of them, as arguments of its source.
+
+    Raises:
+        UserError: options of a model that is no such.
+
+    Example:
+        >>> zero_shot("hf-clip:net", Path("names.txt"), ["a {}"])
+        {'classes': 'names.txt', 'prompt': ['a {}']}
+    """
+    told = {"classes": None if classes is None else str(classes), "prompt": prompt or None}
+    given = {name: value for name, value in told.items() if value is not None}
+    if given and model.partition(":")[0] not in ("hf-clip", "open_clip"):
+        raise UserError(f"--classes and --prompt are for models behind hf-clip: and open_clip:, and {model!r} is none.")
+    return given
 
 
 def data_for(model: Classifier, name: str, resize: int | None = None, crop: int | None = None) -> Dataset:
@@ -104,8 +194,10 @@ def loaded(
     precision: Precision | None = None,
     name: str | None = None,
     compiled: bool = False,
+    asked: Mapping[str, Any] = _NONE,
 ) -> Classifier:
-    """The model that the options name; what was done to make it fit is said on standard error."""
+    """The model that the options name, ``asked`` as :func:`asking` says; what was done to make it fit is said on
+    standard error."""
     import torch
 
     from robustatlas.classifier import Classifier
@@ -118,11 +210,11 @@ def loaded(
         weights,
         mean=parse_statistic(mean, "--mean"),
         std=parse_statistic(std, "--std"),
-        device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        device=device or ("cuda" if torch.cuda.is_available() and not is_remote(model) else "cpu"),
         precision=precision,
         name=name,
-        arguments=parse_settings(settings or []),
+        arguments=parse_settings(settings or []) | dict(asked),
     )
     for note in classifier.notes:
-        Console(stderr=True).print(safe(note), highlight=False, soft_wrap=True)
+        Console(stderr=True, highlight=False).print(safe(note), highlight=False, soft_wrap=True)
     return Classifier(classifier, compiled=True) if compiled else classifier

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from rich import box
@@ -16,6 +16,7 @@ from rich.markup import escape, render
 from rich.padding import Padding
 from rich.table import Table
 
+from robustatlas.facts.standard import NEAR, STANDARD
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
 from robustatlas.result import Result
@@ -177,31 +178,52 @@ class AccuracyTables:
             yield from parts
             if attack in audits:
                 yield Padding(safe(f"In the mean over the strengths {audits[attack]}."), (0, 0, 0, 2))
+        for row in (row for row in result.certified_sizes if row not in result.attacks):
+            parts, fewer = self._certified_alone(row, options.max_width)
+            left_out |= fewer
+            yield from parts
         if left_out:
             yield "[dim]Some strengths are left out; --all shows all of them.[/dim]"
         if result.missing:
             lacking = ", ".join(f"{attack} ({count})" for attack, count in result.missing.items())
             yield f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}. {safe(self.rest)}"
 
+    def _grids(
+        self, attack: str, name: str, strengths: Sequence[float], lines: Mapping[str, Sequence[float]], room: int
+    ) -> tuple[list[list[int]], list[RenderableType]]:
+        """Which strengths stand together, and a table for each such group."""
+        headings = [f"{strength:.3g}" for strength in strengths]
+        groups = in_groups([max(5, len(heading)) for heading in headings], room)
+        if not self.every:
+            groups = [_spread(len(headings), len(groups[0]), _usual(attack, strengths))]
+        return groups, [_grid(name, headings, lines, group) for group in groups]
+
+    def _certified_alone(self, row: str, width: int) -> tuple[list[RenderableType], bool]:
+        """An attack that was certified and not run."""
+        held = self.result.certified_sizes[row]
+        room = width - max(10, len(row) + 1) - _GAP
+        groups, parts = self._grids(held.attack, row, held.strengths, {"certified": held.accuracies().tolist()}, room)
+        said = f"by {', '.join(held.methods)}; the robust accuracy is at least that, and no attack was run"
+        shown = sum(map(len, groups))
+        return [*parts, Padding(f"[dim]{safe(said)}[/dim]", (0, 0, 0, 2))], shown < len(held.strengths)
+
     def _of(self, attack: str, width: int) -> tuple[list[RenderableType], bool]:
-        outcome = self.result.outcome(attack)
+        outcome, certified = self.result.outcome(attack), self.result.certified_sizes.get(attack)
         headings = [f"{strength:.3g}" for strength in outcome.strengths]
         room = width - max(10, len(attack) + len(MARK) + 1) - _GAP
         if outcome.judged:
-            cells = [f"{accuracy:.1f}" for accuracy in outcome.accuracies()]
-            groups = in_groups([max(5, len(heading)) for heading in headings], room)
-            if not self.every:
-                groups = [_spread(len(headings), len(groups[0]))]
+            lines = {"": outcome.accuracies().tolist()}
+            if certified is not None:
+                lines = {"certified": certified.accuracies(outcome.strengths).tolist(), "at most": lines[""]}
             name = marked(attack, attack in self.result.void)
-            parts: list[RenderableType] = [_grid(name, headings, cells, group) for group in groups]
+            groups, parts = self._grids(attack, name, outcome.strengths.tolist(), lines, room)
         else:
-            groups, parts = (
-                [list(range(len(headings)))],
-                [f"[bold]{safe(attack)}[/bold]: not every strength was searched."],
-            )
+            groups = [list(range(len(headings)))]
+            parts = [f"[bold]{safe(attack)}[/bold]: not every strength was searched."]
         forward, backward = self.result.passes(attack)
         cost = f"{forward:.0f} forward + {backward:.0f} backward passes a sample, {outcome.seconds:.1f} s"
-        said = "; ".join([cost, *outcome.origins])
+        certified_by = [f"certified by {', '.join(certified.methods)}"] if certified is not None else []
+        said = "; ".join([cost, *outcome.origins, *certified_by])
         return [*parts, Padding(f"[dim]{safe(said)}[/dim]", (0, 0, 0, 2))], sum(map(len, groups)) < len(headings)
 
 
@@ -210,15 +232,36 @@ def accuracy_tables(result: Result, every: bool = False, rest: str = "The same '
     return AccuracyTables(result, every, rest)
 
 
-def _grid(attack: str, headings: Sequence[str], cells: Sequence[str], positions: Sequence[int]) -> Table:
+def _grid(
+    attack: str, headings: Sequence[str], lines: Mapping[str, Sequence[float]], positions: Sequence[int]
+) -> Table:
+    """A row of percentages for each of the ``lines``, by what it is called."""
     made = table(safe(attack), *(headings[j] for j in positions))
     made.columns[0].min_width = 10
-    made.add_row("", *(cells[j] for j in positions))
+    for name, values in lines.items():
+        made.add_row(name, *(f"{values[j]:.1f}" for j in positions))
     return made
 
 
-def _spread(count: int, columns: int) -> list[int]:
-    """Positions of at most so many of `count` strengths, evenly spread, the last one among them."""
+def _usual(attack: str, strengths: Sequence[float]) -> int | None:
+    """Position of the strength that is the one at which papers give accuracies, or near it; None where none is."""
+    if attack not in STANDARD:
+        return None
+    standard, _ = STANDARD[attack]
+    nearest = min(range(len(strengths)), key=lambda position: abs(strengths[position] - standard))
+    return nearest if abs(strengths[nearest] / standard - 1) < NEAR else None
+
+
+def _spread(count: int, columns: int, usual: int | None = None) -> list[int]:
+    """Positions of at most so many of `count` strengths, evenly spread, the last one and the `usual` one among them.
+
+    Example:
+        >>> _spread(20, 4), _spread(20, 4, usual=5), _spread(20, 1, usual=5)
+        ([4, 9, 14, 19], [5, 9, 14, 19], [5])
+    """
     if count <= columns:
         return list(range(count))
-    return sorted({round((k + 1) * count / columns) - 1 for k in range(columns)})
+    spread = sorted({round((k + 1) * count / columns) - 1 for k in range(columns)})
+    if usual is not None and usual not in spread:
+        spread[min(range(len(spread)), key=lambda k: abs(spread[k] - usual))] = usual
+    return spread

@@ -80,7 +80,7 @@ def carry_out(asked: Asked, out: Path, seed: int) -> None:
 
 
 def _say(trained: Trained, out: Path, page: Path) -> None:
-    console = Console()
+    console = Console(highlight=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("held-out accuracy, %")
     table.add_column("", justify="right")

@@ -53,7 +53,7 @@ def result_of(model: Any, data: Any, request: Request, until: str | None, agains
     if until != "separated" and width != width:
         raise UserError(f"--until {until!r} is not understood; expected percentage points, such as 2.0, or separated.")
     known = evaluated_until(model, data, request, "separated" if until == "separated" else width, against)
-    console = Console()
+    console = Console(highlight=False)
     console.print(_shown(known))
     for sentence in _said(known):
         console.print(sentence, highlight=False)

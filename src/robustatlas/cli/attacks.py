@@ -32,14 +32,19 @@ def attacks(
         robustatlas attacks fog
     """
     from robustatlas.attacks.suites import SUITES
+    from robustatlas.threats.imagenet_ua.sizes import LARGE
 
-    console = Console()
+    console = Console(highlight=False)
     if name is None:
         _list(console)
     elif name in SUITES:
         suite = SUITES[name]
         console.print(f"[bold]{suite.name}[/bold]: {suite.about}.")
-        console.print(_table_of(suite.build("default")))
+        attacks = suite.build("default")
+        console.print(_table_of(attacks))
+        if small := [attack.small for attack in attacks if attack.small is not None]:
+            console.print(f"On images whose shorter side is below {LARGE} pixels:")
+            console.print(_table_of(small))
     else:
         _explain(console, name)
 
@@ -96,6 +101,7 @@ def _table_of(attacks: Iterable[Attack]) -> Table:
 def _explain(console: Console, name: str) -> None:
     from robustatlas.attacks.catalogue import attack_named
     from robustatlas.attacks.kinds import kinds
+    from robustatlas.threats.imagenet_ua.sizes import LARGE
 
     attack, paper = attack_named(name), attack_named(name, "paper")
     about = (type(attack.threat).__doc__ or "").strip().split("\n\n")[0].replace("``", "")
@@ -103,6 +109,8 @@ def _explain(console: Console, name: str) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_row("strengths", ", ".join(f"{s:.4g}" for s in attack.strengths))
+    if attack.small is not None:
+        table.add_row(f"below {LARGE} pixels", ", ".join(f"{s:.4g}" for s in attack.small.strengths))
     table.add_row("unit", attack.about.unit)
     table.add_row("source", attack.about.source)
     for title, one in (("default", attack), ("paper", paper)):

@@ -92,7 +92,7 @@ def calibrate(
     table.add_column("ATA, %", justify="right")
     for strength, ata in zip(found.strengths, found.ata, strict=True):
         table.add_row(f"{strength:.4g}", f"{ata:.1f}")
-    console = Console()
+    console = Console(highlight=False)
     console.print(table)
     for what, value in (("smallest worth while (eps_min)", found.smallest), ("largest (eps_max)", found.largest)):
         console.print(f"{what}: {'not reached' if value is None else f'{value:.4g}'}", highlight=False)

@@ -124,7 +124,7 @@ def check(
 
 
 def _print(checks: Sequence[Check], warnings: Sequence[str]) -> None:
-    console = Console()
+    console = Console(highlight=False)
     failed = sum(not check.passed for check in checks)
     for warning in warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", highlight=False)

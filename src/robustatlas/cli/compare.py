@@ -85,7 +85,7 @@ def compare(
     held = hold_against(shared.tables[0], chosen, results[0].records.values()).require() if chosen else None
     statistics = [statistics_of(shared, run, held, at) for run in range(len(runs))]
 
-    console = Console()
+    console = Console(highlight=False)
     short = _introduce(console, shared, held)
     for part in _side_by_side(short, [intervals_of(shared, run, held, at) for run in range(len(runs))], console.width):
         console.print(part)

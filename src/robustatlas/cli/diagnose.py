@@ -57,6 +57,14 @@ def diagnose(
             rich_help_panel=ATTACKS,
         ),
     ] = False,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Read the indicators that decide nothing as well, as they were published.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     each: Annotated[
         bool, typer.Option("--each", help="List every sample that is doubted.", rich_help_panel=OUTPUT)
     ] = False,
@@ -105,6 +113,7 @@ def diagnose(
         samples=samples,
         seed=seed,
         model=given if is_run else None,
+        everything=everything,
     )
     if as_json:
         sys.stdout.write(json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n")

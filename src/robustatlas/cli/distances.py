@@ -68,7 +68,7 @@ def distances(
     dataset = load_dataset(data, "train" if split == "train" else "test")
     images, labels = np.asarray(dataset.images)[:samples], np.asarray(dataset.labels)[:samples]
 
-    console = Console()
+    console = Console(highlight=False)
     found: dict[str, InterclassDistances] = {}
     with Progress(console=console, transient=True) as bars:
         for norm in chosen:

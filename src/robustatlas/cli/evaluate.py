@@ -32,14 +32,16 @@ def evaluate(
     model: _models.Model,
     data: _models.Data,
     attacks: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAMES",
             help="Attacks or suites of attacks, with commas between them; `robustatlas attacks` lists both. "
-            "`file.py:ATTACK` is an attack of your own.",
+            "`file.py:ATTACK` is an attack of your own. By default linf,l2; of a model that can only be asked, those "
+            "that its answers allow.",
+            show_default=False,
             rich_help_panel=ATTACKS,
         ),
-    ] = "linf,l2",
+    ] = None,
     exclude: Annotated[
         str | None,
         typer.Option(
@@ -159,6 +161,10 @@ def evaluate(
     ] = None,
     weights: _models.Weights = None,
     settings: _models.Settings = None,
+    header: _models.Header = None,
+    queries: _models.Queries = None,
+    classes: _models.Classes = None,
+    prompt: _models.Prompt = None,
     mean: _models.Mean = None,
     std: _models.Std = None,
     seed: Annotated[
@@ -298,18 +304,24 @@ def evaluate(
     Ctrl-C stops the evaluation, and the same command continues it. The same command with more samples, attacks or
     strengths adds them to the run.
     """
+    from robustatlas.attacks.suites import default_attacks
     from robustatlas.evaluation.request import Request
     from robustatlas.workers.memory import hand_back_at_once
 
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
-    classifier = _models.loaded(model, weights, settings, mean, std, device, _precision(precision), name, compiled)
-    chosen = _attacks.chosen(names_in(attacks), procedure, features)  # type: ignore[arg-type]
+    how = _precision(precision)
+    asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
+    classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked)
+    given = names_in(attacks) or list(default_attacks(classifier))
+    chosen = _attacks.chosen(given, procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
-    folder = run or Path("runs") / f"{_plain(classifier.name)}-{_plain(dataset.name)}"
+    folder = run or run_folder(classifier, dataset)
     used = set_threads(threads, classifier, dataset.rows)
     if verbose:
-        Console(stderr=True).print(f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False)
+        Console(stderr=True, highlight=False).print(
+            f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False
+        )
     share = share_here(part)
     request = Request(
         attacks=chosen,
@@ -343,6 +355,11 @@ def evaluate(
     _print(result, folder, share)
 
 
+def run_folder(model: Classifier, data: Dataset) -> Path:
+    """Where a run of a model on a data set goes by default."""
+    return Path("runs") / f"{_plain(model.name)}-{_plain(data.name)}"
+
+
 def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
     """The result with what the remedies of its diagnosis find, once they are printed."""
     from robustatlas.trust import repair
@@ -353,7 +370,7 @@ def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
 
 
 def _print(result: Result, folder: Path, share: Share) -> None:
-    console = Console()
+    console = Console(highlight=False)
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     console.print(accuracy_tables(result, rest=others) if share.of > 1 else accuracy_tables(result))
     console.print(

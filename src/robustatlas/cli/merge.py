@@ -32,7 +32,7 @@ def merge(runs: _runs.Joined, output: Output) -> None:
         robustatlas merge runs/first runs/second -o runs/both
     """
     merged = Result.of_run(merge_runs(runs, output))
-    console = Console()
+    console = Console(highlight=False)
     console.print(accuracy_tables(merged))
     console.print(
         f"Run: {safe(output)}   More: robustatlas show {safe(in_shell(output))}", highlight=False, soft_wrap=True
@@ -53,7 +53,7 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
     for run in runs:
         found = load_result(run).optimality(merged)
         rows.add_row(safe(run), *(f"{found[attack]:.4f}" if attack in found else "-" for attack in merged.attacks))
-    console = Console()
+    console = Console(highlight=False)
     console.print(rows)
     console.print(
         f"Run: {safe(output)}   More: robustatlas show {safe(in_shell(output))}", highlight=False, soft_wrap=True

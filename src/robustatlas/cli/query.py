@@ -64,6 +64,6 @@ def query(
     view = Table(*map(safe, table.columns))
     for row in table.rows:
         view.add_row(*(Text(printable(written(value))) for value in row))
-    console = Console()
+    console = Console(highlight=False)
     console.print(view)
     console.print(f"{len(table.rows)} row{'' if len(table.rows) == 1 else 's'}")

@@ -175,7 +175,7 @@ def reference(
         procedure=procedure,  # type: ignore[arg-type]
         features=features,
     )
-    console, share = Console(), share_here(part)
+    console, share = Console(highlight=False), share_here(part)
     with stopped_by_hand(lambda: f"Stopped. What is done is in {out}; the same command goes on from there."):
         found = make_reference(
             plan,

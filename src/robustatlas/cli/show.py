@@ -15,16 +15,20 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli import _runs
+from robustatlas.cli._card import strip_table
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.errors import UserError
-from robustatlas.facts import RunFacts, chosen_reference, facts_of, hold_against
+from robustatlas.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
+from robustatlas.facts.card import Card, card_of
+from robustatlas.facts.queries import query_successes
 from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import of_attack, of_model
 from robustatlas.references import Reference
+from robustatlas.report.words import findings, headline
 from robustatlas.result import Result, load_result
-from robustatlas.wording import UPPER_BOUND, marked, rough, size, some
+from robustatlas.wording import UPPER_BOUND, listed, marked, rough, size, some
 
 
 def show(
@@ -53,7 +57,7 @@ def show(
         ),
     ] = False,
 ) -> None:
-    """Print what a run found: the accuracy at each strength, and every metric that the run allows.
+    """Print what a run found: how robust, the rank, and a row for each attack; every metric with --explain.
 
     All metrics of a run, with their meanings, for a model that was trained against linf:
 
@@ -70,9 +74,17 @@ def show(
     elif as_csv:
         _write_csv(facts)
     else:
-        console = Console()
-        console.print(accuracy_tables(result, every))
-        print_facts(facts, console, explain=explain, trained_on=training)
+        console = Console(highlight=False)
+        chosen = chosen_reference(reference, [result])
+        print_summary(facts, card_of(result, facts, chosen), console)
+        for found in _query_tables(result):
+            console.print(found)
+        if every or explain:
+            console.print(accuracy_tables(result, every))
+        if explain:
+            print_facts(facts, console, explain=True, trained_on=training)
+        else:
+            console.print("[dim]Every number, and what it means: --explain. Every strength: --all.[/dim]")
 
 
 def chosen_facts(
@@ -94,6 +106,38 @@ def chosen_facts(
     return facts_of(result, reference=chosen, trained_on=trained_on, union=union)
 
 
+def print_summary(facts: RunFacts, card: Card, console: Console) -> None:
+    """Print the answer: a sentence, the place, a row for each attack, and what to beware of."""
+    console.print(f"[bold]{safe(facts.name)}[/bold]: {safe(headline(facts))}")
+    if facts.diagnosis is not None:
+        console.print(safe(facts.diagnosis.sentence))
+    for about, number, text in findings(facts):
+        console.print(f"{safe(about)}: [bold]{safe(number)}[/bold] {safe(text)}")
+    console.print(strip_table(card, facts, console))
+    own = " ~: in other sets than the reference's." if any(attack.own_set for attack in facts.attacks) else ""
+    mark = " ◇" if "utf" in console.encoding.lower() else " o"
+    reference = f"{mark}: half wrong for the reference." if any(strip.reference for strip in card.strips) else ""
+    legend = f"Fuller: more images correct. |: half of them wrong.{reference}{own} {safe(card.axis).capitalize()}."
+    console.print(f"[dim]{legend}[/dim]")
+    for beside in facts.beside:
+        console.print(safe(beside.sentence))
+    for attack in facts.attacks:
+        if attack.best_known:
+            console.print(safe(attack.best_known.sentence(attack.attack)))
+    if advice := [attack.advice for attack in facts.attacks if attack.advice]:
+        better = " ".join(one.option for one in advice)
+        named = listed([one.attack for one in advice])
+        console.print(f"[yellow]Strengths that tell little[/yellow], {safe(named)}: better {safe(better)}")
+    for warning in facts.warnings:
+        console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")
+    if facts.provenance:
+        told = ", ".join(f"{what} {safe(text)}" for what, text in facts.provenance.items())
+        console.print(f"[dim]model: {told}[/dim]")
+    if facts.missing:
+        lacking = ", ".join(f"{attack} ({count})" for attack, count in facts.missing.items())
+        console.print(f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}.")
+
+
 def print_facts(
     facts: RunFacts, console: Console, *, explain: bool = False, trained_on: Mapping[str, float] | None = None
 ) -> None:
@@ -105,9 +149,6 @@ def print_facts(
         explain: whether to print the definitions of the numbers below them.
         trained_on: what the model was trained on, to name what takes no part.
     """
-    if facts.provenance:
-        told = ", ".join(f"{what} {safe(text)}" for what, text in facts.provenance.items())
-        console.print(f"[dim]model: {told}[/dim]", highlight=False)
     names = ["clean accuracy", "average accuracy", "median size", "curve area", "interval"]
     console.print(_overall(facts))
     if facts.union:
@@ -130,11 +171,8 @@ def print_facts(
         console.print(f"No adversarial hypervolume of {safe(some(uneven))}: the strengths are not equal steps.")
     if facts.reference:
         names += _print_against(facts, facts.reference, console, trained_on)
-    for attack in facts.attacks:
-        if attack.best_known:
-            console.print(safe(attack.best_known.sentence(attack.attack)), highlight=False)
-    for warning in facts.warnings:
-        console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", highlight=False)
+    for beside in facts.beside:
+        _print_field(beside, console)
     if explain:
         _print_kinds(facts, console)
         print_definitions(console, names)
@@ -188,6 +226,17 @@ def _print_against(
     return names
 
 
+def _print_field(beside: Beside, console: Console) -> None:
+    """The run beside published models, and what their one point hides."""
+    console.print(f"\n{safe(beside.sentence)}", highlight=False)
+    rows = table("beside it", safe(f"{beside.point}, %"), "clean, %")
+    for entry in beside.neighbours:
+        rows.add_row(safe(entry.name), f"{entry.accuracy:.2f}", f"{entry.clean:.2f}")
+    console.print(rows)
+    if beside.hidden:
+        console.print(safe(beside.hidden), highlight=False)
+
+
 def _overall(facts: RunFacts) -> Table:
     rows = table("", "% of samples, with 95 % interval")
     for name, number in (
@@ -216,6 +265,17 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
         for attack in facts.attacks
     ]
     return tables_that_fit(headings, rows, width)
+
+
+def _query_tables(result: Result) -> list[Table]:
+    """Success over queries, of models that can only be asked."""
+    tables = []
+    for found in query_successes(result):
+        rows = table(f"queries, {safe(found.attack)} at {found.strength:.4g}", "% broken, with 95 % interval")
+        for limit, success in zip(found.limits, found.success, strict=True):
+            rows.add_row(f"{limit:,}", shown(success))
+        tables.append(rows)
+    return tables
 
 
 def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:

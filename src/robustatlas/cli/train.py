@@ -246,7 +246,12 @@ def settings_given(given: dict[str, Any], **chosen: Any) -> dict[str, Any]:
         if name not in known:
             there = instead(name, known, f"known are {', '.join(known)}")
             raise UserError(f"--with {name!r} is no setting of the trainer{there}")
-    return {name: value for name, value in chosen.items() if value is not None} | given
+    usual = Settings()
+    named = {  # "none" is None on the command line, and a name to settings that have names
+        name: "none" if value is None and isinstance(getattr(usual, name), str) else value
+        for name, value in given.items()
+    }
+    return {name: value for name, value in chosen.items() if value is not None} | named
 
 
 def _list_recipes() -> None:

@@ -103,7 +103,7 @@ def verify(
         eight_bit=eight_bit,
         batch_size=batch_size,
     )
-    console = Console()
+    console = Console(highlight=False)
     console.print(
         f"{int(found.verified.sum())} of {counted(found.given, 'example')} by {safe(found.by)} verified.",
         highlight=False,

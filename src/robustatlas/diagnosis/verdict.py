@@ -251,6 +251,9 @@ class Diagnosis(Tabular):
             return "Robust accuracies may be too high." if self._flagged() else f"Undecided: {self._open()}."
         if not self.record.told:
             return "No attack by gradients stands behind the numbers: they are weak upper bounds, and cannot be judged."
+        silent = [finding.name for finding in self.indicators if finding.decides and not finding.samples]
+        if silent and len(self.record.index) >= FEW:
+            return f"{listed(silent)} could not be read above rounding, so nothing can be told."
         return f"{count} are too few to tell; look at {FEW} or more."
 
     def _flagged(self) -> bool:
@@ -304,6 +307,8 @@ def _verdict(findings: Sequence[Finding], record: DiagnosisRecord) -> Verdict:
     if flagged:
         return "doubtful"
     if not record.told or not record.index:
+        return "untold"
+    if any(not finding.samples for finding in deciding):
         return "untold"
     if any(map(_undecided, deciding)):
         return "doubtful" if len(record.index) >= FEW else "untold"

@@ -136,6 +136,8 @@ class AutoAttack:
         bs: int = 250,
         return_labels: bool = False,
         state_path: str | Path | None = None,
+        *,
+        batch_size: int | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attack inputs, each until it is broken.
 
@@ -144,6 +146,7 @@ class AutoAttack:
             y_orig: [N] labels.
             bs: samples at work at once.
             return_labels: return the predictions [N] of what is returned as well.
+            batch_size: the same as ``bs``, by the name that pyautoattack has for it.
             state_path: keep what is found in the folder of this name, so that an interrupted evaluation goes on.
 
         Returns:
@@ -153,7 +156,7 @@ class AutoAttack:
         Raises:
             UserError: inputs, labels or a model that do not fit, in one sentence.
         """
-        begun = time.monotonic()
+        begun, bs = time.monotonic(), batch_size or bs
         run = self._folder(state_path)
         truth = y_orig.to(x_orig.device)
         self._say(f"using {self.version} version including {', '.join(self.attacks_to_run)}.")
@@ -176,7 +179,13 @@ class AutoAttack:
         return self._returned(found, truth, bs, return_labels)
 
     def run_standard_evaluation_individual(
-        self, x_orig: Tensor, y_orig: Tensor, bs: int = 250, return_labels: bool = False
+        self,
+        x_orig: Tensor,
+        y_orig: Tensor,
+        bs: int = 250,
+        return_labels: bool = False,
+        *,
+        batch_size: int | None = None,
     ) -> dict[str, Any]:
         """Let each of ``attacks_to_run`` attack all inputs by itself.
 
@@ -185,6 +194,7 @@ class AutoAttack:
             y_orig: [N] labels.
             bs: samples at work at once.
             return_labels: return predictions as well.
+            batch_size: the same as ``bs``.
 
         Returns:
             attack -> what :meth:`run_standard_evaluation` returns, of that attack alone.
@@ -192,7 +202,7 @@ class AutoAttack:
         Raises:
             UserError: as there.
         """
-        truth, given = y_orig.to(x_orig.device), {}
+        truth, given, bs = y_orig.to(x_orig.device), {}, batch_size or bs
         right = self._predictions(x_orig, bs) == truth
         for name in self.attacks_to_run:
             begun = time.monotonic()

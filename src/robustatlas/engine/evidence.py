@@ -30,6 +30,16 @@ def record_margins(setting: Setting, lanes: Lanes, evaluation: Evaluation) -> No
         rough.note(lanes.rows, lanes.problem, lanes.state.theta, place, margin)
 
 
+def record_queries(setting: Setting, lanes: Lanes, evaluation: Evaluation) -> None:
+    """Of a model that can only be asked, note the strengths within which an example is seen for the first time."""
+    ledger = setting.ledger
+    if ledger.queries.shape[1]:
+        before, reach = ledger.queries[lanes.rows], ledger.strengths * (1 + NUMERICS.tolerance)
+        seen = (evaluation.fooled & ~lanes.ended)[:, None] & (evaluation.size[:, None] <= reach)
+        asked = ledger.forward[lanes.rows][:, None]
+        ledger.queries[lanes.rows] = torch.where(seen & (before < 0), asked, before)
+
+
 def record_in_full(setting: Setting, doubtful: Doubtful, count: int) -> None:
     """Compute the margins that look lower than any before, ``count`` of them, in full precision and enter them, so that
     every margin on record is one."""

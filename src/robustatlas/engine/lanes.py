@@ -116,9 +116,11 @@ def moved(setting: Setting, stage: Stage, lanes: Lanes) -> tuple[Evaluation, Any
         return evaluation, stage.optimizer.step(lanes.problem, lanes.state, evaluation)
 
 
-def further(lanes: Lanes, stage: Stage, schedule: Schedule, evaluation: Evaluation, state: Any) -> Lanes:
+def further(
+    lanes: Lanes, stage: Stage, schedule: Schedule, evaluation: Evaluation, state: Any, passes: Tensor
+) -> Lanes:
     """All lanes one step further, at ``state``; runs that have come to their end, or that a rule of the plan stops,
-    end."""
+    end. ``passes`` [N]: forward passes of each sample so far."""
     finished, step = stage.optimizer.finished(state), lanes.state.step
     smallest, epsilon = lanes.candidate_size, lanes.problem.epsilon
     better, ended = judged(evaluation, stage.judge, smallest, epsilon, lanes.bounding, finished)
@@ -127,6 +129,8 @@ def further(lanes: Lanes, stage: Stage, schedule: Schedule, evaluation: Evaluati
         trace = trace.after(evaluation, lanes.problem, step, schedule.slow.part(stage.optimizer.steps))
     for rule in schedule.stops:
         ended = ended | rule.ends(trace, step, stage.optimizer, lanes.known)
+    if schedule.most is not None:
+        ended = ended | schedule.most.spent(passes[lanes.rows])
     better, ended = better & ~lanes.ended, ended | lanes.ended
     candidate = lanes.candidate
     if maybe_any(better):

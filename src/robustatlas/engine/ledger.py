@@ -29,8 +29,10 @@ class Ledger:
     wrong classes by their logits, largest first; ``clean_margin`` [N]: softmax margin at the clean input; ``margins``
     [N, S + 1]: lowest softmax margin seen with a size within each strength, and beyond; ``fooled`` int8 [N, S]: how
     runs at that very strength ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes;
-    ``rejected`` [N]: candidates verification refused; ``finite`` []: whether all logits so far were, in whichever pass
-    (looked at where the loop waits for the device anyway, by :func:`check_finite`).
+    ``queries`` int64 [N, S]: forward passes when the first input within a strength was seen misclassified, -1 if none
+    was; [N, 0] where that is not asked; ``rejected`` [N]: candidates verification refused; ``finite`` []: whether all
+    logits so far were, in whichever pass (looked at where the loop waits for the device anyway, by
+    :func:`check_finite`); ``saved`` [N]: passes, at most, of runs that were left out because nothing can be found.
     """
 
     x: Tensor
@@ -51,8 +53,10 @@ class Ledger:
     fooled: Tensor
     forward: Tensor
     backward: Tensor
+    queries: Tensor
     rejected: Tensor
     finite: Tensor
+    saved: Tensor
 
 
 def open_ledger(
@@ -89,9 +93,16 @@ def open_ledger(
         fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
         forward=drawn.clone(),
         backward=torch.zeros(n, dtype=torch.int64, device=x.device),
+        queries=torch.full((n, s if _counts_queries(model, attack) else 0), -1, device=x.device),
         rejected=torch.zeros(n, dtype=torch.int64, device=x.device),
         finite=logits.isfinite().all(),
+        saved=torch.zeros(n, dtype=torch.int64, device=x.device),
     )
+
+
+def _counts_queries(model: Classifier, attack: Attack) -> bool:
+    """Of models that can only be asked, where an example counts at all strengths above its size."""
+    return model.knowledge != "gradients" and attack.nested and not attack.judges_last
 
 
 def _neutral(attack: Attack, x: Tensor, rows: Sequence[Tensor]) -> Tree:

@@ -16,7 +16,8 @@ from dataclasses import replace
 import torch
 
 from robustatlas.bundle import join
-from robustatlas.engine.evidence import record_in_full, record_margins, verify
+from robustatlas.engine.evidence import record_in_full, record_margins, record_queries, verify
+from robustatlas.engine.hopeless import can_skip, skip_hopeless
 from robustatlas.engine.judging import to_beat
 from robustatlas.engine.lanes import Lanes, enter, further, moved, those
 from robustatlas.engine.ledger import Ledger, check_finite
@@ -33,6 +34,9 @@ def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) 
     """
     ledger, schedule = setting.ledger, setting.schedule
     prepare(setting)
+    if not can_skip(setting):
+        setting.certified = None
+    skip_hopeless(setting, torch.arange(len(schedule.done), device=schedule.done.device))
     while True:
         stage_of = torch.where(schedule.done, -1, schedule.stage_of[schedule.attempt])
         waiting = torch.stack([stage_of == k for k in range(len(schedule.stages))]).sum(1)
@@ -48,13 +52,14 @@ def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) 
 def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
     """Run the samples of ``queue``, all at an attempt of ``stage``, until each is done or wants another stage."""
     lanes = enter(setting, stage, queue.next(setting.lanes))
-    steps = _steps_to_a_look(stage, lanes.rows.device)
+    steps = _steps_to_a_look(stage, lanes.rows.device) if setting.model.knowledge == "gradients" else 1
     while len(lanes.rows):
         for _ in range(steps):
             evaluation, state = moved(setting, stage, lanes)
             record_margins(setting, lanes, evaluation)
+            record_queries(setting, lanes, evaluation)
             setting.ledger.finite &= evaluation.logits.isfinite().all()
-            lanes = further(lanes, stage, setting.schedule, evaluation, state)
+            lanes = further(lanes, stage, setting.schedule, evaluation, state, setting.ledger.forward)
         lanes = _looked_at(setting, stage, lanes, queue)
         free = setting.lanes - len(lanes.rows)
         queue.ask(free, setting.lanes)
@@ -79,6 +84,9 @@ def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> La
     over = those(replace(lanes, state=None), lanes.ended, ended)
     fooled = verify(setting, over, indices(those(fresh, lanes.ended, ended), candidates), stage.judge)
     setting.schedule.advance(over.rows, fooled, ledger.best_size[over.rows], over.trace.smallest)
+    if setting.schedule.most is not None:
+        setting.schedule.done[over.rows] |= setting.schedule.most.over(ledger.forward[over.rows])
+    skip_hopeless(setting, over.rows)
     queue.unknown = over.rows
     left: Lanes = those(lanes, ~lanes.ended, len(lanes.rows) - ended)
     return left

@@ -21,7 +21,7 @@ from robustatlas.search import Schedule, Search, search_named
 @dataclass
 class Setting:
     """``model`` under ``attack``, at most ``lanes`` samples at once; ``rough``: where the search is in reduced
-    precision."""
+    precision; ``certified`` [N]: sizes up to which nothing can be found."""
 
     model: Classifier
     attack: Attack
@@ -30,10 +30,18 @@ class Setting:
     targets: TargetClasses
     rough: RoughMargins | None
     lanes: int
+    certified: Tensor | None = None
 
 
 def set_up(
-    model: Classifier, attack: Attack, search: Search, x: Tensor, labels: Tensor, noise: Noise, lanes: int
+    model: Classifier,
+    attack: Attack,
+    search: Search,
+    x: Tensor,
+    labels: Tensor,
+    noise: Noise,
+    lanes: int,
+    certified: Tensor | None = None,
 ) -> Setting:
     """``attack`` on ``x`` [N, ...] by one of its searches, after one clean pass."""
     strengths = torch.tensor(attack.strengths, dtype=x.dtype, device=x.device)
@@ -43,7 +51,7 @@ def set_up(
     classes, monotone = ledger.ranking.shape[1], attack.monotone(search)
     schedule = search_named(search)(attack.plans[search], strengths, classes, todo, monotone=monotone)
     rough = RoughMargins.none(ledger.margins) if model.rounding else None
-    return Setting(model, attack, ledger, schedule, TargetClasses(ledger.ranking), rough, lanes)
+    return Setting(model, attack, ledger, schedule, TargetClasses(ledger.ranking), rough, lanes, certified)
 
 
 def prepare(setting: Setting) -> None:

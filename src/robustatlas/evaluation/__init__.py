@@ -33,7 +33,7 @@ __all__ = [
 def evaluate(
     model: Classifier | nn.Module | Callable[[torch.Tensor], Any],
     data: Data,
-    attacks: Attacks = ("linf", "l2"),
+    attacks: Attacks | None = None,
     search: Search | None = None,
     procedure: Procedure = "default",
     strengths: Strengths | None = None,
@@ -60,7 +60,8 @@ def evaluate(
         model: a :class:`Classifier`, or a network from inputs in [0, 1] to logits.
         data: a :class:`Dataset`, images ``[N, ...]`` in [0, 1] and labels ``[N]``, or a ``torch.utils.data.Dataset``.
         attacks: names of the catalogue, names of suites, or :class:`Attack` objects. What a suite has and the data
-            cannot take (colour attacks on grey images) is left out with a warning.
+            cannot take (colour attacks on grey images) is left out with a warning. Default: ``"linf"`` and ``"l2"``;
+            of a model that can only be asked, those that its answers allow.
         search: ``"descent"`` (whole curves for about the price of one point), ``"bisection"`` (MultiRobustBench) or
             ``"every"`` (each strength by itself), ``"frontier"`` (lowest margins, for the hypervolume) or
             ``"minimum"`` (smallest sizes, for curves without a grid), for all attacks; default: what each attack asks
@@ -133,7 +134,7 @@ def evaluate(
 def forecast(
     model: Classifier | nn.Module | Callable[[torch.Tensor], Any],
     data: Data,
-    attacks: Attacks = ("linf", "l2"),
+    attacks: Attacks | None = None,
     search: Search | None = None,
     procedure: Procedure = "default",
     strengths: Strengths | None = None,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,7 +13,7 @@ import torch
 from robustatlas.attacks.definition import Attack
 from robustatlas.errors import UserError
 from robustatlas.evaluation.costs import Costs, weight_of
-from robustatlas.evaluation.desk import Desk
+from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.identity import check_answers
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Data, Task, found_otherwise, tasks_for
@@ -23,6 +25,7 @@ from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.circumstances import command_line, now
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.records import spans_of
+from robustatlas.outcomes.store import ANSWERS
 from robustatlas.result import Result
 from robustatlas.wording import counted
 from robustatlas.workers import Cluster, work_elsewhere, work_here
@@ -34,6 +37,9 @@ _USUAL = 0.6
 def evaluated(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request."""
     classifier, work = given(model, data, request)
+    folder = request.run.path if isinstance(request.run, Run) else request.run
+    if folder is not None and (keep := getattr(classifier.net, "keep_answers", None)) is not None:
+        keep(Path(folder) / ANSWERS)
     with surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)
         if request.batch_size == "auto":
@@ -60,7 +66,7 @@ def _planned(store: Run, ready: Prepared) -> list[Task]:
     """The tasks that bring a run to what is asked, announced in it."""
     for note in found_otherwise(ready.tasks, store):
         ready.display.note(note)
-    tasks = [task for asked in ready.tasks for task in tasks_for(asked, store)]
+    tasks = [_informed(task, store, ready) for asked in ready.tasks for task in tasks_for(asked, store)]
     plan = CallRecord(
         attacks=tuple(task.record.key for task in tasks),
         spans=spans_of(ready.work.index),
@@ -70,6 +76,15 @@ def _planned(store: Run, ready: Prepared) -> list[Task]:
     )
     store.add([task.record for task in tasks], plan)
     return tasks
+
+
+def _informed(task: Task, store: Run, ready: Prepared) -> Task:
+    """The task with what the run certifies of its sets, at which no run has to be made."""
+    records = [record for record in store.certified_by() if record.name == task.attack.name and not record.of]
+    if not records or ready.model.draws is not None:
+        return task
+    index = np.sort(ready.work.index)
+    return replace(task, certified=(index, store.certificates.sizes(records, index)[task.attack.name].sizes))
 
 
 def _diagnose(store: Run, ready: Prepared, claims: Claims) -> None:
@@ -90,34 +105,36 @@ def _diagnose(store: Run, ready: Prepared, claims: Claims) -> None:
 def _complete(store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, claims: Claims) -> None:
     """Have all tasks done that the run lacks, until every part of them can be read."""
     places = request.places(ready.model)
-    hands = places.workers or 2 if isinstance(places, Cluster) else max(1, len(places))
+    workers = places.workers or 2 if isinstance(places, Cluster) else max(1, len(places))
     costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
     mine = request.mine(len(ready.work.index))
     whole = False
     while not whole:
-        desk = Desk(
-            store, tasks, ready.work, mine, ready.manner, costs, claims, request.shard_size, hands, ready.display
+        dispatcher = Dispatcher(
+            store, tasks, ready.work, mine, ready.manner, costs, claims, request.shard_size, workers, ready.display
         )
-        if desk.lacking:
-            _work_through(desk, ready, tasks, places)
+        if dispatcher.lacking:
+            _work_through(dispatcher, ready, tasks, places)
         else:
             has_all = f"{store.path or 'the run'} has all of it, results of {store.identity.created}"
             ready.display.note(f"Nothing to do: {has_all}.")
         whole = store.intact(task.record for task in tasks)
 
 
-def _work_through(desk: Desk, ready: Prepared, tasks: Sequence[Task], places: Sequence[str] | Cluster) -> None:
-    """Have the work of the desk done: by this process where there are no ``places``."""
+def _work_through(
+    dispatcher: Dispatcher, ready: Prepared, tasks: Sequence[Task], places: Sequence[str] | Cluster
+) -> None:
+    """Have the work of the dispatcher done: by this process where there are no ``places``."""
     size, device, manner = ready.manner.batch_size, ready.model.device, ready.manner
     fewer = size > 1 and not manner.halves
     try:
         if not places:
-            work_here(Doer(ready.model, tasks, manner).do, desk)
+            work_here(Doer(ready.model, tasks, manner).do, dispatcher)
         else:
             shape, threads = ready.work.rows.shape[1:], torch.get_num_threads()
             each = 1 if isinstance(places, Cluster) else max(1, threads // len(places))
             make = partial(doing_elsewhere, ready.model, tuple(tasks), manner, ready.identity, shape)
-            work_elsewhere(make, f"The model {ready.model.name}", places, each, desk)
+            work_elsewhere(make, f"The model {ready.model.name}", places, each, dispatcher)
     except Exception as error:
         if not ran_out(error):
             raise

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from robustatlas.classifier import Classifier, Passes
 from robustatlas.errors import UserError, brief
 from robustatlas.evaluation.costs import weight_of
-from robustatlas.evaluation.desk import SECONDS, SMALLEST
+from robustatlas.evaluation.dispatcher import SECONDS, SMALLEST
 from robustatlas.evaluation.identity import check_answers
 from robustatlas.evaluation.plan import Data, Task, Work, tasks_for
 from robustatlas.evaluation.prepared import Model, given, prepared, surroundings
@@ -110,8 +110,8 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
             if missing.any():
                 expected.append(expected_of(ready.model, task, ready.work, missing, ready.manner, real(budget)))
     places = request.places(ready.model)
-    hands = places.workers or 2 if isinstance(places, Cluster) else len(places)
-    return Forecast(tuple(expected), max(1, hands), ready.manner.batch_size)
+    workers = places.workers or 2 if isinstance(places, Cluster) else len(places)
+    return Forecast(tuple(expected), max(1, workers), ready.manner.batch_size)
 
 
 class _Enough(Exception):  # noqa: N818

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -55,11 +55,31 @@ class Work:
 
 @dataclass(frozen=True)
 class Task:
-    """One attack at some strengths by one search, as a run records it."""
+    """One attack at some strengths by one search, as a run records it; ``certified``: positions of samples, increasing,
+    and up to which size nothing can be found of each."""
 
     attack: Attack
     search: Search
     record: AttackRecord
+    certified: tuple[Integers, NDArray[np.float64]] | None = field(default=None, compare=False)
+
+    def certified_at(self, index: Integers) -> NDArray[np.float64] | None:
+        """``[M]``: sizes up to which nothing can be found of the samples ``index``; None: nothing is certified."""
+        if self.certified is None:
+            return None
+        known, sizes = self.certified
+        at = np.searchsorted(known, index).clip(max=len(known) - 1)
+        return np.where(known[at] == index, sizes[at], 0.0)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Columns that are read of what a run has already."""
+        return ("minimal_size", "seconds", *(() if self.record.monotone else ("fooled",)))
+
+    @property
+    def held(self) -> int:
+        """Inputs that a sample takes the memory of."""
+        return len(self.attack.strengths) + 1 if search_named(self.search).shares else 1
 
 
 def samples_of(data: Data, samples: Samples) -> Work:

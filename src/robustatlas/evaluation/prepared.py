@@ -80,8 +80,9 @@ def surroundings(model: Classifier, request: Request) -> Iterator[Progress]:
 
 def prepared(model: Classifier, work: Work, request: Request, display: Progress) -> Prepared:
     """Choose the attacks, and check that they, the model and the data fit each other; warnings go to ``display``."""
+    named = request.attacks_on(model)
     asked = chosen_attacks(
-        request.attacks,
+        named,
         request.procedure,
         request.strengths,
         request.exclude,
@@ -91,7 +92,7 @@ def prepared(model: Classifier, work: Work, request: Request, display: Progress)
     )
     searches = {attack.name: attack.searched_by(request.search) for attack in asked}
     warnings = check_attacks(model, asked, work.rows) + check_model(model, work.rows, work.labels)
-    asked, left_out = those_that_fit(asked, request.attacks, _probed(model, work.rows[:1]))
+    asked, left_out = those_that_fit(asked, named, _probed(model, work.rows[:1]))
     _probe(asked, _probed(model, work.rows[:4]))
     for warning in [*warnings, *left_out]:
         tell(display, warning)

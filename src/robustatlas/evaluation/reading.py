@@ -80,13 +80,16 @@ def question_of(
     count: int | None = None,
     passes: float = 0.0,
     gradients: Sequence[GradientRecord] = (),
+    everything: bool = False,
 ) -> Question:
     """The question that a diagnosis of some attacks asks: of ``count`` samples, by default as many as cost a twentieth
-    of the ``passes`` a sample that the evaluation takes, at least 32 or all."""
+    of the ``passes`` a sample that the evaluation takes, at least 32 or all; ``everything``: with the indicators that
+    decide nothing."""
     everyone = len(work.index)
     affordable = int(_SHARE * passes * everyone / _PASSES)
     number = min(everyone, max(FEWEST, affordable) if count is None else count)
-    return Question(work, attacks, plans, seed, number, batch, tuple(INDICATORS.usable().values()), gradients)
+    indicators = tuple(kind for kind in INDICATORS.usable().values() if everything or kind.decides)
+    return Question(work, attacks, plans, seed, number, batch, indicators, gradients)
 
 
 def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from robustatlas.attacks.definition import Effort, Procedure, Search
+from robustatlas.attacks.suites import default_attacks
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError, brief
 from robustatlas.evaluation.plan import Attacks, Samples, Strengths
@@ -41,7 +42,7 @@ class Request:
         4
     """
 
-    attacks: Attacks = ("linf", "l2")
+    attacks: Attacks | None = None
     search: Search | None = None
     procedure: Procedure = "default"
     strengths: Strengths | None = None
@@ -80,6 +81,10 @@ class Request:
 
     def _keep(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+    def attacks_on(self, model: Classifier) -> Attacks:
+        """The attacks that are named, or those that an evaluation of ``model`` makes where none is."""
+        return default_attacks(model) if self.attacks is None else self.attacks
 
     def places(self, model: Classifier) -> list[str] | Cluster:
         """The device of each worker, or the cluster that has them; none where this process works alone."""

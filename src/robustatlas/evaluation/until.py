@@ -64,7 +64,7 @@ class Known:
 def evaluate_until(
     model: Any,
     data: Any,
-    attacks: Any = ("linf", "l2"),
+    attacks: Any = None,
     *,
     until: Until = 2.0,
     against: str | Path | Result | None = None,

@@ -30,6 +30,7 @@ from robustatlas.outcomes import Identity
 from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.outcomes.parts import AdversarialExamples
 from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.strengths import snapped
 from robustatlas.workers import Do
 from robustatlas.workers.memory import hand_back
 
@@ -161,7 +162,9 @@ class _Batch:
         model = self.model.judged_by(attack.errors)
         try:
             noise = Noise.of(self.seed, torch.from_numpy(self.index).to(self.x.device), attack.name)
-            setting = engine.set_up(model, attack, search, self.x, self.labels, noise, lanes)
+            sizes = self.task.certified_at(self.index)
+            certified = None if sizes is None else torch.from_numpy(sizes).to(self.x)
+            setting = engine.set_up(model, attack, search, self.x, self.labels, noise, lanes, certified)
             self.ledger, self.through = setting.ledger, setting.schedule.done
             engine.run(setting, report)
         except Exception as error:
@@ -182,8 +185,12 @@ class _Batch:
         assert ledger is not None
         check_finite(self.task.attack, bool(ledger.finite))
         columns = _columns(self.task.record, self.task.attack, ledger, self.index)
+        if ledger.queries.shape[1]:
+            columns["queries"] = _queries(columns, ledger, np.array(self.task.record.strengths))
         if model.draws is not None:
             columns |= _drawn(columns, ledger)
+        if self.task.certified is not None:
+            columns["saved"] = ledger.saved.cpu().numpy()
         samples = _stacked([_sample_columns(ledger, self.index)], rows)
         if model.rejection is not None and model.draws is None:
             taken = slice(None) if settled.all() else torch.from_numpy(rows).to(ledger.x.device)
@@ -267,6 +274,14 @@ def _columns(record: AttackRecord, attack: Attack, ledger: Ledger, index: NDArra
         "margins": np.where(np.isfinite(margins), margins, np.nan).astype(np.float32),
         "fooled": judged,
     }
+
+
+def _queries(columns: Arrays, ledger: Ledger, strengths: NDArray[np.float64]) -> NDArray[np.int64]:
+    """``[N, S]``: the queries until the first example within a strength, of samples that are verified to be broken
+    there."""
+    size = snapped(columns["minimal_size"], strengths)[:, None]
+    seen = np.where(size == 0, 1, ledger.queries.cpu().numpy())
+    return np.where(size <= strengths, seen, -1)
 
 
 def _drawn(columns: Arrays, ledger: Ledger) -> Arrays:

@@ -6,15 +6,18 @@ The command line, the report and the leaderboard only show it.
 from robustatlas.facts.against import Held, chosen_reference, fitting_reference, hold_against
 from robustatlas.facts.best_known import BestKnown, best_known
 from robustatlas.facts.comparison import Shared, Standings, standings, what_is_shared
+from robustatlas.facts.field import Beside, beside_the_field
 from robustatlas.facts.run import AttackFacts, RunFacts, facts_of
 
 __all__ = [
     "AttackFacts",
+    "Beside",
     "BestKnown",
     "Held",
     "RunFacts",
     "Shared",
     "Standings",
+    "beside_the_field",
     "best_known",
     "chosen_reference",
     "facts_of",

@@ -32,6 +32,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "breaks": None if breaking is None else {"attack": breaking.attack, "half": finite([breaking.half])[0]},
         "attacks": {attack.attack: _attack(attack) for attack in facts.attacks},
         "reference": None if facts.reference is None else _reference(facts.reference),
+        "field": {beside.field.name: beside.to_dict() for beside in facts.beside},
         "diagnosis": None if facts.diagnosis is None else facts.diagnosis.to_dict(),
         "void": dict(facts.void),
         "warnings": list(facts.warnings),

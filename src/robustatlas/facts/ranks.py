@@ -14,6 +14,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.references.matching import match_cells
 from robustatlas.references.reference import Reference
+from robustatlas.wording import ordinal
 
 
 def ranks(ratios: Sequence[float | None], constants: Sequence[float | None]) -> list[int | None]:
@@ -62,6 +63,16 @@ class Place:
     best: int
     worst: int
     of: int
+
+    def words(self, about: bool = False) -> str:
+        """The places that the intervals leave open, and "about" where some sets are not those of the reference.
+
+        Example:
+            >>> Place(3, 2, 5, 21).words(), Place(1, 1, 1, 21).words(about=True)
+            ('2nd to 5th of 21', 'about 1st of 21')
+        """
+        span = ordinal(self.best) if self.best == self.worst else f"{ordinal(self.best)} to {ordinal(self.worst)}"
+        return f"{'about ' if about else ''}{span} of {self.of}"
 
 
 def place_among_published(ratio: Interval, constant: float | None, reference: Reference) -> Place | None:

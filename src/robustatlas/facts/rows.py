@@ -30,9 +30,6 @@ PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
 HYPERVOLUME_ATTACK = "linf"
 """The attack whose margins give the hypervolume of a row."""
 
-STANDARD = {"linf": (8 / 255, "8/255"), "l2": (0.5, "0.5"), "l1": (12.0, "12")}
-"""Attack -> the strength at which papers give its robust accuracy, and how they write it."""
-
 FEW = 0.1
 """A row with less than this share of the images of the row that has most is marked."""
 

@@ -16,6 +16,7 @@ from robustatlas.facts import numbers
 from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.best_known import BestKnown, best_known
 from robustatlas.facts.breaking import BreakingPoint, breaking_point
+from robustatlas.facts.field import Beside, beside_the_field
 from robustatlas.facts.grids import GridAdvice, grid_advice
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.facts.plain import plain_run
@@ -187,6 +188,7 @@ class RunFacts:
         diagnosis: whether the numbers can be trusted; None where the run was not diagnosed.
         void: attack -> share of the samples at which the model gave it no gradient, or one that misleads; every name of
             such a run and of such an attack carries a mark, and a warning says what it means.
+        beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
     """
 
     name: str
@@ -205,6 +207,7 @@ class RunFacts:
     rejected: Interval | None = None
     diagnosis: Diagnosis | None = None
     void: Mapping[str, float] = field(default_factory=dict)
+    beside: tuple[Beside, ...] = ()
     own: Mapping[str, Interval] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -252,6 +255,7 @@ def facts_of(
         rejected=_rejected(result),
         diagnosis=result.diagnosis,
         void=result.void,
+        beside=beside_the_field(result),
         own={name: found[name] for name in numbers.own(judged)},
     )
 

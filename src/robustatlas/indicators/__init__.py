@@ -15,8 +15,11 @@ INDICATORS: Registry[type[Indicator]] = Registry(
         "batch": "indicators.company:BatchDependence",
         "probabilities": "indicators.probabilities:Probabilities",
         "logit-scale": "indicators.scale:LogitScale",
+        "random-step": "indicators.random_step:RandomStep",
+        "unavailable-gradients": "indicators.unavailable:UnavailableGradients",
+        "unstable-predictions": "indicators.unstable:UnstablePredictions",
     },
     "a class derived from robustatlas.indicators.Indicator",
     subclass_of(Indicator),
 )
-"""Name to indicator; those that decide the verdict."""
+"""Name to indicator; those that do not decide are read on request."""

@@ -44,6 +44,7 @@ from robustatlas.metrics.intervals import (
     proportion_bounds,
     proportion_interval,
 )
+from robustatlas.metrics.queries import success_over_queries
 from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
 from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
@@ -105,6 +106,7 @@ __all__ = [
     "shared_samples",
     "signed_rank_test",
     "stability_constant",
+    "success_over_queries",
     "ua2",
     "unforeseen_attack_robustness",
     "union_accuracy",

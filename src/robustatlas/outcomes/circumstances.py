@@ -28,8 +28,28 @@ def circumstances(**more: str) -> dict[str, str]:
 
 
 def command_line(arguments: Sequence[str] | None = None) -> str:
-    """What was typed (default: to start this process), so that it can be typed again."""
-    given = sys.argv if arguments is None else arguments
+    """What was typed (default: to start this process), so that it can be typed again; what headers say is left out.
+
+    Example:
+        >>> command_line(["robustatlas", "evaluate", "http://localhost/ask", "--header", "Authorization: Bearer 123"])
+        "robustatlas evaluate http://localhost/ask --header 'Authorization: ...'"
+    """
+    given = _without_secrets(sys.argv if arguments is None else arguments)
     program = given[0]
     begin = ["python", program] if program.endswith(".py") else [Path(program).name]
     return shlex.join([*begin, *given[1:]])
+
+
+def _without_secrets(given: Sequence[str]) -> list[str]:
+    """Values of ``--header NAME: VALUE`` hold tokens, which no record keeps."""
+    told, before = [], ""
+    for word in given:
+        option, equals, value = word.partition("=")
+        if before == "--header":
+            told.append(f"{word.partition(':')[0]}: ...")
+        elif option == "--header" and equals:
+            told.append(f"--header={value.partition(':')[0]}: ...")
+        else:
+            told.append(word)
+        before = word
+    return told

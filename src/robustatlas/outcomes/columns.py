@@ -29,8 +29,14 @@ RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "possible_size": (np.float64, 1),
     "mistakes": (np.int64, 1),
     "drawn": (np.int64, 1),
+    "saved": (np.int64, 1),
 }
-"""Those that it has besides where the model is randomised; old parts have fewer."""
+"""Those that it has besides where the model is randomised, and, the last one, where certificates were there; old parts
+have fewer."""
+
+ASKED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"queries": (np.int64, 2)}
+"""Those that it has besides where the model could only be asked: the queries after which the first example within each
+strength was seen, -1 where none was."""
 
 LATER_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"found_leg": (np.int64, 1)}
 """Those that older parts do not have: the leg of the plan that found the smallest example, -1: none, or not known."""
@@ -49,13 +55,18 @@ REJECTING_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"clean_rejected
 Arrays = dict[str, NDArray[Any]]
 
 
-_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **LATER_COLUMNS}))
+_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **LATER_COLUMNS}))
 
 
 def unknown_columns(samples: int) -> Arrays:
-    """What stands for columns that a part does not have: no draws, and no leg."""
+    """What stands for columns that a part does not have: no draws, nothing saved, and no leg."""
     draws = {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
     return draws | {name: np.full(samples, -1, kind) for name, (kind, _) in LATER_COLUMNS.items()}
+
+
+def no_queries(samples: int, strengths: int) -> Arrays:
+    """What stands for the columns of models that can only be asked where a part does not have them: nothing seen."""
+    return {name: np.full((samples, strengths), -1, kind) for name, (kind, _) in ASKED_COLUMNS.items()}
 
 
 def columns_of(

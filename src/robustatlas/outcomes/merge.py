@@ -11,7 +11,7 @@ from robustatlas.errors import UserError
 from robustatlas.files import one_sentence, write_atomically
 from robustatlas.outcomes.store import Run
 
-_FOLDERS = ("samples", "outcomes", "adversarial")
+_FOLDERS = ("samples", "outcomes", "adversarial", "certified")
 
 
 def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
@@ -50,6 +50,8 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
             joined.add([record for key, record in run.records().items() if key in plan.attacks], plan)
         for card in run.cards():
             joined.keep(card)
+        for record in run.certified_by():
+            joined.certificates.add(record)
         for diagnosis in run.diagnoses():
             joined.keep_diagnosis(diagnosis)
         with one_sentence(Path(into)):

@@ -83,10 +83,14 @@ class Outcome:
             no sample.
         mistakes, drawn: ``[N]``, of a randomised model how many of how many fresh draws of the smallest example (0:
             there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
+        queries: ``[N, S]``, of a model that could only be asked how often it had been when the first example within
+            each strength was seen (1: the clean input is misclassified, -1: none was seen); None: not known.
         frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
             examples came across.
         without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
             takes none, or it is not known.
+        saved: ``[N]``, passes at most of runs that were left out, since a certificate says that nothing can be found;
+            None: nothing was certified before.
 
     Raises:
         UserError: strengths do not increase, a size is negative or NaN, or arrays do not fit together.
@@ -118,8 +122,10 @@ class Outcome:
     possible_size: Floats | None = None
     mistakes: Integers | None = None
     drawn: Integers | None = None
+    queries: Integers | None = None
     frontier: bool = False
     without_gradient: float | None = None
+    saved: Integers | None = None
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -179,7 +185,7 @@ class Outcome:
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
         rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of", "kind_of"]
-        rows += ["possible_size", "mistakes", "drawn"]
+        rows += ["possible_size", "mistakes", "drawn", "queries", "saved"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
 
@@ -230,7 +236,13 @@ class Outcome:
         if None in found:
             raise UserError(f"{self.attack} was not evaluated at strength {wanted[found.index(None)]:g}.")
         kept = np.asarray(found, np.int64)
-        return replace(self, strengths=self.strengths[kept], margins=self.margins[:, kept], fooled=self.fooled[:, kept])
+        return replace(
+            self,
+            strengths=self.strengths[kept],
+            margins=self.margins[:, kept],
+            fooled=self.fooled[:, kept],
+            queries=None if self.queries is None else self.queries[:, kept],
+        )
 
 
 def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Outcome:
@@ -254,6 +266,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         return np.where(np.isfinite(sizes.min(0)), np.take_along_axis(known, best[None], 0)[0], otherwise)
 
     strengths, margins, fooled = _on_one_grid(outcomes, covered)
+    saved = [here * outcome.saved for outcome, here in zip(outcomes, covered, strict=True) if outcome.saved is not None]
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
     kinds = list(dict.fromkeys(kind for outcome in outcomes for kind in outcome.kinds))
     drawn = any(outcome.drawn is not None for outcome in outcomes)
@@ -276,11 +289,13 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         possible_size=possible.min(0) if any(outcome.possible_size is not None for outcome in outcomes) else None,
         mistakes=of_best([outcome.mistakes for outcome in outcomes], 0) if drawn else None,
         drawn=of_best([outcome.drawn for outcome in outcomes], 0) if drawn else None,
+        queries=_queries(outcomes, covered, strengths),
         frontier=any(
             outcome.frontier and len(outcome.strengths) == len(strengths) and bool(here.all())
             for outcome, here in zip(outcomes, covered, strict=True)
         ),
         without_gradient=_without_gradient(outcomes, covered),
+        saved=np.sum(saved, axis=0) if saved else None,
     )
 
 
@@ -313,6 +328,20 @@ def _kinds_among(kinds: Sequence[str], outcome: Outcome) -> Integers:
     """``[N]``: which of the ``kinds`` of runs found each sample's smallest example, -1 where that is not known."""
     own = np.array([*(kinds.index(kind) for kind in outcome.kinds), -1])
     return own[np.full(outcome.samples, -1) if outcome.kind_of is None else outcome.kind_of]
+
+
+def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Integers | None:
+    """The fewest of any search, at the union of the strengths."""
+    if all(outcome.queries is None for outcome in outcomes):
+        return None
+    never = np.iinfo(np.int64).max
+    fewest = np.full((outcomes[0].samples, len(strengths)), never)
+    for outcome, rows in zip(outcomes, covered, strict=True):
+        if outcome.queries is not None:
+            columns = positions_of(outcome.strengths.tolist(), list(strengths))
+            seen = np.where(rows[:, None] & (outcome.queries >= 0), outcome.queries, never)
+            fewest[:, columns] = np.minimum(fewest[:, columns], seen)
+    return np.where(fewest == never, -1, fewest)
 
 
 def _without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,14 @@ from robustatlas.outcomes.columns import (
     Arrays,
     check_columns,
     columns_of,
+    no_queries,
     stacked,
     unknown_columns,
 )
 from robustatlas.outcomes.identity import Identity
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.records import AttackRecord, distinct
-from robustatlas.outcomes.shelf import Shelf
+from robustatlas.outcomes.storage import Storage
 from robustatlas.outcomes.tables import Columns, CorruptFileError
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
@@ -32,13 +34,22 @@ ATTACK, OF_RUN = "attack", "about"
 """Names, in a part's metadata, of the key of its attack and of the model and data that it is about."""
 
 
-def said_of(identity: Identity, record: AttackRecord | None) -> dict[str, str]:
+class Keyed(Protocol):
+    """A record of a run: what its files are named by."""
+
+    @property
+    def key(self) -> str:
+        """Their name."""
+        ...
+
+
+def said_of(identity: Identity, record: Keyed | None) -> dict[str, str]:
     """What a part of a run says; ``record``: of its attack, None for clean samples."""
     said = {OF_RUN: identity.shortened().model_dump_json()}
     return said if record is None else {ATTACK: record.key, **said}
 
 
-def misplaced(said: Mapping[str, str], identity: Identity, record: AttackRecord | None, place: str) -> str | None:
+def misplaced(said: Mapping[str, str], identity: Identity, record: Keyed | None, place: str) -> str | None:
     """A sentence where a part says that it is of another attack, model or data; None where it belongs there."""
     if record is not None and said.get(ATTACK, record.key) != record.key:
         return f"{place} holds results of {said[ATTACK]}, not of {record.key}"
@@ -54,10 +65,10 @@ def anonymous(said: Mapping[str, str]) -> bool:
 
 
 class Parts:
-    """The tables of a run on its ``shelf``; ``run``: what messages call it."""
+    """The tables of a run on its ``storage``; ``run``: what messages call it."""
 
-    def __init__(self, shelf: Shelf, identity: Identity, run: str) -> None:
-        self._shelf, self._identity, self._run = shelf, identity, run
+    def __init__(self, storage: Storage, identity: Identity, run: str) -> None:
+        self._storage, self._identity, self._run = storage, identity, run
         self._read: dict[str, Arrays | None] = {}
         self._done: dict[tuple[str, bool], tuple[set[str], Integers]] = {}
         self._placed: dict[str, bool] = {}
@@ -96,7 +107,7 @@ class Parts:
         unread = [name for name in names if name not in self._read]
         if unread:
             try:
-                pieces.append(self._shelf.gather(unread, wanted, strengths))
+                pieces.append(self._storage.gather(unread, wanted, strengths))
             except CorruptFileError:
                 pieces += [columns for name in unread if (columns := self._one(name, record, wanted)) is not None]
         return stacked(pieces, wanted, strengths)
@@ -104,7 +115,7 @@ class Parts:
     def _one(self, name: str, record: AttackRecord, wanted: Sequence[str]) -> Arrays | None:
         """Some columns of a part; None, and a warning, where the file is damaged."""
         try:
-            return self._shelf.gather([name], wanted, len(record.strengths))
+            return self._storage.gather([name], wanted, len(record.strengths))
         except CorruptFileError:
             return self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
 
@@ -112,13 +123,19 @@ class Parts:
         """All columns of an attack's valid parts together, in any order."""
         parts = [columns for columns in self.valid(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
-        unknown = [unknown_columns(len(part["index"])) | {"possible_size": part["minimal_size"]} for part in parts]
-        filled = [{**lacking, **part} for lacking, part in zip(unknown, parts, strict=True)]
+        strengths = len(record.strengths)
+        filled = [
+            unknown_columns(len(part["index"]))
+            | no_queries(len(part["index"]), strengths)
+            | {"possible_size": part["minimal_size"]}
+            | part
+            for part in parts
+        ]
         return {name: np.concatenate([part[name] for part in filled]) for name in names}
 
     def samples(self) -> Arrays:
         """SAMPLE_COLUMNS and REJECTING_COLUMNS of all clean samples, in any order."""
-        names = self._placed_ones(self._shelf.names("samples"), None)
+        names = self.placed(self._storage.names("samples"), None)
         parts = [columns for name in names if (columns := self._checked(name, SAMPLE_COLUMNS, 0)) is not None]
         kinds = {**SAMPLE_COLUMNS, **REJECTING_COLUMNS}
         unknown = [
@@ -136,14 +153,14 @@ class Parts:
 
     def names(self, record: AttackRecord, folder: str = "outcomes") -> list[str]:
         """Names of the parts of an attack, without those that say to be of something else."""
-        return self._placed_ones(self._shelf.names(f"{folder}/{record.key}"), record)
+        return self.placed(self._storage.names(f"{folder}/{record.key}"), record)
 
-    def _placed_ones(self, names: Sequence[str], record: AttackRecord | None) -> list[str]:
+    def placed(self, names: Sequence[str], record: Keyed | None) -> list[str]:
         """Those of the parts that do not say to be of another attack, model or data; of each other one a warning."""
         fresh = [name for name in names if name not in self._placed]
         anonymous_ones = 0
         for name, said in zip(fresh, self._said(fresh), strict=True):
-            problem = misplaced(said, self._identity, record, self._shelf.place(name))
+            problem = misplaced(said, self._identity, record, self._storage.place(name))
             if problem is not None:
                 warn(f"A part in a wrong place counts as not done: {problem}.")
             self._placed[name] = problem is None
@@ -159,13 +176,13 @@ class Parts:
     def _said(self, names: Sequence[str]) -> list[Mapping[str, str]]:
         """What parts say of themselves; nothing where they are damaged, which is told when they are read."""
         try:
-            return list(self._shelf.abouts(names))
+            return list(self._storage.abouts(names))
         except CorruptFileError:
             return [self._said_alone(name) for name in names]
 
     def _said_alone(self, name: str) -> Mapping[str, str]:
         try:
-            return self._shelf.abouts([name])[0]
+            return self._storage.abouts([name])[0]
         except CorruptFileError:
             return said_of(self._identity, None)
 
@@ -177,7 +194,7 @@ class Parts:
         """
         columns = self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
         if columns is None:
-            raise CorruptFileError(f"{self._shelf.place(name)} is damaged; run the same evaluation again.")
+            raise CorruptFileError(f"{self._storage.place(name)} is damaged; run the same evaluation again.")
         return columns
 
     def _checked(
@@ -186,9 +203,9 @@ class Parts:
         """The columns of a part; None, and a warning once, where the file is damaged: it counts as not done."""
         if name not in self._read:
             try:
-                read = self._shelf.read(name)
+                read = self._storage.read(name)
                 held = columns_of(expected, read)
-                self._read[name] = check_columns(read, held, strengths, self._shelf.place(name))
+                self._read[name] = check_columns(read, held, strengths, self._storage.place(name))
             except UserError as error:
                 warn(f"A damaged part counts as not done: {error}")
                 self._read[name] = None
@@ -207,17 +224,25 @@ class Parts:
         part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
         outcome = f"outcomes/{record.key}/{part}"
         checked = check_columns(columns, columns_of(OUTCOME_COLUMNS, columns), len(record.strengths), outcome)
+        self.write_samples(part, samples)
+        said = self.said_of(record)
+        if examples is not None:
+            index, images = examples
+            self._storage.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, said)
+        self._storage.write(outcome, checked, {**about, **said})
+        self._read[outcome] = checked
+
+    def write_samples(self, part: str, samples: Columns) -> None:
+        """Publish those clean outcomes that the run does not have yet."""
         fresh = ~np.isin(samples["index"], self.samples()["index"])
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
-            self._shelf.write(
+            self._storage.write(
                 f"samples/{part}",
                 check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"),
                 said_of(self._identity, None),
             )
-        said = said_of(self._identity, record)
-        if examples is not None:
-            index, images = examples
-            self._shelf.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, said)
-        self._shelf.write(outcome, checked, {**about, **said})
-        self._read[outcome] = checked
+
+    def said_of(self, record: Keyed) -> dict[str, str]:
+        """What a part of a record says of itself."""
+        return said_of(self._identity, record)

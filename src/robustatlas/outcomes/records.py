@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,9 @@ class AttackRecord(Record):
         >>> AttackRecord(name="linf", strengths=(0.1, 0.2)).monotone
         True
     """
+
+    kept: ClassVar[str] = "robust"
+    """What a sample without an example is."""
 
     name: AttackName
     strengths: tuple[float, ...] = Field(min_length=1, max_length=100_000)

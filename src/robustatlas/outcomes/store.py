@@ -11,6 +11,8 @@ A run on disk is a directory::
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
     adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
+    certificates/NAME-METHOD-FINGERPRINT.json     one method as it certified one attack's sets (CertificateRecord)
+    certified/NAME-METHOD-FINGERPRINT/...         one part: see CERTIFIED_COLUMNS
     claims/NAME-FINGERPRINT.lock                  empty; locks on it say who is at which samples (Claims)
 
 What is done are the samples found in valid parts; what is missing is what the plans name and no part holds. Every
@@ -30,6 +32,7 @@ from numpy.typing import NDArray
 from robustatlas.errors import UserError
 from robustatlas.files import is_temporary, named, one_sentence, publish_once, remove_stale_temporaries
 from robustatlas.outcomes.base import parse
+from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.columns import (
@@ -40,13 +43,16 @@ from robustatlas.outcomes.columns import (
 from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.identity import FORMAT_VERSION, Identity, format_of
 from robustatlas.outcomes.joined import finished, grid_of, intersection, outcome_of, repeated
-from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
 from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord
-from robustatlas.outcomes.shelf import Directory, Memory, Shelf, text_of
+from robustatlas.outcomes.storage import Directory, Memory, Storage, text_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns
+
+ANSWERS = "answers"
+"""What a model behind an API answered, kept in a run's directory from before it begins."""
 
 
 class Run:
@@ -66,8 +72,9 @@ class Run:
         self.identity = identity
         self.path = path
         self._audit: Run | None = None
-        self._shelf: Shelf = Memory() if path is None else Directory(path)
-        self._parts = Parts(self._shelf, identity, str(path or "The run"))
+        self._storage: Storage = Memory() if path is None else Directory(path)
+        self._parts = Parts(self._storage, identity, str(path or "The run"))
+        self.certificates = Certificates(self._storage, self._parts, path)
 
     @classmethod
     def begin(cls, path: str | Path | None, identity: Identity) -> Run:
@@ -83,7 +90,7 @@ class Run:
         file = root / "run.json"
         with one_sentence(root):
             root.mkdir(parents=True, exist_ok=True)
-            occupied = any(not is_temporary(entry) for entry in root.iterdir())
+            occupied = any(not is_temporary(entry) and entry.name != ANSWERS for entry in root.iterdir())
         if occupied and not file.exists():
             raise UserError(f"{root} is not empty and is not a run (no run.json); give a new or an empty folder.")
         publish_once(file, identity.to_json())
@@ -166,8 +173,8 @@ class Run:
                         f"{self.path or 'The run'} holds {record.name!r} with other sets or another way of judging "
                         f"({how}), whose numbers cannot be joined with these; give another folder."
                     )
-            self._shelf.put_text(f"attacks/{record.key}", record.to_json())
-        self._shelf.put_text(f"plans/{plan.name}", plan.to_json())
+            self._storage.put_text(f"attacks/{record.key}", record.to_json())
+        self._storage.put_text(f"plans/{plan.name}", plan.to_json())
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Keep what the owner says of the model; of two sayings on the same subject the later one holds."""
@@ -176,7 +183,7 @@ class Run:
 
     def keep(self, card: CardRecord) -> None:
         """Keep a card as it is."""
-        self._shelf.put_text(f"cards/{card.name}", card.to_json())
+        self._storage.put_text(f"cards/{card.name}", card.to_json())
 
     def cards(self) -> list[CardRecord]:
         """What was said of the model, oldest first."""
@@ -198,7 +205,7 @@ class Run:
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
         """Keep what indicators read."""
-        self._shelf.put_text(f"diagnoses/{record.name}", record.to_json())
+        self._storage.put_text(f"diagnoses/{record.name}", record.to_json())
 
     def diagnoses(self) -> list[DiagnosisRecord]:
         """What indicators read, oldest first."""
@@ -261,15 +268,16 @@ class Run:
             UserError: nothing there, or an attack or sample that is not.
         """
         known = self._by_name()
-        for record in (record for name in attacks or known for record in known.get(name, [])):
+        chosen = known if attacks is None else attacks
+        for record in (record for name in chosen for record in known.get(name, [])):
             self._parts.valid(record)
         unknown = [name for name in attacks or () if name not in known]
         if unknown:
             raise UserError(f"Attack {unknown[0]!r} is not part of this run; it has {', '.join(known) or 'none'}.")
-        wanted = {name: grid_of(known[name], (strengths or {}).get(name)) for name in attacks or known}
+        wanted = {name: grid_of(known[name], (strengths or {}).get(name)) for name in chosen}
         searched_at = {name: finished(self._parts, known[name], grid) for name, grid in wanted.items()}
         begun = [name for name in searched_at if attacks is not None or len(searched_at[name])]
-        common = intersection([searched_at[name] for name in begun])
+        common = intersection([searched_at[name] for name in begun]) if begun else self._uncontested(index)
         if index is None:
             index = common
         elif missing := len(np.setdiff1d(index, common)):
@@ -281,6 +289,12 @@ class Run:
             asked = f" of {', '.join(attacks)}" if attacks else ""
             raise UserError(f"{place} has no finished samples{asked} yet; run its evaluation on.")
         samples = rows_at(self._parts.samples(), index)
+        outcomes = {
+            name: outcome_of(self._parts, [r for r in known[name] if not (searched and r.finder)], index).restrict(
+                wanted[name]
+            )
+            for name in begun
+        }
         return OutcomeTable(
             name=self.identity.model.name,
             data=self.identity.data.name,
@@ -289,13 +303,32 @@ class Run:
             clean_prediction=samples["clean_prediction"],
             clean_margin=samples["clean_margin"],
             clean_rejected=samples["clean_rejected"] == 1 if (samples["clean_rejected"] >= 0).all() else None,
-            outcomes={
-                name: outcome_of(self._parts, [r for r in known[name] if not (searched and r.finder)], index).restrict(
-                    wanted[name]
-                )
-                for name in begun
-            },
+            outcomes=outcomes,
+            certified_sizes=self._certified(index, outcomes),
         )
+
+    def certified_by(self) -> list[CertificateRecord]:
+        """The methods that certified something, on which attacks."""
+        return self._records("certificates", CertificateRecord)
+
+    def _certified(self, index: Integers, outcomes: Mapping[str, Outcome]) -> dict[str, CertifiedSizes]:
+        """What is certified of some samples, checked against what was found of them."""
+        certified = self.certificates.sizes(self.certified_by(), index)
+        for name, outcome in outcomes.items():
+            if name in certified:
+                check_sides(str(self.path or "The run"), name, index, certified[name], outcome.minimal_size)
+        return certified
+
+    def _uncontested(self, index: Integers | None) -> Integers:
+        """Samples of a run without outcomes: all that are known, or by default those that every certificate covers."""
+        if index is not None:
+            return np.sort(self._parts.samples()["index"])
+        return intersection([self.certificates.done(record) for record in self.certified_by()])
+
+    def finished(self, attack: str) -> Integers:
+        """Samples that were searched at every strength of an attack, increasing."""
+        records = self._by_name().get(attack, [])
+        return finished(self._parts, records, grid_of(records)) if records else intersection([])
 
     def missing(self) -> dict[str, int]:
         """Attack to number of samples that a plan asks for and no part holds; empty when the run is complete."""
@@ -330,7 +363,7 @@ class Run:
         kept = False
         for record in records:
             for name in self._parts.names(record, "adversarial"):
-                kept, stored = True, self._shelf.read(name)
+                kept, stored = True, self._storage.read(name)
                 part = self._parts.one(name.replace("adversarial/", "outcomes/", 1), record)
                 sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
                 for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
@@ -356,13 +389,13 @@ class Run:
         """Where and with what the parts were computed, each combination once."""
         found: dict[str, dict[str, str]] = {}
         for record in self.records().values():
-            for said in self._shelf.abouts(self._parts.names(record)):
+            for said in self._storage.abouts(self._parts.names(record)):
                 about = {key: text for key, text in said.items() if key not in ("created", ATTACK, OF_RUN)}
                 found.setdefault(repr(sorted(about.items())), about)
         return list(found.values())
 
     def _records(self, folder: str, kind: type[Any]) -> list[Any]:
-        return [parse(kind, text, place) for place, text in self._shelf.texts(folder).items()]
+        return [parse(kind, text, place) for place, text in self._storage.texts(folder).items()]
 
     def _by_name(self) -> dict[str, list[AttackRecord]]:
         grouped: dict[str, list[AttackRecord]] = {}

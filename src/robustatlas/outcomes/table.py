@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.errors import UserError, brief
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome, check_minimal, percent
 from robustatlas.outcomes.points import shared_points
 from robustatlas.scalars import real, reals
@@ -31,6 +32,7 @@ class OutcomeTable:
         clean_margin: ``[N]``, softmax margin of the clean input; NaN where not known.
         outcomes: attack -> :class:`Outcome` of the same samples.
         clean_rejected: ``[N]``, whether the model refuses to answer for the clean input; None: it never may.
+        certified_sizes: attack -> :class:`CertifiedSizes` of the same samples, where some were certified.
 
     Raises:
         UserError: there is no sample, a sample is given twice, or arrays do not fit together.
@@ -54,6 +56,7 @@ class OutcomeTable:
     clean_margin: NDArray[np.float32]
     outcomes: Mapping[str, Outcome]
     clean_rejected: Booleans | None = None
+    certified_sizes: Mapping[str, CertifiedSizes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not len(self.index):
@@ -180,7 +183,20 @@ class OutcomeTable:
             clean_margin=self.clean_margin[positions],
             clean_rejected=None if self.clean_rejected is None else self.clean_rejected[positions],
             outcomes={attack: outcome.select(positions) for attack, outcome in self.outcomes.items()},
+            certified_sizes={row: sizes.select(positions) for row, sizes in self.certified_sizes.items()},
         )
+
+    def certified_size(self, attack: str) -> Floats:
+        """``[N]``: the largest size up to which nothing can be found; 0 misclassified clean or nothing is certain, inf
+        where there is no example at any size.
+
+        Raises:
+            UserError: nothing was certified under that attack.
+        """
+        if attack not in self.certified_sizes:
+            there = f"certified are {', '.join(self.certified_sizes)}" if self.certified_sizes else "nothing is yet"
+            raise UserError(f"Nothing is certified of {self.name} under {attack!r}; {there}: see ra.certify.")
+        return self.certified_sizes[attack].sizes
 
     def doubted(self) -> Self | None:
         """The same samples with every error counted that may be one; None where there is no doubt (of models that are

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
+from robustatlas.facts.comparison import distinct_names
+from robustatlas.facts.field import beside_the_field
 from robustatlas.facts.rows import (
     HYPERVOLUME_ATTACK,
-    STANDARD,
     Row,
     about_of,
     few_images,
@@ -24,17 +25,18 @@ from robustatlas.facts.rows import (
     read_about,
     run_row,
 )
+from robustatlas.facts.standard import NEAR, STANDARD
 from robustatlas.facts.units import unit_of
 from robustatlas.files import one_sentence
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.references import Reference, available_fields, available_references
-from robustatlas.report import pages, words
+from robustatlas.report import field, pages, words
 from robustatlas.report.names import parts
 from robustatlas.result import Result
 from robustatlas.wording import GROUPS, axis, counted, listed, wording
 
-NEAR = 0.1
-"""A strength of the board stands for a standard one up to this relative difference."""
+MOST_BESIDE = 5
+"""Runs of a board that are shown beside the field."""
 
 ALPHA = 3.0
 """Largest difference of difficulty in the stability constant, in percentage points (MultiRobustBench)."""
@@ -124,9 +126,19 @@ def build_leaderboard(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder for the leaderboard.")
     files = {name: pages.static(name) for name in (*STYLES, *SCRIPTS)} | {"plotly.min.js": pages.plotly_script()}
-    page = pages.render("leaderboard.html", board=board, summary=_summary(board), scripts=SCRIPTS)
+    page = pages.render("leaderboard.html", board=board, summary=_summary(board), scripts=SCRIPTS, fields=_beside(runs))
     _write_all(folder, files | {"index.html": page})
     return folder / "index.html"
+
+
+def _beside(runs: Sequence[Result]) -> list[field.FieldView]:
+    """The first runs beside published models."""
+    names = distinct_names(runs)
+    return [
+        view
+        for run, name in zip(runs[:MOST_BESIDE], names, strict=False)
+        for view in field.views(name, beside_the_field(run))
+    ]
 
 
 def _write_all(folder: Path, texts: Mapping[str, str]) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from robustatlas.facts.rows import STANDARD
 from robustatlas.facts.run import AttackFacts, RunFacts
+from robustatlas.facts.standard import STANDARD
 from robustatlas.wording import axis, strength, wording
 
 WIDTH, HEIGHT = 220, 106

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from robustatlas import wording
 from robustatlas.errors import UserError
+from robustatlas.facts.card import card_of
 from robustatlas.facts.comparison import distinct_names, standings
 from robustatlas.facts.grids import GridAdvice
 from robustatlas.facts.numbers import CONFIDENCE
@@ -23,8 +24,10 @@ from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import against_reference
 from robustatlas.references import Reference
-from robustatlas.report import multiples, pages, words
+from robustatlas.report import field, multiples, pages, words
+from robustatlas.report.card import picture_of
 from robustatlas.report.gallery import Example, examples
+from robustatlas.report.shapes import svg_of
 from robustatlas.result import Result
 
 if TYPE_CHECKING:
@@ -94,6 +97,9 @@ def build_report(
     text = pages.render(
         "report.html",
         title=_title(facts),
+        cards=[
+            svg_of(picture_of(card_of(r, run, reference, distances))) for r, run in zip(results, facts, strict=True)
+        ],
         multiples=multiples.panels(facts, distances),
         runs=runs,
         many=len(runs) > 1,
@@ -111,7 +117,7 @@ def build_report(
         warnings=_alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         advice=_alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
         other_sets=words.OTHER_SETS,
-        placed=words.placed,
+        fields=[view for run in facts for view in field.views(run.name, run.beside)],
         crossings=_crossings(facts),
         confidence=round(100 * CONFIDENCE),
         wording=wording,

@@ -9,7 +9,6 @@ import numpy as np
 
 from robustatlas.facts.breaking import BreakingPoint
 from robustatlas.facts.comparison import Standings
-from robustatlas.facts.ranks import Place
 from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
 from robustatlas.metrics.intervals import Interval
 from robustatlas.wording import counted, listed, ordinal, shortened, size, wording
@@ -135,18 +134,6 @@ def _best_known(attack: AttackFacts) -> str:
     )
 
 
-def placed(place: Place, about: bool) -> str:
-    """A place; where the intervals leave several open, these, and "about" where some sets are not the reference's.
-
-    >>> placed(Place(3, 2, 5, 21), about=False), placed(Place(1, 1, 1, 21), about=True)
-    ('2nd to 5th of 21', 'about 1st of 21')
-    """
-    span = ordinal(place.rank)
-    if place.best < place.worst:
-        span = f"{ordinal(place.best)} to {ordinal(place.worst)}"
-    return f"{'about ' if about else ''}{span} of {place.of}"
-
-
 def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
     """The rank among the published defenses, or the number that the reference gives."""
     place = reference.place
@@ -170,7 +157,7 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
     )
     ratio = percent(reference.numbers["CR ind-avg"])
     text = f"by its CR ind-avg of {ratio}, among the published defenses{alone}.{other}"
-    return "Rank", placed(place, reference.held.approximate), text
+    return "Rank", place.words(about=reference.held.approximate), text
 
 
 def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from robustatlas.bundle import Tree
 from robustatlas.errors import UserError
 from robustatlas.search.plan import MINIMUM_SIZE, Leg, Plan
 from robustatlas.search.remembered import SharedExamples
-from robustatlas.search.rules import EarlyStop, Role, Rule, StopSlowAscents
+from robustatlas.search.rules import EarlyStop, MostQueries, Role, Rule, StopSlowAscents
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class Schedule(ABC):
     bool [N]; ``warm`` bool [N]: the last run found something, from which the next may start.
     Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``leg_of`` (into the plan's legs; -1: it only
     goes on from what another found), ``number_of`` and ``bounds`` (it looks for the smallest size). ``stops``: the
-    rules that end runs early, ``slow``: the one that says after how many steps their margin is noted; ``shared``: what
+    rules that end runs early, ``slow``: the one that says after how many steps their margin is noted; ``most``: the one
+    that says how often a sample may be asked about; ``shared``: what
     a search remembers of its runs besides the smallest example.
 
     Args:
@@ -75,6 +76,7 @@ class Schedule(ABC):
         self.number_of = torch.tensor([a.number for a in self.attempts], device=todo.device)
         self.bounds = torch.tensor([a.minimum_size for a in self.attempts], device=todo.device)
         self.slow = plan.rule(StopSlowAscents) or StopSlowAscents()
+        self.most = plan.rule(MostQueries)
         self.stops = tuple(rule for rule in plan.rules if isinstance(rule, EarlyStop))
         self.level = torch.zeros_like(todo, dtype=torch.int64)
         self.attempt = torch.zeros_like(self.level)
@@ -89,7 +91,7 @@ class Schedule(ABC):
             expected = ", then ".join(" or ".join(repr(role) for role in sorted(group)) for group in cls.order)
             found = ", ".join(repr(leg.role) for leg in plan.legs)
             raise UserError(f"{cls.__name__} takes legs with the roles {expected}, and got {found}.")
-        if unread := [type(rule).__name__ for rule in plan.rules if not isinstance(rule, cls.reads)]:
+        if unread := [type(rule).__name__ for rule in plan.rules if not isinstance(rule, (*cls.reads, MostQueries))]:
             known = ", ".join(rule.__name__ for rule in cls.reads) or "none"
             raise UserError(f"{cls.__name__} does not go by {unread[0]}; its rules are: {known}.")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Set
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -209,3 +209,27 @@ class Approach(Rule):
     roles: ClassVar[Set[Role]] = frozenset({"bound", "ascend"})
 
     shares: tuple[float, ...] = (0.9, 0.99)
+
+
+@dataclass(frozen=True)
+class MostQueries(Rule):
+    """A sample is left when the model was asked about it ``queries`` times, whatever runs are left of a plan; the last
+    of them verifies what was found. Of models that can only be asked; every search goes by it.
+
+    Example:
+        >>> MostQueries(500).spent(torch.tensor([497, 498, 499, 500])).tolist()
+        [False, False, True, True]
+    """
+
+    reason: ClassVar[str] = "what a model behind an API is asked takes time and costs money"
+    roles: ClassVar[Set[Role]] = frozenset(get_args(Role))
+
+    queries: int
+
+    def spent(self, asked: Tensor) -> Tensor:
+        """``[B]``: of so many queries ``asked`` [B], no more than the one that verifies is left."""
+        return asked >= self.queries - 1
+
+    def over(self, asked: Tensor) -> Tensor:
+        """``[B]``: no further run is worth its beginning: what it asks could not be verified."""
+        return asked > self.queries - 2

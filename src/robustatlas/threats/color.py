@@ -8,7 +8,9 @@ is the exact identity.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,52 +33,120 @@ def hue_of(x: Tensor) -> Tensor:
 
 
 def _shadow(hue: Tensor) -> Tensor:
-    """``[B, 3, H, W]``: how far each channel lies below the brightest, in units of the chroma."""
-    offsets = constant((5.0, 3.0, 1.0), hue).view(1, 3, 1, 1)
-    position = (hue[:, None] + offsets).remainder(6)
+    """``[B, 3, H, W]``: how far each channel lies below the brightest, in units of the chroma; ``hue`` [B, 1 or 3, H,
+    W]."""
+    position = (hue + constant(_OFFSETS, hue).view(1, 3, 1, 1)).remainder(6)
     return torch.minimum(position, 4 - position).clamp(0, 1)
 
 
+_OFFSETS = (5.0, 3.0, 1.0)
+_BENDS = (0.0, 1.0, 3.0, 4.0)
+"""Positions in [0, 6) at which :func:`_shadow` changes its slope."""
+
+
+class Line(OneNumber):
+    """A set of one parameter whose numbers are linear in theta between clips.
+
+    Attributes:
+        roundings: of a number, in units of half the distance from 1 to the next number, that :meth:`apply` makes.
+    """
+
+    roundings: ClassVar[float] = 1.0
+
+    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+        return self.at(x, per_sample(theta[:, 0], x))
+
+    @abstractmethod
+    def at(self, x: Tensor, theta: Tensor) -> Tensor:
+        """The image where each number [B, ...] has a ``theta`` of its own, or all of a sample the same [B, 1, ...]."""
+
+    @abstractmethod
+    def breaks(self, x: Tensor) -> list[Tensor]:
+        """Thetas like ``x`` between which each number is linear."""
+
+    @abstractmethod
+    def reach(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """``[B]``: how far theta can go down and up before nothing changes any more."""
+
+
 @dataclass(frozen=True)
-class Hue(OneNumber):
+class Hue(Line):
     """The HSV hue of all pixels turned by theta radians, |theta| <= epsilon; needs colour images."""
+
+    roundings: ClassVar[float] = 64.0
 
     def check(self, x: Tensor) -> None:
         require_colour(x, "hue")
 
-    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        hue = hue_of(x)
-        turned = hue + per_sample(theta[:, 0], hue) * (3 / math.pi)
+    def at(self, x: Tensor, theta: Tensor) -> Tensor:
+        hue = hue_of(x)[:, None]
+        turned = hue + theta * (3 / math.pi)
         chroma = x.amax(1, keepdim=True) - x.amin(1, keepdim=True)
         return (x + chroma * (_shadow(hue) - _shadow(turned))).clamp(0, 1)
 
+    def breaks(self, x: Tensor) -> list[Tensor]:
+        position = hue_of(x)[:, None] + constant(_OFFSETS, x).view(1, 3, 1, 1)
+        return [(bend + 6 * turn - position) * (math.pi / 3) for bend in _BENDS for turn in (-1, 0, 1, 2)]
+
+    def reach(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        half = x.new_full((len(x),), math.pi)
+        return half, half
+
 
 @dataclass(frozen=True)
-class Saturation(OneNumber):
+class Saturation(Line):
     """The HSV saturation times 1 + theta, clipped to [0, 1], |theta| <= epsilon; needs colour images."""
+
+    roundings: ClassVar[float] = 16.0
 
     def check(self, x: Tensor) -> None:
         require_colour(x, "saturation")
 
-    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+    def at(self, x: Tensor, theta: Tensor) -> Tensor:
         value = x.amax(1, keepdim=True)
-        chroma = value - x.amin(1, keepdim=True)
-        full = (value / chroma.clamp_min(_TINY)).clamp_min(1)
-        factor = torch.minimum((1 + per_sample(theta[:, 0], x)).clamp_min(0), full)
+        factor = torch.minimum((1 + theta).clamp_min(0), self._full(x))
         return (x + (1 - factor) * (value - x)).clamp(0, 1)
 
+    @staticmethod
+    def _full(x: Tensor) -> Tensor:
+        """The factor at which each pixel [B, 1, H, W] is fully saturated."""
+        value = x.amax(1, keepdim=True)
+        return (value / (value - x.amin(1, keepdim=True)).clamp_min(_TINY)).clamp_min(1)
+
+    def breaks(self, x: Tensor) -> list[Tensor]:
+        return [torch.full_like(x, -1), (self._full(x) - 1).expand_as(x)]
+
+    def reach(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        coloured = x.amax(1, keepdim=True) > x.amin(1, keepdim=True)
+        return x.new_ones(len(x)), torch.where(coloured, self._full(x) - 1, 0.0).flatten(1).amax(1)
+
 
 @dataclass(frozen=True)
-class Contrast(OneNumber):
+class Contrast(Line):
     """All pixels times 1 + theta, clipped to [0, 1], |theta| <= epsilon (no mean is taken off, as in kornia)."""
 
-    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        return (x * (1 + per_sample(theta[:, 0], x))).clamp(0, 1)
+    roundings: ClassVar[float] = 3.0
+
+    def at(self, x: Tensor, theta: Tensor) -> Tensor:
+        return (x * (1 + theta)).clamp(0, 1)
+
+    def breaks(self, x: Tensor) -> list[Tensor]:
+        return [torch.full_like(x, -1), 1 / x.clamp_min(_TINY) - 1]
+
+    def reach(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        full = torch.where(x > 0, 1 / x.clamp_min(_TINY) - 1, 0.0)
+        return x.new_ones(len(x)), full.flatten(1).amax(1)
 
 
 @dataclass(frozen=True)
-class Brightness(OneNumber):
+class Brightness(Line):
     """theta added to all pixels, clipped to [0, 1], |theta| <= epsilon."""
 
-    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        return (x + per_sample(theta[:, 0], x)).clamp(0, 1)
+    def at(self, x: Tensor, theta: Tensor) -> Tensor:
+        return (x + theta).clamp(0, 1)
+
+    def breaks(self, x: Tensor) -> list[Tensor]:
+        return [-x, 1 - x]
+
+    def reach(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.flatten(1).amax(1), (1 - x).flatten(1).amax(1)

@@ -23,6 +23,7 @@ def diagnose(
     samples: Samples = None,
     seed: int = 0,
     model: Model | None = None,
+    everything: bool = False,
 ) -> Diagnosis:
     """Find out whether robustness numbers of a model can be trusted.
 
@@ -37,6 +38,8 @@ def diagnose(
         samples: how many to look at, drawn at random (default: 100), or positions or a mask of those to choose from.
         seed: of the choice, and of the random directions.
         model: of a result, where it cannot be loaded from its source.
+        everything: read the indicators that decide nothing as well: those that raise false alarms as published, and
+            those that cost much.
 
     Returns:
         the verdict, and what each indicator found. It is kept in the run of a result.
@@ -68,7 +71,7 @@ def diagnose(
         chosen = chosen_attacks(asked, "default", None, (), known.model, work.first.images)
         chosen, _ = those_that_fit(chosen, asked, x)
         plans = [attack.plans[attack.searched_by(None)] for attack in chosen]
-        record = readings_of(known.model, question_of(work, chosen, plans, seed, _BATCH, count))
+        record = readings_of(known.model, question_of(work, chosen, plans, seed, _BATCH, count, everything=everything))
     if known.result is not None:
         known.result.keep_diagnosis(record)
     return Diagnosis.of(record)

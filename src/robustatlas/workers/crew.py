@@ -21,7 +21,7 @@ Do = Callable[[Any, Callable[[int], None]], Any]
 class Jobs(Protocol):
     """Hands out jobs and takes in what came of them, all of it picklable."""
 
-    hands: int = 1
+    workers: int = 1
     """Jobs that are done at once, as far as is known; a crew corrects it."""
 
     def next(self) -> Any | None:
@@ -114,7 +114,7 @@ class Crew:
     def _start(self) -> None:
         lines = self.place.start([worker.line for worker in self.workers])
         self.workers += [_Worker(line) for line in lines]
-        self.jobs.hands = max(1, len(self.workers))
+        self.jobs.workers = max(1, len(self.workers))
 
     def _give(self) -> bool:
         """Have the next job done, if there are one and a worker for it."""

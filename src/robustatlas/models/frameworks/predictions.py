@@ -6,14 +6,17 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.classifier import Classifier, Knowledge, Outputs
 from robustatlas.errors import UserError
+from robustatlas.models.remote.answers import KeptAnswers
 from robustatlas.scalars import real, whole
 
 Answers = Literal["probabilities", "logits", "labels"]
@@ -27,6 +30,8 @@ def from_predictions(
     batch_size: int | None = None,
     per_second: float | None = None,
     budget: int | None = None,
+    queries: int | None = None,
+    keeps: bool = False,
     name: str | None = None,
 ) -> Classifier:
     """A model that can only be asked. Attacks that need a gradient are refused on it; what the others find is a weak
@@ -39,6 +44,9 @@ def from_predictions(
         batch_size: the only size of batch that it takes; default: any.
         per_second: at most so many samples a second are asked about.
         budget: at most so many samples are asked about altogether.
+        queries: at most so many questions about one sample by each attack.
+        keeps: keep the answers in the directory of a run: what an interrupted evaluation asked is not asked again, and
+            the budget is one for all calls and processes. For answers that take long or cost money.
         name: what reports call it.
 
     Returns:
@@ -69,10 +77,11 @@ def from_predictions(
     outputs: Outputs = "probabilities" if answers == "probabilities" else "logits"
     knowledge: Knowledge = "labels" if answers == "labels" else "scores"
     return Classifier(
-        Oracle(function, count if answers == "labels" else None, rate, most),
+        Oracle(function, count if answers == "labels" else None, rate, most, keeps),
         outputs=outputs,
         batch_size=batch_size,
         knowledge=knowledge,
+        queries=queries,
         name=name or getattr(function, "__name__", type(function).__name__),
     )
 
@@ -80,22 +89,30 @@ def from_predictions(
 class Oracle:
     """A function of arrays, asked within a rate and a budget; threads take turns.
 
-    ``classes``: the answers are labels of so many classes (None: scores). ``asked``: samples so far.
+    ``classes``: the answers are labels of so many classes (None: scores). ``asked``: samples so far. ``keeps``: its
+    answers are kept in the directory of a run, see :meth:`keep_answers`.
     """
 
     def __init__(
-        self, function: Callable[..., Any], classes: int | None, per_second: float | None, budget: int | None
+        self,
+        function: Callable[..., Any],
+        classes: int | None,
+        per_second: float | None,
+        budget: int | None,
+        keeps: bool = False,
     ) -> None:
         self.function, self.classes, self.per_second, self.budget = function, classes, per_second, budget
+        self.keeps = keeps
+        self._kept: KeptAnswers | None = None
         self.asked = 0
         self._free_at = 0.0
         self._asking = threading.Lock()
 
     def __call__(self, x: Tensor) -> Tensor:
         """Scores [B, C]; 1 for the label and 0 elsewhere where that is all there is."""
+        given = x.detach().cpu().numpy().astype(np.float32, copy=False)
         with self._asking:
-            self._wait(len(x))
-            answer = np.asarray(self.function(x.detach().cpu().numpy().astype(np.float32, copy=False)))
+            answer = self._ask(given) if self._kept is None else self._remembered(given, self._kept)
         values = torch.as_tensor(answer).to(x.device)
         if self.classes is None:
             return values.to(x.dtype)
@@ -105,10 +122,25 @@ class Oracle:
             raise UserError(f"The model answers with class {int(values.max())}; expected 0 to {self.classes - 1}.")
         return torch.nn.functional.one_hot(values.long(), self.classes).to(x.dtype)
 
-    def _wait(self, count: int) -> None:
-        if self.budget is not None and self.asked + count > self.budget:
+    def keep_answers(self, folder: Path) -> None:
+        """Answer from what was kept in a folder where it can, and keep there what is asked from now on."""
+        if self.keeps and (self._kept is None or self._kept.folder != folder):
+            self._kept = KeptAnswers(folder)
+
+    def _remembered(self, x: NDArray[np.float32], kept: KeptAnswers) -> NDArray[np.float32]:
+        """Kept answers are rows of numbers, a label one of one."""
+        answers = kept.of(x, lambda unknown: self._ask(unknown).reshape(len(unknown), -1))
+        return answers[:, 0] if self.classes is not None else answers
+
+    def _ask(self, x: NDArray[np.float32]) -> NDArray[Any]:
+        self._charge(len(x))
+        return np.asarray(self.function(x))
+
+    def _charge(self, count: int) -> None:
+        asked = self.asked if self._kept is None else self._kept.charge(count, self.budget)
+        if self.budget is not None and asked + count > self.budget:
             raise UserError(
-                f"The model was asked about {self.asked} samples and {count} more would exceed the budget of "
+                f"The model was asked about {asked} samples and {count} more would exceed the budget of "
                 f"{self.budget}; give a larger budget, or fewer samples or strengths. Finished parts of a run are kept."
             )
         if self.per_second is not None:
@@ -116,3 +148,10 @@ class Oracle:
             time.sleep(max(0.0, self._free_at - now))
             self._free_at = max(now, self._free_at) + count / self.per_second
         self.asked += count
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_asking"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._asking = threading.Lock()

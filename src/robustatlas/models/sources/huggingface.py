@@ -37,7 +37,7 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
     except ImportError as error:
         optional("torchvision", source, "transformers")  # what its import fails with where it does not fit torch
         raise UserError(f"{source} needs {_FINDS}, which this transformers cannot import ({error}).") from error
-    config, local = _configuration(transformers, name, settings)
+    config, local = configuration_of(transformers, name, settings)
     try:
         if pretrained:
             net = finder.from_pretrained(name, config=config, use_safetensors=True, trust_remote_code=False, **local)
@@ -46,17 +46,17 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
     except OSError as error:
         raise unreachable(source, "Hugging Face", error) from error
     except ValueError as error:
-        raise UserError(f"{source} is no image classifier of transformers: {_brief(error)}.") from error
-    about = _preprocessor(transformers, name, local)
-    mean, std = _normalisation(about, source)
+        raise UserError(f"{source} is no image classifier of transformers: {first_of(error)}.") from error
+    about = preprocessor_of(transformers, name, local)
+    mean, std = normalisation_of(about, source)
     return Classifier(
         net,
         mean,
         std,
-        prepare=_resizing(about),
+        prepare=resizing_of(about),
         origin=Origin(
             source,
-            licence=_licence(transformers, name, local),
+            licence=licence_of(transformers, name, local),
             home=str(Path(name).resolve()) if Path(name).is_dir() else f"https://huggingface.co/{name}",
             library=version_of("transformers"),
             notes=() if about else (f"{source} says nothing of its preprocessing: images go in as they are.",),
@@ -64,7 +64,7 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
     )
 
 
-def _configuration(transformers: ModuleType, name: str, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def configuration_of(transformers: ModuleType, name: str, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The configuration of a model with ``settings``, and how to ask for its other files: here or at the hub."""
     local = {"local_files_only": True}
     if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
@@ -73,14 +73,14 @@ def _configuration(transformers: ModuleType, name: str, settings: Mapping[str, A
         return transformers.AutoConfig.from_pretrained(name, **local, **settings), local
     except (OSError, ValueError) as error:
         if Path(name).is_dir():
-            raise UserError(f"The folder {name} holds no model of transformers ({_brief(error)}).") from error
+            raise UserError(f"The folder {name} holds no model of transformers ({first_of(error)}).") from error
     try:
         return transformers.AutoConfig.from_pretrained(name, **settings), {}
     except (OSError, ValueError) as error:
         raise unreachable(f"hf:{name}", "Hugging Face", error) from error
 
 
-def _preprocessor(transformers: ModuleType, name: str, local: Mapping[str, Any]) -> dict[str, Any]:
+def preprocessor_of(transformers: ModuleType, name: str, local: Mapping[str, Any]) -> dict[str, Any]:
     """What ``preprocessor_config.json`` says; its class is not made, because that may need torchvision."""
     text = _text_of(transformers, name, "preprocessor_config.json", local)
     return dict(json.loads(text)) if text else {}
@@ -98,12 +98,13 @@ def _text_of(transformers: ModuleType, name: str, file: str, local: Mapping[str,
     return Path(path).read_text(encoding="utf-8") if path else ""
 
 
-def _licence(transformers: ModuleType, name: str, local: Mapping[str, Any]) -> str | None:
+def licence_of(transformers: ModuleType, name: str, local: Mapping[str, Any]) -> str | None:
+    """What the card of the repository says."""
     found = re.search(r"^license:\s*(\S+)", _text_of(transformers, name, "README.md", local), re.MULTILINE)
     return found[1].strip("\"'") if found else None
 
 
-def _normalisation(about: Mapping[str, Any], source: str) -> tuple[Any, Any]:
+def normalisation_of(about: Mapping[str, Any], source: str) -> tuple[Any, Any]:
     """The mean and deviation for pixels in [0, 1]."""
     scale = 255 * about.get("rescale_factor", 1 / 255) if about.get("do_rescale", True) else 255.0
     shift = 1.0 if about.get("rescale_offset") or about.get("offset") else 0.0  # pixels from -1 to 1
@@ -118,7 +119,8 @@ def _normalisation(about: Mapping[str, Any], source: str) -> tuple[Any, Any]:
     return values if mean is not None else (values[0][0], values[1][0])
 
 
-def _resizing(about: Mapping[str, Any]) -> Resizing | None:
+def resizing_of(about: Mapping[str, Any]) -> Resizing | None:
+    """What the preprocessor does to the size of images."""
     crop = _sides(about.get("crop_size")) if about.get("do_center_crop") else None
     if not about.get("do_resize", "size" in about):
         return Resizing(crop, crop) if crop else None
@@ -142,5 +144,6 @@ def _sides(size: Any) -> tuple[int, int] | None:
     return None
 
 
-def _brief(error: BaseException) -> str:
+def first_of(error: BaseException) -> str:
+    """The first line of what an error says."""
     return str(error).strip().splitlines()[0].rstrip(".:")

@@ -36,10 +36,12 @@ const Drawer = (() => {
         open.setAttribute("aria-expanded", String(shown));
       };
       open.addEventListener("click", () => show(Page.element("drawer").hidden));
-      Page.element("drawer-close").addEventListener("click", () => {
+      const close = () => {
         show(false);
         open.focus();
-      });
+      };
+      Page.element("drawer-close").addEventListener("click", close);
+      Page.element("drawer").addEventListener("keydown", ({ key }) => { if (key === "Escape") close(); });
     }
 
     /**

@@ -362,6 +362,6 @@ const Page = (() => {
   }
 
   return {
-    element, make, swatch, download, unpack, colour, series, plotText, wrap, number, counted, axis, layout, draw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
+    element, make, swatch, download, unpack, colour, series, plotText, wrap, number, counted, axis, layout, draw, redraw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
   };
 })();

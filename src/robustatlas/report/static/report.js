@@ -16,6 +16,8 @@
   const panels = JSON.parse(Page.element("report-data").textContent ?? "");
   const names = panels.short.map(Page.plotText);
   const HEIGHT = 220;
+  /** Accuracy falls, error rises; the reader's choice for all curves. */
+  let asError = false;
 
   /**
    * @param {string} colour as the browser gives it, rgb(...)
@@ -31,14 +33,17 @@
     const style = Page.series();
     // Many bands over each other would be one grey.
     const opacity = panel.lines.length > 2 ? 0.07 : 0.14;
-    const data = panel.lines.flatMap((line, i) => {
-      if (!line) return [];
+    const shown = (/** @type {number[]} */ errors) => (asError ? errors : errors.map((error) => 100 - error));
+    const data = panel.lines.flatMap((curve, i) => {
+      if (!curve) return [];
       const { colour, dash } = style[i];
+      const [low, high] = asError ? [curve.low, curve.high] : [shown(curve.high), shown(curve.low)];
+      const line = { sizes: curve.sizes, shown: shown(curve.error), low, high };
       const shared = { type: "scatter", mode: "lines", x: line.sizes };
       return [
         { ...shared, y: line.high, line: { width: 0, shape: "hv" }, hoverinfo: "skip" },
         { ...shared, y: line.low, line: { width: 0, shape: "hv" }, fill: "tonexty", fillcolor: faint(colour, opacity), hoverinfo: "skip" },
-        { ...shared, y: line.error, line: { color: colour, dash, width: 2, shape: "hv" },
+        { ...shared, y: line.shown, line: { color: colour, dash, width: 2, shape: "hv" },
           customdata: line.low.map((low, k) => [low, line.high[k]]),
           hovertemplate: `%{x:.4g}: %{y:.1f}% (%{customdata[0]:.1f} to %{customdata[1]:.1f})<extra>${names[i]}</extra>` },
       ];
@@ -48,7 +53,7 @@
       layout: Page.layout({
         height: HEIGHT,
         xaxis: Page.axis({ title: axis, range: [0, panel.end * 1.02] }),
-        yaxis: Page.axis({ title: "misclassified (%)", range: [0, 102], tickvals: [0, 25, 50, 75, 100] }),
+        yaxis: Page.axis({ title: asError ? "robust error (%)" : "robust accuracy (%)", range: [0, 102], tickvals: [0, 25, 50, 75, 100] }),
       }),
     };
   }
@@ -209,12 +214,24 @@
     }
   }
 
+  /** A button that turns all curves between accuracy and error. */
+  function offerError() {
+    const button = Page.make("button", { type: "button", id: "as-error", "aria-pressed": "false" }, "Show error, which rises");
+    button.addEventListener("click", () => {
+      asError = !asError;
+      button.setAttribute("aria-pressed", String(asError));
+      Page.redraw();
+    });
+    Page.element("cards").before(button);
+  }
+
   Page.startTheme();
   Page.startPrinting(300);
   Page.tellInFiles(() => ({ models: panels.short.map((name, place) => ({ name, place })), about: panels.about }));
   answerTaps();
   void Page.unpack("plotly").then(() => {
     panels.cards.forEach(cardOf);
+    offerError();
     for (const which of /** @type {("ratio" | "uar")[]} */ (["ratio", "uar"])) {
       const target = /** @type {HTMLElement | null} */ (document.querySelector(`[data-figure=${which}]`));
       if (target) void Page.draw(target, () => ratioFigure(which));

@@ -11,18 +11,19 @@ import torch.nn.functional as F
 from torch import nn
 
 from robustatlas.errors import UserError
-from robustatlas.models.card import read_card
-from robustatlas.models.networks import load_trained
+from robustatlas.models.loading import load_model
+from robustatlas.outcomes import sha256_of_tensors
 from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
 
 @cache
-def _network(folder: str, weights: str) -> nn.Module:
-    """The network in ``folder`` whose weights have that hash."""
-    net = load_trained(folder).net
-    assert isinstance(net, nn.Module)
-    return net.eval()
+def _network(model: str) -> nn.Module:
+    """What ``load_model`` gives, as a network of images in [0, 1] that is never trained."""
+    found = load_model(model)
+    if not isinstance(found.net, nn.Module):
+        raise UserError(f"The helper {model!r} is a plain function; give a network, such as trained:nets/standard.")
+    return found.net.eval().requires_grad_(False)
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Hat(Recipe):
     """TRADES + gamma CE(f(x + h (x' - x)), y_h), y_h what a standard network says at x' (Rade et al. 2022).
 
     The helper points lie ``reach`` times as far out as the adversarial ones, and take the label that a network of
-    standard training, in the folder ``helper`` of its training, gives the adversarial point.
+    standard training gives the adversarial point: ``helper``, as evaluations name models (``trained:nets/standard``),
+    for images in [0, 1].
     """
 
     name: ClassVar[str] = "hat"
@@ -46,16 +48,16 @@ class Hat(Recipe):
         super().__post_init__()
         if not self.helper:
             raise UserError(
-                "The recipe 'hat' takes its helper labels from a network of standard training; give its folder, "
-                "helper=nets/standard (--set helper=nets/standard)."
+                "The recipe 'hat' takes its helper labels from a network of standard training; name one, "
+                "helper='trained:nets/standard' (--set helper=trained:nets/standard)."
             )
         if not self.beta > 0 or not self.gamma >= 0 or not self.reach >= 1:
             raise UserError("beta must be positive, gamma not negative, and reach at least 1.")
-        object.__setattr__(self, "helper_sha256", read_card(self.helper).weights_sha256)
+        object.__setattr__(self, "helper_sha256", sha256_of_tensors(_network(self.helper).state_dict()))
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Craft as TRADES, ask the helper, then three passes."""
-        helper = _network(self.helper, self.helper_sha256).to(batch.x.device)
+        helper = _network(self.helper).to(batch.x.device)
         with in_mode(net, batch.mode):
             x = self.craft_apart(net, batch)
         with torch.no_grad():

@@ -14,10 +14,10 @@ from torch.overrides import TorchFunctionMode
 from robustatlas.errors import UserError
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, require_balls
 
-_RELUS = {F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_}
+RELUS = {F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_}
 
 
-class Activations(TorchFunctionMode):
+class _Activations(TorchFunctionMode):
     """Keeps ``map`` of the input of every ReLU, in modules or called as a function, in the order of computation."""
 
     def __init__(self, map: Callable[[Tensor], Tensor]) -> None:
@@ -26,7 +26,7 @@ class Activations(TorchFunctionMode):
         self.kept: list[Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _RELUS:
+        if func in RELUS:
             self.kept.append(self.map(args[0] if args else kwargs["input"]))
         return func(*args, **(kwargs or {}))
 
@@ -65,7 +65,7 @@ class Manifold(Recipe):
         logits = net(batch.x)
         outputs, patterns = [], []
         for x in (batch.x + move, batch.x - move):
-            with Activations(lambda u: torch.tanh(self.sharpness * u)) as activations:
+            with _Activations(lambda u: torch.tanh(self.sharpness * u)) as activations:
                 outputs.append(net(x.clamp(0, 1)))
             patterns.append(activations.kept)
         if not patterns[0]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
 
 from robustatlas.errors import UserError
 from robustatlas.threats.lp import Lp
 from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, require_balls
-from robustatlas.training.recipes.manifold import Activations
+from robustatlas.training.recipes.manifold import RELUS
 
 _TINY = 1e-12
 _DUAL = {float("inf"): 1.0, 2.0: 2.0, 1.0: float("inf")}
@@ -66,6 +66,23 @@ class Mmr(Recipe):
         return Update(loss, accuracy(logits, batch.labels))
 
 
+class _Frozen(TorchFunctionMode):
+    """Within each of ``count`` groups of a batch, every ReLU switches as for the first of the group: the network is the
+    affine function that it is around that one. Keeps the inputs of all ReLUs, ``[count, group, U]``."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+        self.kept: list[Tensor] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in RELUS:
+            return func(*args, **(kwargs or {}))
+        groups = (args[0] if args else kwargs["input"]).unflatten(0, (self.count, -1))
+        self.kept.append(groups.flatten(2))
+        return (groups * (groups[:, :1] > 0)).flatten(0, 1)
+
+
 def linearised(net: nn.Module, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """Inputs of all ReLUs and the logits at ``x`` [B, ...], and their slopes in its D values.
 
@@ -73,24 +90,14 @@ def linearised(net: nn.Module, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         for each layer, the logits last: values ``[B, U]`` and slopes ``[B, D, U]``; differentiable in the weights.
     """
     size = x[0].numel()
-    basis = torch.eye(size, dtype=x.dtype, device=x.device).repeat(len(x), 1).view(-1, *x.shape[1:])
-    values: list[Tensor] = []
-    slopes: list[Tensor] = []
-
-    def keep(u: Tensor) -> Tensor:
-        dual = forward_ad.unpack_dual(u)  # type: ignore[no-untyped-call]  # torch declares no types here
-        if dual.tangent is None:
-            raise UserError("The recipe 'mmr' needs a network of layers that torch can differentiate forwards.")
-        values.append(dual.primal.view(len(x), size, -1)[:, 0])
-        slopes.append(dual.tangent.reshape(len(x), size, -1))
-        return u
-
-    with forward_ad.dual_level(), Activations(keep):
-        moved = forward_ad.make_dual(x.repeat_interleave(size, 0), basis)  # type: ignore[no-untyped-call]
-        keep(net(moved))
-    if len(values) == 1:
+    moves = torch.cat([x.new_zeros(1, size), torch.eye(size, dtype=x.dtype, device=x.device)])
+    moved = (x.flatten(1)[:, None] + moves).flatten(0, 1).view(-1, *x.shape[1:])
+    with _Frozen(len(x)) as frozen:
+        logits = net(moved).unflatten(0, (len(x), -1))
+    if not frozen.kept:
         raise UserError("The recipe 'mmr' measures distances to the switches of ReLUs, and this network calls none.")
-    return values, slopes
+    layers = [*frozen.kept, logits]
+    return [layer[:, 0] for layer in layers], [layer[:, 1:] - layer[:, :1] for layer in layers]
 
 
 def distances(values: list[Tensor], slopes: list[Tensor], labels: Tensor, p: float) -> tuple[Tensor, Tensor]:
@@ -108,6 +115,6 @@ def distances(values: list[Tensor], slopes: list[Tensor], labels: Tensor, p: flo
     own = labels[:, None, None].expand(-1, slope.shape[1], 1)
     lead = logits.gather(1, labels[:, None]) - logits
     apart = torch.linalg.vector_norm(slope.gather(2, own) - slope, q, dim=1)
-    others = torch.ones_like(logits, dtype=torch.bool).scatter(1, labels[:, None], False)
-    decisions = (lead[others] / (apart[others] + _TINY)).view(len(logits), -1)
-    return torch.cat(switches, 1), decisions
+    place = torch.arange(logits.shape[1] - 1, device=labels.device)
+    others = place + (place >= labels[:, None])
+    return torch.cat(switches, 1), (lead / (apart + _TINY)).gather(1, others)

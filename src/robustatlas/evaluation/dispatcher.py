@@ -1,23 +1,23 @@
-"""The desk of an evaluation: hands out the work that a run lacks, in parts, and enters what came of each."""
+"""The dispatcher of an evaluation: hands out the work that a run lacks, in parts, and enters what came of each."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from robustatlas.evaluation.costs import Costs
-from robustatlas.evaluation.plan import Integers, Task, Work
+from robustatlas.evaluation.plan import Integers, Work
 from robustatlas.evaluation.work import Found, Job, Manner
-from robustatlas.outcomes import Run
 from robustatlas.outcomes.claims import Claims
 from robustatlas.progress import Progress
-from robustatlas.search import search_named
 
 SECONDS = 45.0
 """Aimed at for a part: the most that a crash loses is about a minute."""
@@ -35,6 +35,53 @@ _LOOK_EVERY = 1.0
 """Seconds between looks at what other processes have finished of a run."""
 
 
+class Undertaking(Protocol):
+    """What is to be done to samples: an attack, or a certificate."""
+
+    @property
+    def record(self) -> Any:
+        """As a run knows it."""
+        ...
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Columns that are read of what a run has already."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """Inputs that a sample takes the memory of."""
+        ...
+
+
+class Store(Protocol):
+    """Where what is found ends: the outcomes of a run, or its certificates."""
+
+    @property
+    def path(self) -> Path | None:
+        """Of the run."""
+        ...
+
+    def done(self, record: Any, *, examples: bool = False) -> Integers:
+        """Positions of the samples that it holds."""
+        ...
+
+    def columns(self, record: Any, index: Integers, wanted: Sequence[str] = ...) -> dict[str, NDArray[Any]]:
+        """What it holds of some samples."""
+        ...
+
+    def write(
+        self,
+        record: Any,
+        columns: Mapping[str, NDArray[Any]],
+        samples: Mapping[str, NDArray[Any]],
+        examples: Any = ...,
+        about: Mapping[str, str] | None = ...,
+    ) -> None:
+        """Publish a part."""
+        ...
+
+
 @dataclass
 class _Pile:
     """What a task still lacks: ``rows`` of the work that nobody here is at, samples of a part by its time (``size``)
@@ -46,7 +93,7 @@ class _Pile:
     active: dict[int, int] = field(default_factory=dict)
 
 
-class Desk:
+class Dispatcher:
     """Hands out jobs, one after the other, and publishes what is found.
 
     Samples at work are claimed, so that other processes with the same run leave them alone; what these finish meanwhile
@@ -54,32 +101,32 @@ class Desk:
 
     Args:
         run: where everything ends.
-        tasks: what is to be done, in this order; the dearest first where several ``hands`` share it.
+        tasks: what is to be done, in this order; the dearest first where several ``workers`` share it.
         work: the samples.
         mine: ``[N]``: which of them are to be done here.
         manner: how.
         costs: what samples cost, known better with each part.
         claims: of this user of the run.
         part: samples a part; None to aim at equal times.
-        hands: how many jobs are done at once.
+        workers: how many jobs are done at once.
         display: is told.
     """
 
     def __init__(
         self,
-        run: Run,
-        tasks: Sequence[Task],
+        run: Store,
+        tasks: Sequence[Undertaking],
         work: Work,
         mine: NDArray[np.bool_],
         manner: Manner,
         costs: Costs,
         claims: Claims,
         part: int | None,
-        hands: int,
+        workers: int,
         display: Progress,
     ) -> None:
         self.run, self.tasks, self.work, self.manner = run, tasks, work, manner
-        self.costs, self.claims, self.part, self.hands, self.display = costs, claims, part, hands, display
+        self.costs, self.claims, self.part, self.workers, self.display = costs, claims, part, workers, display
         sample = work.rows[:1].nbytes
         self._least = SMALLEST
         self._number = 0
@@ -89,14 +136,13 @@ class Desk:
         for number, task in enumerate(tasks):
             held = np.isin(work.index, run.done(task.record, examples=manner.keep_adversarial))
             if (known := mine & held).any():
-                columns = run.columns(task.record, work.index[known], _told(task))
+                columns = run.columns(task.record, work.index[known], task.told)
                 costs.expect(number, float(columns["seconds"].mean()))
                 display.finish(task.record, columns)
-            shared = len(task.attack.strengths) + 1 if search_named(task.search).shares else 1
-            most = max(SMALLEST, _BYTES // max(sample * shared, 1))
+            most = max(SMALLEST, _BYTES // max(sample * task.held, 1))
             self.piles.append(_Pile(np.flatnonzero(mine & ~held), max(SMALLEST, SECONDS / costs.of(number)), most))
         order = range(len(tasks))
-        self._order = sorted(order, key=costs.of, reverse=True) if hands > 1 else list(order)
+        self._order = sorted(order, key=costs.of, reverse=True) if workers > 1 else list(order)
 
     @property
     def lacking(self) -> int:
@@ -131,7 +177,7 @@ class Desk:
         fitting = math.floor(SECONDS * len(job.index) / max(found.seconds, 1e-9))
         pile.size = min(max(SMALLEST, fitting), _GROWTH * pile.size)
         self.display.finish(task.record, found.columns)
-        self.display.expect(self.remaining() / self.hands)
+        self.display.expect(self.remaining() / self.workers)
 
     def again(self, job: Job, why: str) -> None:
         """The job is begun anew by another worker; ``why`` is a sentence."""
@@ -143,7 +189,7 @@ class Desk:
         return f"{len(job.index)} samples"
 
     def remaining(self) -> float:
-        """Seconds of work that are left, for one pair of hands."""
+        """Seconds of work that are left, for one worker."""
         return sum(self.costs.of(number) * len(pile.rows) for number, pile in enumerate(self.piles))
 
     def wait(self) -> bool:
@@ -164,13 +210,13 @@ class Desk:
         pile, cost = self.piles[number], self.costs.of(number)
         left = len(pile.rows)
         size = max(1.0, self.part or min(pile.size, pile.most))
-        if self.hands > 1 and self.part is None:
+        if self.workers > 1 and self.part is None:
             least = min(self._least, max(1.0, _SHORTEST / cost))
-            size = min(size, max(least, self.remaining() / (2 * self.hands * cost)))
+            size = min(size, max(least, self.remaining() / (2 * self.workers * cost)))
         return math.ceil(left / math.ceil(left / size))
 
     def _claimed(self, number: int, count: int) -> Integers | None:
-        """Rows of a task that are this desk's now: none where others have just done them, None where they have all."""
+        """Rows of a task that are ours now: none where others have just done them, None where they have all."""
         pile, record = self.piles[number], self.tasks[number].record
         taken = self.claims.take(record.key, self.work.index[pile.rows], count)
         if not len(taken):
@@ -192,7 +238,7 @@ class Desk:
         done = rows[np.isin(self.work.index[rows], held)]
         if len(done):
             pile.rows = pile.rows[~np.isin(pile.rows, done)]
-            told = self.run.columns(record, self.work.index[done], _told(self.tasks[number]))
+            told = self.run.columns(record, self.work.index[done], self.tasks[number].told)
             self.display.finish(record, told)
         return done
 
@@ -201,8 +247,3 @@ class Desk:
         positions = torch.from_numpy(rows)
         stored = self.work.rows.stored(positions)
         return Job(self._number, number, stored, self.work.labels[positions], self.work.index[rows])
-
-
-def _told(task: Task) -> tuple[str, ...]:
-    """Columns that are read of what a run has already."""
-    return ("minimal_size", "seconds", *(() if task.record.monotone else ("fooled",)))

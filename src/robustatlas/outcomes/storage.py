@@ -25,7 +25,7 @@ from robustatlas.outcomes.tables import (
 )
 
 
-class Shelf(Protocol):
+class Storage(Protocol):
     """Holds tables and texts under names like ``outcomes/linf-0123456789ab/0-512-1b2c3d4e``."""
 
     def names(self, folder: str) -> list[str]:

@@ -1,0 +1,55 @@
+"""Certificates: sizes up to which nothing can be found, per sample; one method a file."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from robustatlas.certificates.base import Certificate, Samples, Subject
+from robustatlas.errors import UserError
+from robustatlas.registry import Registry, subclass_of
+from robustatlas.wording import instead
+
+__all__ = ["CERTIFICATES", "Certificate", "Samples", "Subject", "certificate_named"]
+
+CERTIFICATES: Registry[type[Certificate]] = Registry(
+    "certificate",
+    "robustatlas.certificates",
+    {
+        "interval": "certificates.interval:IntervalBounds",
+        "crown-ibp": "certificates.crown_ibp:CrownIBP",
+        "crown": "certificates.crown:Crown",
+        "alpha-crown": "certificates.alpha_crown:AlphaCrown",
+        "linear": "certificates.linear:Linear",
+        "line": "certificates.line:LineCertificate",
+    },
+    "a class derived from robustatlas.certificates.Certificate",
+    subclass_of(Certificate),
+)
+"""Method -> its class; a new one is one file and one line here."""
+
+
+def certificate_named(name: str, **settings: Any) -> Certificate:
+    """The certificate of that name.
+
+    Args:
+        name: one of :data:`CERTIFICATES`.
+        **settings: its fields, such as ``steps=100`` of alpha-crown.
+
+    Returns:
+        the certificate with these settings.
+
+    Raises:
+        UserError: there is no such method, or it has no such setting.
+
+    Example:
+        >>> certificate_named("alpha-crown", steps=50).steps
+        50
+    """
+    kind = CERTIFICATES[name]
+    known = [field.name for field in fields(kind)]
+    for key in settings:
+        if key not in known:
+            there = f"known are {', '.join(known)}" if known else "it has none"
+            raise UserError(f"The certificate {name!r} has no setting {key!r}{instead(key, known, there)}")
+    return kind(**settings)

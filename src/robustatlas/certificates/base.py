@@ -1,0 +1,124 @@
+"""What a certificate is: a method that says, of a sample, up to which size of an attack's set nothing can be found."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.attacks.definition import Attack
+from robustatlas.certificates.bounds import Network
+from robustatlas.certificates.reading import read
+from robustatlas.classifier import Classifier
+from robustatlas.errors import UserError
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+from robustatlas.threats.lp import Lp
+
+MARGIN_OF_SIZES = (1 + STRENGTH_TOLERANCE) ** 2
+"""Sizes found are measured in float32 and rounded to the strengths of a grid; a set certified at a size is larger than
+its name by as much."""
+
+
+@dataclass
+class Subject:
+    """A model to certify, on inputs of one shape.
+
+    Attributes:
+        model: the classifier.
+        shape: of one input.
+        seed: of methods that draw.
+    """
+
+    model: Classifier
+    shape: tuple[int, ...]
+    seed: int = 0
+
+    @cached_property
+    def network(self) -> Network:
+        """The network of the model, read once."""
+        return Network(read(self.model, self.shape))
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Some samples: inputs ``x`` [B, ...] float64 in [0, 1], ``labels`` [B], ``index`` [B] in the data set."""
+
+    x: Tensor
+    labels: Tensor
+    index: Tensor
+
+    def take(self, rows: Tensor) -> Samples:
+        """Some of them."""
+        return Samples(self.x[rows], self.labels[rows], self.index[rows])
+
+
+@dataclass(frozen=True)
+class Certificate(ABC):
+    """A method that certifies sizes. Its fields are its settings, which determine its numbers.
+
+    Attributes:
+        name: as registries know it.
+        version: raised when the same settings give other numbers.
+        source: paper and section.
+        own_model: whether what is certified is the model that attacks see; otherwise another model, such as a smoothed
+            one, with a row of its own.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+    source: ClassVar[str] = ""
+    own_model: ClassVar[bool] = True
+
+    @abstractmethod
+    def fits(self, attack: Attack) -> bool:
+        """Whether the sets of an attack are those of the method."""
+
+    def check(self, subject: Subject, attack: Attack) -> None:
+        """Raise :class:`UserError` where the method cannot say anything of the model under the attack.
+
+        Raises:
+            UserError: the sets or the network do not fit the method.
+        """
+        if not self.fits(attack):
+            raise UserError(f"The certificate {self.name!r} does not cover {attack.name!r}; {self.covers}.")
+
+    covers: ClassVar[str] = "it covers linf, l2 and l1"
+
+    @property
+    def certifies(self) -> str:
+        """What is certified where that is not the model itself, in a few words."""
+        return ""
+
+    @abstractmethod
+    def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
+        """Certified sizes of samples that the model classifies correctly.
+
+        Args:
+            subject: the model.
+            attack: whose sets.
+            samples: B of them.
+
+        Returns:
+            ``[B]`` float64: no input of the set of that size is misclassified; inf where no input of any is, 0 where
+            nothing is certain.
+        """
+
+
+def norm_of(attack: Attack) -> float | None:
+    """The p of an attack on balls of the lp norm in [0, 1]; None of all others.
+
+    Example:
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> norm_of(attack_named("pgd-l2")), norm_of(attack_named("hue"))
+        (2.0, None)
+    """
+    return attack.threat.p if isinstance(attack.threat, Lp) else None
+
+
+def in_ball(attack: Attack) -> bool:
+    """Whether an attack's sets are balls of linf, l2 or l1."""
+    return norm_of(attack) in (1.0, 2.0, torch.inf)

@@ -1,0 +1,347 @@
+"""Bounds on every number of a network for all inputs of a region: by intervals, and backwards by lines.
+
+Sources: Gowal et al. 2018 (IBP, section 3: the rows of the margins are multiplied into the last affine layers first);
+Zhang et al. 2018 (CROWN, theorem 3.2); Zhang et al. 2020 (CROWN-IBP).
+
+Each operation may be off by its rounding: by ``rounding`` [B, ...], a bound on the error of the arithmetic that attacks
+see, relative to |W| |x| + |b| (Higham 2002, section 3.1). Bounds hold for every network that differs from the real one
+by no more than that, so for the one that is attacked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from robustatlas.bundle import per_sample
+from robustatlas.certificates.activations import Activation, Lines
+from robustatlas.certificates.graph import Graph, Node
+from robustatlas.certificates.operations import AffineOperation, Convolution, Dense, Sum, accumulated
+from robustatlas.certificates.pooling import MaxPool, Picked
+from robustatlas.certificates.regions import NormBall, Region, Segment
+
+NUMBERS = 1 << 18
+"""Numbers of one layer that are at work at once: 2 MiB, which caches hold."""
+
+
+class Network:
+    """A graph with what bounds need of it again and again."""
+
+    def __init__(self, graph: Graph, unit: float | None = None) -> None:
+        self.graph = graph
+        self.unit = graph.unit if unit is None else unit
+        self._norms: dict[tuple[int, float], Tensor] = {}
+        self._offsets: dict[int, Tensor] = {}
+
+    @cached_property
+    def widest(self) -> int:
+        """Numbers of the largest layer."""
+        return max(torch.Size(node.shape).numel() for node in self.graph.nodes)
+
+    @cached_property
+    def products(self) -> tuple[float, ...]:
+        """Of each node, how many layers that mix numbers lie between the input and it; inf beyond an activation."""
+        found: list[float] = []
+        for node in self.graph.nodes:
+            before = max((found[k] for k in node.inputs), default=0.0)
+            mixes = isinstance(node.operation, (Dense, Convolution, Sum))
+            found.append(
+                before + mixes if node.operation is None or isinstance(node.operation, AffineOperation) else torch.inf
+            )
+        return tuple(found)
+
+    @cached_property
+    def nonlinear(self) -> frozenset[int]:
+        """Positions of what is not affine."""
+        nodes = enumerate(self.graph.nodes)
+        return frozenset(
+            k for k, node in nodes if node.operation is not None and not isinstance(node.operation, AffineOperation)
+        )
+
+    @cached_property
+    def like(self) -> Tensor:
+        """An empty float64 tensor on the device of the network."""
+        return torch.empty(0, dtype=torch.float64, device=self.graph.device)
+
+    def offset(self, position: int) -> Tensor:
+        """``[1, ...]``: the constant part of an affine node."""
+        if position not in self._offsets:
+            node = self.graph.nodes[position]
+            assert isinstance(node.operation, AffineOperation)
+            zeros = [self.like.new_zeros(1, *self.graph.nodes[k].shape) for k in node.inputs]
+            self._offsets[position] = node.operation.apply(*zeros)
+        return self._offsets[position]
+
+    def norms(self, position: int, q: float) -> Tensor:
+        """``[1, ...]``: the q-norm of each row of a node that is affine in the input, as a matrix."""
+        if (position, q) not in self._norms:
+            shape = self.graph.nodes[position].shape
+            found = []
+            for rows in self.units(position):
+                coefficients = {position: rows}
+                for k in range(position, 0, -1):
+                    if (at := coefficients.pop(k, None)) is not None:
+                        self.onwards(coefficients, self.graph.nodes[k], at)
+                found.append(torch.linalg.vector_norm(coefficients[0].flatten(1), q, dim=1))
+            self._norms[position, q] = torch.cat(found).view(1, *shape)
+        return self._norms[position, q]
+
+    def units(self, position: int) -> Iterator[Tensor]:
+        """The unit rows of a node, as many at a time as memory takes."""
+        shape = self.graph.nodes[position].shape
+        count = torch.Size(shape).numel()
+        for places in torch.split(torch.arange(count, device=self.like.device), self.at_once):
+            yield self.like.new_zeros(len(places), count).scatter_(1, places[:, None], 1.0).view(-1, *shape)
+
+    @property
+    def at_once(self) -> int:
+        """Rows that go backwards together."""
+        return max(1, NUMBERS // self.widest)
+
+    def onwards(self, coefficients: dict[int, Tensor], node: Node, rows: Tensor) -> None:
+        """Rows of an affine node, added to those of its inputs."""
+        assert isinstance(node.operation, AffineOperation)
+        shapes = tuple(self.graph.nodes[k].shape for k in node.inputs)
+        for k, back in zip(node.inputs, node.operation.back(rows, shapes), strict=True):
+            coefficients[k] = coefficients[k] + back if k in coefficients else back
+
+
+@dataclass
+class Bounds:
+    """What is known of the numbers of a network on the regions of B samples.
+
+    Attributes:
+        network: whose numbers.
+        region: of the inputs.
+        low, high: of each node, ``[B, ...]``, between which its numbers lie.
+        rounding: of each node, ``[B, ...]``, what its own arithmetic may be off by.
+        lines: of each nonlinear node, what encloses it.
+
+    ``_direct``: of each node that is affine in the input, its values at the centre of a ball or the ends of a segment,
+    and by how much roundings, and what lies beside the segment, may move it.
+    """
+
+    network: Network
+    region: Region
+    low: list[Tensor] = field(default_factory=list)
+    high: list[Tensor] = field(default_factory=list)
+    rounding: list[Tensor | None] = field(default_factory=list)
+    lines: dict[int, Lines | Picked] = field(default_factory=dict)
+    _direct: dict[int, tuple[tuple[Tensor, ...], Tensor]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, network: Network, region: Region, *, backwards: bool) -> Bounds:
+        """Bounds on all numbers of a network.
+
+        Args:
+            network: read from a model.
+            region: of B samples.
+            backwards: whether what goes into an activation is bounded backwards by lines (CROWN), or by intervals alone
+                (IBP).
+        """
+        found = cls(network, region)
+        for position, node in enumerate(network.graph.nodes):
+            if node.operation is None:
+                found._begin()
+            elif isinstance(node.operation, AffineOperation):
+                found._affine(position, node, node.operation)
+            else:
+                if backwards:
+                    found._tighten(node.inputs[0], node.operation)
+                found._enclose(position, node.operation, node.inputs[0])
+        return found
+
+    @property
+    def samples(self) -> int:
+        """B."""
+        return len(self.low[0])
+
+    def margins(self, labels: Tensor, *, backwards: bool) -> Tensor:
+        """``[B, C]``: lower bounds of the margins f_y - f_j; inf where j is the label.
+
+        Args:
+            labels: ``[B]``, y.
+            backwards: down to the input, or to the last activations alone.
+        """
+        rows, owner, place = self.margin_rows(labels)
+        found = rows.new_full((self.samples, rows.shape[1]), torch.inf)
+        found[owner, place] = self.lowest(self.network.graph.output, rows, owner, backwards=backwards)
+        return found
+
+    def margin_rows(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows [B (C - 1), C] of the margins, the sample of each, and its other class."""
+        classes = self.network.graph.nodes[-1].shape[0]
+        owner = torch.arange(len(labels), device=labels.device).repeat_interleave(classes)
+        place = torch.arange(classes, device=labels.device).repeat(len(labels))
+        other = place != labels[owner]
+        owner, place = owner[other], place[other]
+        eye = torch.eye(classes, dtype=torch.float64, device=labels.device)
+        return eye[labels[owner]] - eye[place], owner, place
+
+    def lowest(self, start: int, rows: Tensor, owner: Tensor, *, backwards: bool = True) -> Tensor:
+        """``[R]``: lower bounds of rows [R, ...] of the node at ``start``, each for the sample of its ``owner`` [R]."""
+        parts = zip(*(torch.split(each, self.network.at_once) for each in (rows, owner)), strict=True)
+        return torch.cat([self.backward(start, *part, backwards=backwards) for part in parts])
+
+    def backward(
+        self,
+        start: int,
+        rows: Tensor,
+        owner: Tensor,
+        *,
+        backwards: bool = True,
+        slopes: dict[int, Tensor] | None = None,
+    ) -> Tensor:
+        """:meth:`lowest` of rows that memory takes at once; ``slopes`` [R, ...] replace those of lines below."""
+        at_input, total = self.planes(start, rows, owner, backwards=backwards, slopes=slopes)
+        return total if at_input is None else total + self.region.lowest(at_input, owner)
+
+    def planes(
+        self,
+        start: int,
+        rows: Tensor,
+        owner: Tensor,
+        *,
+        backwards: bool = True,
+        slopes: dict[int, Tensor] | None = None,
+    ) -> tuple[Tensor | None, Tensor]:
+        """AffineOperation functions of the input below rows of a node: coefficients [R, ...] (None: there are none) and
+        constants [R]."""
+        coefficients, total = {start: rows}, rows.new_zeros(len(rows))
+        for k in range(start, -1, -1):
+            at = coefficients.pop(k, None)
+            if at is None:
+                continue
+            node = self.network.graph.nodes[k]
+            if not backwards and k in self.network.nonlinear:
+                total = total + _sum(at.clamp_min(0) * self.low[k][owner] + at.clamp_max(0) * self.high[k][owner])
+                continue
+            if (rounding := self.rounding[k]) is not None:
+                total = total - _sum(at.abs() * rounding[owner])
+            if node.operation is None:
+                return at, total
+            if isinstance(node.operation, AffineOperation):
+                total = total + _sum(at * self.network.offset(k))
+                self.network.onwards(coefficients, node, at)
+            else:
+                back, fixed = self._through(k, node, at, owner, None if slopes is None else slopes.get(k))
+                total, source = total + fixed, node.inputs[0]
+                coefficients[source] = coefficients[source] + back if source in coefficients else back
+        return None, total
+
+    def _through(
+        self, position: int, node: Node, rows: Tensor, owner: Tensor, slope: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Rows before a nonlinear node, and what is added."""
+        lines, source = self.lines[position], node.inputs[0]
+        if isinstance(lines, Picked):
+            assert isinstance(node.operation, MaxPool)
+            return node.operation.back(rows, lines, owner, self.network.graph.nodes[source].shape)
+        if slope is None:
+            below, offset = lines.low_slope[owner], lines.low_offset[owner]
+        else:
+            assert isinstance(node.operation, Activation)
+            below, offset = slope, node.operation.below(slope, self.low[source][owner], self.high[source][owner])
+        up = rows >= 0
+        fixed = _sum(rows * torch.where(up, offset, lines.high_offset[owner]))
+        return rows * torch.where(up, below, lines.high_slope[owner]), fixed
+
+    def _enter(self, low: Tensor, high: Tensor, rounding: Tensor | None) -> None:
+        """The interval of the next node, and its rounding, which is not in it yet."""
+        self.rounding.append(rounding)
+        self.low.append(low if rounding is None else low - rounding)
+        self.high.append(high if rounding is None else high + rounding)
+
+    def _begin(self) -> None:
+        low, high = self.region.limits()
+        rounding = torch.full_like(low, self.network.unit * self.region.roundings) if self.network.unit else None
+        own = torch.zeros_like(low) if rounding is None else rounding
+        if isinstance(self.region, Segment):
+            aside = torch.maximum(self.region.below, self.region.above)
+            self._direct[0] = (self.region.start, self.region.end), own + aside
+        elif isinstance(self.region, NormBall):
+            self._direct[0] = (self.region.centre,), own
+        self._enter(low, high, rounding)
+
+    def _affine(self, position: int, node: Node, operation: AffineOperation) -> None:
+        low, high = [self.low[k] for k in node.inputs], [self.high[k] for k in node.inputs]
+        rounding = None
+        if operation.terms and self.network.unit:
+            largest = [torch.maximum(a.abs(), b.abs()) for a, b in zip(low, high, strict=True)]
+            rounding = operation.size(*largest) * accumulated(operation.count(*largest), self.network.unit)
+        if all(k in self._direct for k in node.inputs):
+            points = zip(*(self._direct[k][0] for k in node.inputs), strict=True)
+            values = tuple(operation.apply(*given) for given in points)
+            noise = operation.spread(*(self._direct[k][1] for k in node.inputs))
+            self._direct[position] = values, noise if rounding is None else noise + rounding
+            if not self._boxes(operation):
+                low_at, high_at = torch.stack(values).amin(0), torch.stack(values).amax(0)
+                width = self._reach(position, low_at) + noise
+                self._enter(low_at - width, high_at + width, rounding)
+                return
+        middle = operation.apply(*((a + b) / 2 for a, b in zip(low, high, strict=True)))
+        width = operation.spread(*((b - a) / 2 for a, b in zip(low, high, strict=True)))
+        self._enter(middle - width, middle + width, rounding)
+
+    def _boxes(self, operation: AffineOperation) -> bool:
+        """Whether boxes are as good as the region itself."""
+        if isinstance(self.region, NormBall):
+            return self.region.p == torch.inf or not mixes(operation)
+        return False
+
+    def _reach(self, position: int, like: Tensor) -> Tensor | float:
+        """How far the ball moves each number of a node that is affine in the input."""
+        if not isinstance(self.region, NormBall):
+            return 0.0
+        return per_sample(self.region.radius, like) * self.network.norms(position, self.region.dual)
+
+    def _exact(self, position: int) -> bool:
+        """Whether the interval of a node is the smallest there is: going backwards would find the same."""
+        if position not in self._direct:
+            return False
+        in_boxes = isinstance(self.region, NormBall) and self.region.p == torch.inf
+        return not in_boxes or self.network.products[position] <= 1
+
+    def _tighten(self, position: int, operation: Activation | MaxPool) -> None:
+        """Bound what goes into a nonlinear node backwards, where that matters."""
+        if self._exact(position):
+            return
+        low, high = self.low[position].clone(), self.high[position].clone()
+        open_ = operation.bends(low, high) if isinstance(operation, Activation) else low < high
+        owner, place = open_.flatten(1).nonzero(as_tuple=True)
+        low_flat, high_flat = low.flatten(1), high.flatten(1)
+        shape = self.network.graph.nodes[position].shape
+        for who, where in zip(*(torch.split(each, self.network.at_once) for each in (owner, place)), strict=True):
+            if not len(who):
+                continue
+            rows = low.new_zeros(len(who), low_flat.shape[1]).scatter_(1, where[:, None], 1.0).view(-1, *shape)
+            low_flat[who, where] = torch.maximum(low_flat[who, where], self.backward(position, rows, who))
+            high_flat[who, where] = torch.minimum(high_flat[who, where], -self.backward(position, -rows, who))
+        self.low[position], self.high[position] = low, torch.maximum(low, high)
+
+    def _enclose(self, position: int, operation: Activation | MaxPool, source: int) -> None:
+        low, high = self.low[source], self.high[source]
+        if isinstance(operation, MaxPool):
+            self.lines[position] = operation.picked(low, high)
+            self._enter(operation.apply(low), operation.apply(high), None)
+            return
+        self.lines[position] = operation.lines(low, high)
+        least, most = operation.range(low, high)
+        rounding = None
+        if self.network.unit and (operation.roundings or operation.error):
+            size = torch.maximum(low.abs(), high.abs()) + torch.maximum(least.abs(), most.abs()) + operation.offset
+            rounding = operation.roundings * self.network.unit * size + operation.error
+        self._enter(least, most, rounding)
+
+
+def mixes(operation: AffineOperation) -> bool:
+    """Whether an affine operation adds up numbers with signs, so that intervals lose."""
+    return isinstance(operation, (Dense, Convolution, Sum))
+
+
+def _sum(values: Tensor) -> Tensor:
+    return values.flatten(1).sum(1)

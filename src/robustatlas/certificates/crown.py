@@ -1,0 +1,32 @@
+"""CROWN: linear bounds from the margins back to the input, with linear bounds of every layer on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from robustatlas.certificates.base import Subject
+from robustatlas.certificates.bounds import Bounds
+from robustatlas.certificates.interval import InBalls
+from robustatlas.certificates.regions import NormBall
+
+
+@dataclass(frozen=True)
+class Crown(InBalls):
+    """Bounds backwards by lines, those of the hidden layers too.
+
+    Source: Zhang et al. 2018, Efficient Neural Network Robustness Certification with General Activation Functions,
+    theorem 3.2, with the lower line of a ReLU of slope 1 or 0 (CROWN-Ada).
+
+    Example:
+        >>> Crown().name
+        'crown'
+    """
+
+    name: ClassVar[str] = "crown"
+    source: ClassVar[str] = "Zhang et al. 2018 (CROWN)"
+
+    def margins(self, subject: Subject, ball: NormBall, labels: Tensor) -> Tensor:
+        return Bounds.of(subject.network, ball, backwards=True).margins(labels, backwards=True)

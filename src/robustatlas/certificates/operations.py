@@ -1,0 +1,207 @@
+"""What networks are made of, as bounds see it: affine operations, their transposes, and what rounding may add.
+
+Every operation takes tensors ``[B, ...]``. An affine one is also run backwards: coefficients ``[R, ...]`` of its output
+become coefficients of each of its inputs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Shape = tuple[int, ...]
+"""Of one sample, without the batch."""
+
+
+Count = int | Tensor
+
+
+def accumulated(terms: Count, unit: float) -> float | Tensor:
+    """The relative error, at most, of a sum of so many products, in whatever order: gamma_n = n u / (1 - n u).
+
+    Args:
+        terms: number of products n, or a tensor of such.
+        unit: half the distance from 1 to the next number, u.
+
+    Source: Higham 2002, Accuracy and Stability of Numerical Algorithms, section 3.1.
+
+    Example:
+        >>> accumulated(1000, 2.0**-24) < 6e-5
+        True
+    """
+    return terms * unit / (1 - terms * unit)
+
+
+class AffineOperation(ABC):
+    """An operation x -> W x + b of one or more inputs."""
+
+    terms: int
+    """Products that are summed for one number of the output."""
+
+    @abstractmethod
+    def apply(self, *inputs: Tensor) -> Tensor:
+        """W x + b."""
+
+    @abstractmethod
+    def spread(self, *widths: Tensor) -> Tensor:
+        """|W| r, of widths r >= 0."""
+
+    @abstractmethod
+    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
+        """``rows`` [R, ...] times W, for each input of the ``shapes``."""
+
+    def count(self, *largest: Tensor) -> Count:
+        """Products that are summed, but for those with numbers whose ``largest`` |x| is 0: these are exact."""
+        return self.terms
+
+    def size(self, *largest: Tensor) -> Tensor:
+        """|W| |x| + |b|: what rounding is relative to, given the ``largest`` |x|."""
+        zeros = [torch.zeros_like(each[:1]) for each in largest]
+        return self.spread(*largest) + self.apply(*zeros).abs()
+
+
+@dataclass(frozen=True)
+class Dense(AffineOperation):
+    """A linear layer on the last dimension: ``weight`` [O, I], ``bias`` [O]."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    @property
+    def terms(self) -> int:  # type: ignore[override]
+        return self.weight.shape[1] + 1
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.linear(inputs[0], self.weight, self.bias)
+
+    def spread(self, *widths: Tensor) -> Tensor:
+        return F.linear(widths[0], self.weight.abs())
+
+    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
+        return (rows @ self.weight,)
+
+    def count(self, *largest: Tensor) -> Count:
+        return (largest[0] > 0).sum(-1, keepdim=True) + 1
+
+
+_CONVOLUTIONS: dict[int, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    1: (F.conv1d, F.conv_transpose1d),
+    2: (F.conv2d, F.conv_transpose2d),
+    3: (F.conv3d, F.conv_transpose3d),
+}
+
+
+@dataclass(frozen=True)
+class Convolution(AffineOperation):
+    """A convolution with zeros around: ``weight`` [O, I / groups, ...], ``bias`` [O]."""
+
+    weight: Tensor
+    bias: Tensor | None
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+    groups: int
+
+    @property
+    def terms(self) -> int:  # type: ignore[override]
+        return self.weight[0].numel() + 1
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return self._run(inputs[0], self.weight, self.bias)
+
+    def spread(self, *widths: Tensor) -> Tensor:
+        return self._run(widths[0], self.weight.abs(), None)
+
+    def count(self, *largest: Tensor) -> Count:
+        return self._run((largest[0] > 0).to(largest[0].dtype), torch.ones_like(self.weight), None) + 1
+
+    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
+        kernel, given, made = self.weight.shape[2:], shapes[0][1:], rows.shape[2:]
+        left = tuple(
+            size - ((out - 1) * stride - 2 * pad + dilation * (side - 1) + 1)
+            for size, out, stride, pad, dilation, side in zip(
+                given, made, self.stride, self.padding, self.dilation, kernel, strict=True
+            )
+        )
+        transposed = _CONVOLUTIONS[len(kernel)][1]
+        back = transposed(rows, self.weight, None, self.stride, self.padding, left, self.groups, self.dilation)
+        return (back,)
+
+    def _run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        run = _CONVOLUTIONS[weight.dim() - 2][0]
+        return run(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+@dataclass(frozen=True)
+class Scaled(AffineOperation):
+    """factor x + shift, number by number: normalisation, batch normalisation, arithmetic with constants.
+
+    ``terms``: roundings on the way; ``shift_size``: what of the shift rounding is relative to.
+    """
+
+    factor: Tensor
+    shift: Tensor
+    shift_size: Tensor
+    terms: int = 2
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] * self.factor + self.shift
+
+    def spread(self, *widths: Tensor) -> Tensor:
+        return widths[0] * self.factor.abs()
+
+    def size(self, *largest: Tensor) -> Tensor:
+        return self.spread(*largest) + self.shift_size
+
+    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
+        return (rows * self.factor,)
+
+
+@dataclass(frozen=True)
+class Sum(AffineOperation):
+    """The sum of inputs of one shape, each with its ``signs``."""
+
+    signs: tuple[float, ...]
+    terms: int = 1
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return sum(sign * each for sign, each in zip(self.signs, inputs, strict=True))  # type: ignore[return-value]
+
+    def spread(self, *widths: Tensor) -> Tensor:
+        return sum(abs(sign) * each for sign, each in zip(self.signs, widths, strict=True))  # type: ignore[return-value]
+
+    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
+        return tuple(sign * rows for sign in self.signs)
+
+
+@dataclass(frozen=True)
+class Moved(AffineOperation):
+    """What moves, repeats or averages numbers with weights >= 0: views, slices, zeros around, means, concatenation.
+
+    ``terms`` is 0 where no arithmetic is done.
+    """
+
+    run: Callable[..., Any]
+    terms: int = 0
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        moved: Tensor = self.run(*inputs)
+        return moved
+
+    def spread(self, *widths: Tensor) -> Tensor:
+        return self.apply(*widths)
+
+    def size(self, *largest: Tensor) -> Tensor:
+        return self.apply(*largest)
+
+    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
+        zeros = [rows.new_zeros(len(rows), *shape) for shape in shapes]
+        transposed = torch.func.vjp(self.run, *zeros)[1]
+        back: tuple[Tensor, ...] = transposed(rows)
+        return back

@@ -1,0 +1,91 @@
+"""Sets of inputs that bounds hold on: balls of a norm, and pieces of curves."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from robustatlas.bundle import per_sample
+
+
+class Region(ABC):
+    """A set of inputs for each of B samples.
+
+    ``roundings``: of each number of an input, in units, where attacks compute it.
+    """
+
+    roundings: float
+
+    @abstractmethod
+    def limits(self) -> tuple[Tensor, Tensor]:
+        """``[B, ...]``: the smallest and largest value of each number."""
+
+    @abstractmethod
+    def lowest(self, rows: Tensor, owner: Tensor) -> Tensor:
+        """``[R]``: at most the smallest value of each of the ``rows`` [R, ...] on the set of its ``owner`` [R]."""
+
+    @abstractmethod
+    def take(self, rows: Tensor) -> Region:
+        """The sets of some samples."""
+
+
+@dataclass(frozen=True)
+class NormBall(Region):
+    """Inputs within ``radius`` [B] of ``centre`` [B, ...] in the lp norm.
+
+    In the maximum norm, and with ``box``, only those in [0, 1]; other balls are taken whole, which is sound.
+    """
+
+    centre: Tensor
+    radius: Tensor
+    p: float
+    box: bool = True
+    roundings: float = 0.5
+
+    @property
+    def dual(self) -> float:
+        """The exponent q of the dual norm, 1/p + 1/q = 1."""
+        return {1.0: torch.inf, 2.0: 2.0, torch.inf: 1.0}[self.p]
+
+    def limits(self) -> tuple[Tensor, Tensor]:
+        radius = per_sample(self.radius, self.centre)
+        low, high = self.centre - radius, self.centre + radius
+        if self.box:
+            low, high = low.clamp_min(0).minimum(self.centre), high.clamp_max(1).maximum(self.centre)
+        return low, high
+
+    def lowest(self, rows: Tensor, owner: Tensor) -> Tensor:
+        if self.p == torch.inf:
+            low, high = self.limits()
+            return (rows.clamp_min(0) * low[owner] + rows.clamp_max(0) * high[owner]).flatten(1).sum(1)
+        length = torch.linalg.vector_norm(rows.flatten(1), self.dual, dim=1)
+        lowest: Tensor = (rows * self.centre[owner]).flatten(1).sum(1) - self.radius[owner] * length
+        return lowest
+
+    def take(self, rows: Tensor) -> NormBall:
+        return replace(self, centre=self.centre[rows], radius=self.radius[rows])
+
+
+@dataclass(frozen=True)
+class Segment(Region):
+    """Inputs at most ``below`` under and ``above`` over a point between ``start`` and ``end``, all [B, ...]."""
+
+    start: Tensor
+    end: Tensor
+    below: Tensor
+    above: Tensor
+    roundings: float = 0.5
+
+    def limits(self) -> tuple[Tensor, Tensor]:
+        return torch.minimum(self.start, self.end) - self.below, torch.maximum(self.start, self.end) + self.above
+
+    def lowest(self, rows: Tensor, owner: Tensor) -> Tensor:
+        ends = torch.minimum((rows * self.start[owner]).flatten(1).sum(1), (rows * self.end[owner]).flatten(1).sum(1))
+        aside = rows.clamp_max(0) * self.above[owner] - rows.clamp_min(0) * self.below[owner]
+        return ends + aside.flatten(1).sum(1)
+
+    def take(self, rows: Tensor) -> Segment:
+        return Segment(self.start[rows], self.end[rows], self.below[rows], self.above[rows], self.roundings)

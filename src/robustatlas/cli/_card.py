@@ -1,0 +1,76 @@
+"""The robustness card in a terminal: a row of blocks for each attack."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from robustatlas.cli._terminal import safe, shown, table
+from robustatlas.facts.card import CELLS, Card, Strip
+from robustatlas.facts.run import AttackFacts, RunFacts
+from robustatlas.facts.standard import STANDARD
+from robustatlas.wording import marked, size
+
+_BLOCKS = "·░▒▓█"
+_LETTERS = ".-=*#"
+"""Accuracies from 0 to 100 %, where an encoding has no blocks."""
+
+_PER_BLOCK = 2
+"""Cells of a card to a block."""
+
+_NARROW, _WIDE = 72, 96
+"""Terminals below these widths have no room for blocks of full length, and for intervals."""
+
+
+def strip_table(card: Card, facts: RunFacts, console: Console) -> Table:
+    """One row an attack: its strip, from where on half of the images are wrong, its average accuracy, and the accuracy
+    at the strength that papers give."""
+    named = {attack.attack: attack for attack in facts.attacks}
+    strips = {strip.attack: strip for strip in card.strips}
+    wide = console.width >= _NARROW
+    ranged = console.width >= _WIDE
+    headings = ["attack", "weak to strong", "half wrong\nfrom", "average, %", *(["at, %"] if wide else [])]
+    rows = table(*headings)
+    rows.columns[0].no_wrap, rows.columns[1].justify = True, "left"
+    for name, attack in named.items():
+        cells = [
+            blocks(strips[name], console.encoding, wide) if name in strips else "",
+            size(attack.quartiles[1]),
+            shown(attack.average) if ranged else f"{attack.average.value:.1f}" if attack.average else "-",
+        ]
+        about = "~" if attack.own_set else ""
+        rows.add_row(safe(about + marked(name, name in facts.void)), *cells, *([_standard(attack)] if wide else []))
+    return rows
+
+
+def blocks(strip: Strip, encoding: str = "utf-8", wide: bool = True) -> str:
+    """A strip as letters: the fuller, the more images stay correct; | where half are wrong, ◇ where they are for the
+    reference, nothing where it was not searched.
+
+    Example:
+        >>> from robustatlas.facts.card import Strip
+        >>> shades = (100.0,) * 24 + (20.0,) * 12 + (None,) * 12
+        >>> blocks(Strip("l2", "L2", shades, 1.0, 0.5, 0.4, 0.6, None, False, None, False))
+        '████████████|░░░░░'
+    """
+    letters, diamond = (_BLOCKS, "◇") if "utf" in encoding.lower() else (_LETTERS, "o")
+    step = _PER_BLOCK if wide else 2 * _PER_BLOCK
+    row = []
+    for first in range(0, CELLS, step):
+        known = [shade for shade in strip.shades[first : first + step] if shade is not None]
+        row.append(letters[min(int(sum(known) / len(known) / 20), 4)] if known else " ")
+    if strip.reference is not None:
+        row[min(int(strip.reference * len(row)), len(row) - 1)] = diamond
+    if strip.tick is not None:
+        row[min(int(strip.tick * len(row)), len(row) - 1)] = "|"
+    return "".join(row).rstrip()
+
+
+def _standard(attack: AttackFacts) -> str:
+    """The accuracy at the strength that papers give, at any strength of the grid."""
+    if attack.attack not in STANDARD or attack.curve is None:
+        return "-"
+    strength, written = STANDARD[attack.attack]
+    if strength > attack.strengths[-1] * (1 + 1e-5):
+        return "-"
+    return f"{written}: {float(attack.curve.robust_accuracy(strength)):.1f}"

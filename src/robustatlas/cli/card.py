@@ -1,0 +1,43 @@
+"""``robustatlas card``: one picture that says how robust a model is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from robustatlas.cli import _runs
+from robustatlas.cli._help import OUTPUT
+from robustatlas.cli._terminal import printable
+from robustatlas.cli.show import chosen_facts
+from robustatlas.errors import UserError
+from robustatlas.facts import chosen_reference
+from robustatlas.report import card as cards
+from robustatlas.result import load_result
+
+
+def card(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories; a card for each.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Picture to write: .svg, .png or .pdf.", rich_help_panel=OUTPUT
+        ),
+    ] = Path("card.svg"),
+    reference: _runs.Reference = None,
+) -> None:
+    """Draw the robustness card of runs: for each attack a strip from weak to strong, dark where images stay correct.
+
+    A bar stands where half of the images are wrong, with its interval; a hollow mark where they are for the reference.
+    Clean accuracy is at the left, the competitiveness ratio (or the average accuracy) at the right.
+
+        robustatlas card runs/mynet-cifar10 -o card.svg
+    """
+    if output.suffix.lower().removeprefix(".") not in cards.KINDS:
+        raise UserError(f"A card cannot be written as {output.name!r}; give a name that ends in .svg, .png or .pdf.")
+    results = [load_result(run) for run in runs]
+    chosen = chosen_reference(reference, results)
+    facts = [chosen_facts(result, chosen or "none") for result in results]
+    drawn = cards.card(results, chosen or "none", facts)
+    typer.echo(f"Card: {printable(str(drawn.save(output)))}")

@@ -1,0 +1,192 @@
+"""``robustatlas certify``: sizes up to which no attack can succeed, written into a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from robustatlas.cli import _attacks, _models, _workers
+from robustatlas.cli._forecast import forecast_table
+from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, OUTPUT
+from robustatlas.cli._options import names_in
+from robustatlas.cli._share import share_here
+from robustatlas.cli._stopped import stopped_by_hand
+from robustatlas.cli._terminal import accuracy_tables, safe
+from robustatlas.errors import UserError
+from robustatlas.scalars import fraction
+from robustatlas.wording import in_shell
+
+if TYPE_CHECKING:
+    from robustatlas.certificates import Certificate
+
+
+def certify(
+    model: _models.Model,
+    data: _models.Data,
+    attacks: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Attacks whose sets are certified, with commas between them: linf, l2, l1, brightness, contrast, "
+            "saturation, hue.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = "linf,l2",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How: interval, crown-ibp, crown, alpha-crown, linear or line. By default what fits the network and "
+            "the attack, at the effort that is asked for.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = None,
+    method_setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Setting of the method, such as `steps=50` of alpha-crown. May be given several times.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = None,
+    effort: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="How long it may take: low (crown-ibp), default (crown) or high (alpha-crown).",
+            show_default=False,
+            rich_help_panel=ATTACKS,
+        ),
+    ] = "default",
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of samples to certify: the first ones of the data set. By default all.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory of the run, the same one that `evaluate` wrote, so that both sides stand together. By "
+            "default `runs/MODEL-DATA`.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    weights: _models.Weights = None,
+    settings: _models.Settings = None,
+    mean: _models.Mean = None,
+    std: _models.Std = None,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", help="Seed of methods that draw random numbers.", rich_help_panel=ATTACKS),
+    ] = 0,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of samples that are computed at once, at most 64.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = None,
+    shard_size: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of samples in each file of the run; a stop loses at most the files that are not finished. By "
+            "default what takes about 45 seconds.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    device: _models.Device = None,
+    workers: _workers.Workers = None,
+    ray: _workers.Ray = False,
+    ray_address: _workers.RayAddress = None,
+    ray_gpus: _workers.RayGpus = None,
+    part: _workers.Part = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Certify a few samples, say how long all would take, and write nothing.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = False,
+) -> None:
+    """Find, for each sample, a size up to which no attack on MODEL can succeed.
+
+    Attacks bound the robust accuracy from above, certificates from below. Both sides in one run:
+
+        robustatlas evaluate builtin:digits-linf --data digits --samples 100 --run runs/both
+
+        robustatlas certify builtin:digits-linf --data digits --samples 100 --run runs/both
+
+        robustatlas show runs/both
+
+    Brightness and contrast, where both sides meet:
+
+        robustatlas certify builtin:digits-linf --data digits --attacks brightness,contrast --run runs/both
+
+    Ctrl-C stops it, and the same command continues it.
+    """
+    from robustatlas.certification.certifying import certified, expected
+    from robustatlas.cli.evaluate import run_folder
+    from robustatlas.evaluation.request import Request
+    from robustatlas.workers.memory import hand_back_at_once
+
+    classifier = _models.loaded(model, weights, settings, mean, std, device)
+    dataset = _models.data_for(classifier, data, None, None)
+    folder = run or run_folder(classifier, dataset)
+    request = Request(
+        attacks=_attacks.chosen(names_in(attacks), "default", None),
+        samples=samples,
+        seed=seed,
+        run=folder,
+        batch_size=batch_size,
+        effort=effort,  # type: ignore[arg-type]
+        shard_size=shard_size,
+        progress=True,
+        part=share_here(part),
+        workers=workers,
+        ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
+    )
+    chosen = _method(method, method_setting or ())
+    console = Console()
+    if dry_run:
+        console.print(forecast_table(expected(classifier, dataset, request, chosen), str(classifier.device)))
+        return
+    hand_back_at_once()
+    with stopped_by_hand(
+        lambda: f"Stopped. What is finished is kept in {folder}; the same command goes on from there."
+    ):
+        result = certified(classifier, dataset, request, chosen)
+    console.print(accuracy_tables(result))
+    console.print(
+        f"Run: {safe(folder)}   More: robustatlas show {safe(in_shell(folder))}", highlight=False, soft_wrap=True
+    )
+
+
+def _method(name: str | None, settings: Sequence[str]) -> Certificate | None:
+    from robustatlas.certificates import certificate_named
+
+    if name is None:
+        if settings:
+            raise UserError(f"--method-setting {settings[0]} is of no method; name it with --method.")
+        return None
+    given: dict[str, object] = {}
+    for item in settings:
+        key, _, value = (part.strip() for part in item.partition("="))
+        if not key or not value:
+            raise UserError(f"--method-setting {item!r} is not understood; expected NAME=VALUE, such as steps=50.")
+        number = fraction(value)
+        given[key.replace("-", "_")] = value if number != number else int(number) if number.is_integer() else number
+    return certificate_named(name, **given)

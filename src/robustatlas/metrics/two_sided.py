@@ -1,0 +1,136 @@
+"""Both sides of a robustness curve: attacked from above, certified from below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.curves import Band, BandKind, RobustnessCurve
+from robustatlas.wording import strength as written
+
+CLOSED = 1.01
+"""Upper over lower side of a sample below which it is closed."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """The robust accuracy at one size, between two numbers in percent.
+
+    Attributes:
+        size: of the perturbations.
+        least: the certified accuracy.
+        most: the accuracy that attacks left.
+
+    Example:
+        >>> print(Between(0.1, least=41.2, most=43.0))
+        at least 41.2 %, at most 43.0 % robust at 0.1
+    """
+
+    size: float
+    least: float
+    most: float
+
+    def __str__(self) -> str:
+        return f"at least {self.least:.1f} %, at most {self.most:.1f} % robust at {written(self.size)}"
+
+
+@dataclass(frozen=True, eq=False)
+class TwoSided:
+    """What is known of a robustness curve from both sides.
+
+    Attributes:
+        certified: the curve of the certified sizes, an upper bound of the robust error.
+        found: the curve of the sizes found, a lower bound of it.
+        largest: strength up to which the attack was run; beyond it nothing was looked for.
+
+    Raises:
+        UserError: the curves are of different numbers of samples, or cross.
+
+    Example:
+        >>> both = TwoSided(RobustnessCurve([0.1, 0.0995]), RobustnessCurve([0.3, 0.1]), largest=0.5)
+        >>> both.share_closed, round(both.area, 1)
+        (50.0, 20.0)
+    """
+
+    certified: RobustnessCurve
+    found: RobustnessCurve
+    largest: float
+
+    def __post_init__(self) -> None:
+        if self.certified.samples != self.found.samples:
+            raise UserError(
+                f"The sides are of {self.certified.samples} and {self.found.samples} samples; give the same to both."
+            )
+        if (crossed := np.flatnonzero(self.lower > self.upper)).size:
+            row = int(crossed[0])
+            raise UserError(
+                f"Sample {row} has an example of size {self.upper[row]:.6g} and is certified up to "
+                f"{self.lower[row]:.6g}: one of the two is wrong; please report it."
+            )
+
+    @property
+    def lower(self) -> NDArray[np.float64]:
+        """``[N]``: certified sizes."""
+        return self.certified.minimal_sizes
+
+    @property
+    def upper(self) -> NDArray[np.float64]:
+        """``[N]``: sizes found."""
+        return self.found.minimal_sizes
+
+    @cached_property
+    def closed(self) -> NDArray[np.bool_]:
+        """``[N]``: whether upper / lower < 1.01: both sides meet; so they do where the clean input is misclassified,
+        and where nothing can be found up to the largest strength and nothing was."""
+        lower, upper = self.lower, self.upper
+        with np.errstate(invalid="ignore"):
+            met = (upper == 0) | ((lower > 0) & (upper < CLOSED * lower))
+        return np.asarray(met | ((upper > self.largest) & (lower * CLOSED > self.largest)))
+
+    @property
+    def share_closed(self) -> float:
+        """Share of the samples that are closed, in percent."""
+        return 100.0 * float(self.closed.mean())
+
+    @property
+    def area(self) -> float:
+        """The area between both curves up to the largest strength, in percent of the whole: what remains in doubt."""
+        return self.certified.area(self.largest) - self.found.area(self.largest)
+
+    @property
+    def width(self) -> float:
+        """The median of upper / lower over samples that are neither misclassified clean nor without a certified size;
+        NaN where there is none. A side beyond the largest strength counts as that."""
+        known = (self.upper > 0) & (self.lower > 0)
+        if not known.any():
+            return float("nan")
+        upper, lower = (np.minimum(side[known], self.largest) for side in (self.upper, self.lower))
+        return float(np.median(upper / lower))
+
+    def at(self, size: float) -> Between:
+        """The robust accuracy at a size, from both sides.
+
+        Args:
+            size: >= 0.
+
+        Returns:
+            both numbers, which print as a sentence.
+        """
+        return Between(size, 100 - float(self.certified.at(size)), 100 - float(self.found.at(size)))
+
+    def bands(self, confidence: float = 0.95, kind: BandKind = "simultaneous") -> tuple[Band, Band]:
+        """Confidence bands of the certified curve and of the one found.
+
+        Args:
+            confidence: of each.
+            kind: as of :meth:`RobustnessCurve.band`.
+
+        Returns:
+            both; the true curve of the whole population lies between the lower edge of the second and the upper edge of
+            the first.
+        """
+        return self.certified.band(confidence, kind), self.found.band(confidence, kind)

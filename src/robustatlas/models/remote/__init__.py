@@ -1,0 +1,1 @@
+"""Models that answer over a network: how they are asked, and what they answered."""

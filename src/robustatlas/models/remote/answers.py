@@ -1,0 +1,146 @@
+"""What a model answered, kept, so that a resumed evaluation does not ask for it again."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import uuid
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.errors import UserError
+from robustatlas.files import one_sentence, write_atomically
+
+Floats = NDArray[np.float32]
+Ask = Callable[[Floats], Floats]
+
+_FIRST, _COUNT, _KEY = "first.npz", "asked", 16
+_COMPARED = 4
+"""Inputs of before that a model is asked about again; one alone may be answered alike by two models."""
+
+_SAME = 1e-3
+"""Relative to the largest of them: answers that differ by more are another model's (as logits of a run's probe)."""
+
+
+class KeptAnswers:
+    """Answers in the files of a folder, which each process adds to in a file of its own.
+
+    The n-th time that a process asks about an input, it gets the n-th answer that earlier ones were given, and only
+    where there is none the model is asked: what is asked twice on purpose, such as to verify a success, is. Before the
+    first kept answer is used, the model is asked about a few inputs of before, because it may be another one by now.
+
+    Args:
+        folder: of one model's answers.
+
+    Example:
+        >>> import tempfile
+        >>> def model(x):
+        ...     print("asked about", len(x))
+        ...     return 2 * x
+        >>> x = np.array([[0.5], [0.25]], np.float32)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     first = KeptAnswers(Path(folder)).of(x, model)
+        ...     again = KeptAnswers(Path(folder)).of(x, model)
+        asked about 2
+        asked about 2
+        >>> again.tolist()
+        [[1.0], [0.5]]
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: defaultdict[bytes, list[Floats]] | None = None
+        self._turn: defaultdict[bytes, int] = defaultdict(int)
+        self._file: io.FileIO | None = None
+
+    def of(self, x: Floats, ask: Ask) -> Floats:
+        """The answers [B, C] to ``x`` [B, ...]; ``ask`` is called about those that are not known."""
+        known = self._checked(ask)
+        keys = [hashlib.blake2b(row.tobytes(), digest_size=_KEY).digest() for row in np.ascontiguousarray(x)]
+        found: list[Floats | None] = []
+        for key in keys:
+            turn, answers = self._turn[key], known.get(key, [])
+            found.append(answers[turn] if turn < len(answers) else None)
+            self._turn[key] += 1
+        unknown = [row for row, answer in enumerate(found) if answer is None]
+        if unknown:
+            given = np.asarray(ask(x[unknown]), np.float32)
+            self._keep(x[unknown], [keys[row] for row in unknown], given)
+            for row, answer in zip(unknown, given, strict=True):
+                found[row] = answer
+        return np.stack([answer for answer in found if answer is not None])
+
+    def charge(self, count: int, most: int | None) -> int:
+        """Note that the model is about to be asked about ``count`` more inputs; how many it was asked about before, by
+        all processes together. Nothing is noted where that would be more than ``most``."""
+        with one_sentence(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / _COUNT).open("a+", encoding="ascii") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                before = int(file.read() or 0)
+                if most is None or before + count <= most:
+                    file.seek(0)
+                    file.truncate()
+                    file.write(str(before + count))
+        return before
+
+    def _checked(self, ask: Ask) -> dict[bytes, list[Floats]]:
+        """What is known, once the model has shown that it still is the one that answered."""
+        if self._known is None:
+            self._known = self._read()
+            if self._known and (self.folder / _FIRST).is_file():
+                with np.load(self.folder / _FIRST, allow_pickle=False) as first:
+                    x, before = first["x"], first["answers"]
+                now = np.asarray(ask(x), np.float32)
+                if now.shape != before.shape or np.abs(now - before).max() > _SAME * max(np.abs(before).max(), 1e-6):
+                    raise UserError(
+                        f"The model answers otherwise than it did when {self.folder} was begun: it is another one by "
+                        "now, or its answers vary. Give a new run directory."
+                    )
+        return self._known
+
+    def _read(self) -> defaultdict[bytes, list[Floats]]:
+        known: defaultdict[bytes, list[Floats]] = defaultdict(list)
+        for path in sorted(self.folder.glob("*.answers"), key=lambda path: (path.stat().st_mtime, path.name)):
+            kind = _record(int(path.name.partition("-")[0]))
+            whole = path.stat().st_size // kind.itemsize  # a writer that was killed may have left a part of one
+            rows = np.fromfile(path, kind, whole)
+            for key, answer in zip(rows["key"], rows["answer"], strict=True):
+                known[key.tobytes()].append(answer)
+        return known
+
+    def _keep(self, x: Floats, keys: list[bytes], answers: Floats) -> None:
+        with one_sentence(self.folder):
+            if self._file is None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._file = (self.folder / f"{answers.shape[1]}-{uuid.uuid4().hex}.answers").open("ab", buffering=0)
+                if not (self.folder / _FIRST).is_file():
+                    _write_first(self.folder / _FIRST, x[:_COMPARED], answers[:_COMPARED])
+            rows = np.empty(len(keys), _record(answers.shape[1]))
+            rows["key"], rows["answer"] = [np.void(key) for key in keys], answers
+            self._file.write(rows.tobytes())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"folder": self.folder}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["folder"])  # type: ignore[misc]
+
+
+def _write_first(path: Path, x: Floats, answers: Floats) -> None:
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.savez(file, x=x, answers=answers)
+
+    write_atomically(path, write)
+
+
+def _record(width: int) -> np.dtype[Any]:
+    return np.dtype([("key", f"V{_KEY}"), ("answer", "<f4", (width,))])

@@ -1,0 +1,229 @@
+"""Certified sizes of a run: up to which size nothing can be found, per sample, by method; evidence that only grows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from robustatlas.errors import UserError, warn
+from robustatlas.interrupts import interrupts_wait
+from robustatlas.outcomes.base import Json, Record
+from robustatlas.outcomes.columns import Arrays, check_columns, rows_at
+from robustatlas.outcomes.hashes import digest
+from robustatlas.outcomes.outcome import Floats, Integers, percent
+from robustatlas.outcomes.parts import AdversarialExamples, Parts
+from robustatlas.outcomes.records import AttackName, distinct
+from robustatlas.outcomes.storage import Storage
+from robustatlas.outcomes.tables import Columns, CorruptFileError
+from robustatlas.wording import size as written
+
+CERTIFIED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
+    "index": (np.int64, 1),
+    "certified_size": (np.float64, 1),
+    "seconds": (np.float64, 1),
+}
+"""Columns of a part."""
+
+
+class CertificateRecord(Record):
+    """One method as it certified one attack's sets. ``unit``, ``source`` and ``strengths`` are not among what
+    determines its numbers.
+
+    Attributes:
+        name: of the attack.
+        method: of the certificate.
+        version: of the method.
+        settings: of the method, and the seed where it draws.
+        threat: the sets, with all their settings.
+        box: whether inputs outside of [0, 1] are left out of the sets.
+        of: what is certified where that is not the model itself, such as a smoothed one; empty: the model.
+        strengths: of the attack.
+        unit: of sizes.
+        source: of the method.
+
+    Example:
+        >>> CertificateRecord(name="linf", method="crown", strengths=(0.1,)).row
+        'linf'
+    """
+
+    kept: ClassVar[str] = "certified"
+    monotone: ClassVar[bool] = True
+
+    name: AttackName
+    method: str
+    version: int = 1
+    settings: Json = Field(default_factory=dict)
+    threat: Json = Field(default_factory=dict)
+    box: bool = True
+    of: str = ""
+    strengths: tuple[float, ...] = ()
+    unit: str = ""
+    source: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits; equal for equal numbers."""
+        with interrupts_wait():
+            return digest(self.model_dump(mode="json", exclude={"unit", "source", "strengths"}))
+
+    @property
+    def key(self) -> str:
+        """Name of its files: ``linf-crown-0123456789ab``."""
+        return f"{self.name}-{self.method}-{self.fingerprint}"
+
+    @property
+    def row(self) -> str:
+        """What tables call it: the attack, and of another model than the run's own which."""
+        return f"{self.name} ({self.of})" if self.of else self.name
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedSizes:
+    """What is certain of N samples under one attack.
+
+    Attributes:
+        attack: its name.
+        sizes: ``[N]``: no example is smaller; inf: there is none, 0: nothing is certain, or the clean input is
+            misclassified.
+        methods: by which methods, each once.
+        of: what is certified where that is not the model itself; empty: the model.
+        unit: of the sizes.
+        strengths: of the attack, at which tables show it.
+
+    Example:
+        >>> CertifiedSizes("linf", np.array([0.1, 0.0]), strengths=(0.05, 0.2)).accuracies().tolist()
+        [50.0, 0.0]
+    """
+
+    attack: str
+    sizes: Floats
+    methods: tuple[str, ...] = ()
+    of: str = ""
+    unit: str = ""
+    strengths: tuple[float, ...] = ()
+
+    def select(self, positions: Integers) -> CertifiedSizes:
+        """The samples at some positions."""
+        return replace(self, sizes=self.sizes[positions])
+
+    def accuracies(self, strengths: Sequence[float] | Floats | None = None) -> Floats:
+        """Certified accuracy in percent at each strength (default: the attack's): what robust accuracy is at least."""
+        at = np.asarray(self.strengths if strengths is None else strengths, np.float64)
+        return percent((self.sizes[:, None] > at).sum(axis=0), len(self.sizes))
+
+
+class Certificates:
+    """The certificates of a run: written and read like its outcomes, part by part."""
+
+    def __init__(self, storage: Storage, parts: Parts, path: Path | None) -> None:
+        self._storage, self._parts, self.path = storage, parts, path
+        self._read: dict[str, Arrays | None] = {}
+
+    def add(self, record: CertificateRecord) -> None:
+        """Announce a method on an attack."""
+        self._storage.put_text(f"certificates/{record.key}", record.to_json())
+
+    def done(self, record: CertificateRecord, *, examples: bool = False) -> Integers:
+        """Positions of the samples that a record covers, increasing."""
+        return distinct(self._of(record)["index"])
+
+    def intact(self, records: Iterable[CertificateRecord]) -> bool:
+        """Whether no part of some records is damaged."""
+        return all(self._part(name) is not None for record in records for name in self._names(record))
+
+    def columns(self, record: CertificateRecord, index: Integers, wanted: Sequence[str] = ()) -> Arrays:
+        """What a record holds at the samples ``index``; ``minimal_size``, as displays of progress know it, is the
+        certified one."""
+        found = rows_at(self._of(record), index)
+        return found | {"minimal_size": found["certified_size"]}
+
+    def write(
+        self,
+        record: CertificateRecord,
+        columns: Columns,
+        samples: Columns,
+        examples: AdversarialExamples | None = None,
+        about: Mapping[str, str] | None = None,
+    ) -> None:
+        """Publish one part: certified sizes of some samples, and these samples' clean outcomes."""
+        part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
+        name = f"certified/{record.key}/{part}"
+        held = {column: columns[column] for column in CERTIFIED_COLUMNS}
+        checked = check_columns(held, CERTIFIED_COLUMNS, 0, name)
+        self._parts.write_samples(part, samples)
+        self._storage.write(name, checked, {**(about or {}), **self._parts.said_of(record)})
+        self._read[name] = checked
+
+    def sizes(self, records: Iterable[CertificateRecord], index: Integers) -> dict[str, CertifiedSizes]:
+        """Row -> what the records certify of the samples ``index`` together: the larger size counts."""
+        found: dict[str, CertifiedSizes] = {}
+        for record in records:
+            held = self._of(record)
+            rows = np.isin(index, held["index"])
+            if not rows.any():
+                continue
+            sizes = np.zeros(len(index))
+            sizes[rows] = rows_at(held, index[rows])["certified_size"]
+            old = found.get(record.row)
+            methods = (record.method,) if old is None else (*old.methods, record.method)
+            best = sizes if old is None else np.maximum(old.sizes, sizes)
+            found[record.row] = CertifiedSizes(
+                record.name, best, tuple(dict.fromkeys(methods)), record.of, record.unit, record.strengths
+            )
+        return found
+
+    def _names(self, record: CertificateRecord) -> list[str]:
+        return self._parts.placed(self._storage.names(f"certified/{record.key}"), record)
+
+    def _of(self, record: CertificateRecord) -> Arrays:
+        parts = [part for name in self._names(record) if (part := self._part(name)) is not None]
+        empty: Arrays = {name: np.zeros(0, kind) for name, (kind, _) in CERTIFIED_COLUMNS.items()}
+        return {name: np.concatenate([part[name] for part in [empty, *parts]]) for name in CERTIFIED_COLUMNS}
+
+    def _part(self, name: str) -> Arrays | None:
+        if name not in self._read:
+            try:
+                self._read[name] = check_columns(
+                    self._storage.read(name), CERTIFIED_COLUMNS, 0, self._storage.place(name)
+                )
+            except (CorruptFileError, UserError) as error:
+                warn(f"A damaged part counts as not done: {error}")
+                self._read[name] = None
+        return self._read[name]
+
+
+def check_sides(name: str, attack: str, index: Integers, certified: CertifiedSizes, found: Floats) -> None:
+    """Raise where an example is smaller than a size that is certified.
+
+    Args:
+        name: of the run or model.
+        attack: its name.
+        index: ``[N]``, positions in the data set.
+        certified: of the model itself.
+        found: ``[N]``, sizes of the smallest examples.
+
+    Raises:
+        UserError: the first such sample, with both sides.
+    """
+    crossed = np.flatnonzero(certified.sizes > found)
+    if not len(crossed):
+        return
+    row = int(crossed[0])
+    more = f" ({len(crossed)} samples cross)" if len(crossed) > 1 else ""
+    raise UserError(
+        f"{name}: of sample {index[row]} an example under {attack!r} has the size {written(float(found[row]))}, and "
+        f"{', '.join(certified.methods)} certifies that none is below {written(float(certified.sizes[row]))}{more}. "
+        "One of the two is wrong, so none of these numbers can be trusted: please report it, with the model."
+    )
+
+
+def as_columns(certified: Mapping[str, CertifiedSizes], attack: str, samples: int) -> Any:
+    """``[N]``: certified sizes of the model itself under an attack; NaN where nobody asked."""
+    known = certified.get(attack)
+    return np.full(samples, np.nan) if known is None else known.sizes

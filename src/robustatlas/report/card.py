@@ -1,0 +1,186 @@
+"""The robustness card as a picture of one format, 3.3 inches wide: for READMEs, papers, pages and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from robustatlas.errors import UserError
+from robustatlas.facts.against import chosen_reference
+from robustatlas.facts.card import CELLS, Card, Strip, card_of
+from robustatlas.facts.run import RunFacts, facts_of
+from robustatlas.files import write_atomically, write_text
+from robustatlas.metrics.intervals import Interval
+from robustatlas.references.reference import Reference
+from robustatlas.report.shapes import Anchor, Box, Diamond, Picture, Shape, Stroke, Words, figure_of, stacked, svg_of
+from robustatlas.result import Result
+
+WIDTH = 330.0
+_EDGE, _LABELS, _STRIP, _GAP = 8.0, 62.0, 11.0, 4.0
+_RIGHT = WIDTH - _EDGE
+_TOP = 58.0
+_INK, _SOFT, _LINE = "#14171a", "#565c63", "#b9b5aa"
+_SHADES = ((247, 245, 239), (169, 207, 207), (61, 143, 150), (10, 77, 86), (4, 38, 44))
+"""From 0 to 100 %, monotone in lightness: the order shows in grey, and to the colour-blind."""
+
+KINDS = ("svg", "png", "pdf")
+
+
+@dataclass(frozen=True)
+class RobustnessCard:
+    """The card of one or several runs: a picture in notebooks, words where it is printed, a file by `save`.
+
+    Attributes:
+        cards: what they say, a card for each run.
+    """
+
+    cards: tuple[Card, ...]
+
+    @property
+    def picture(self) -> Picture:
+        """The shapes of all cards, below each other."""
+        return stacked([picture_of(card) for card in self.cards])
+
+    def svg(self) -> str:
+        """The picture as SVG."""
+        return str(svg_of(self.picture))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture, whole or not at all.
+
+        Args:
+            path: a name that ends in .svg, .png or .pdf.
+
+        Returns:
+            the path.
+
+        Raises:
+            UserError: another kind of file, or one that cannot be written.
+        """
+        target, kind = Path(path), Path(path).suffix.lower().removeprefix(".")
+        if kind not in KINDS:
+            raise UserError(
+                f"A card cannot be written as {target.name!r}; give a name that ends in .svg, .png or .pdf."
+            )
+        if kind == "svg":
+            write_text(target, self.svg() + "\n")
+        else:
+            write_atomically(target, partial(figure_of(self.picture).savefig, format=kind))
+        return target
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def __str__(self) -> str:
+        return "\n".join(card.words for card in self.cards)
+
+
+def card(
+    results: Sequence[Result],
+    reference: Reference | str | None = None,
+    facts: Sequence[RunFacts] | None = None,
+    distances: Mapping[str, float] | None = None,
+) -> RobustnessCard:
+    """The card of some runs.
+
+    Args:
+        results: the runs.
+        reference: acc* that scales the strengths and gives the competitiveness ratio, or its name; None for the shipped
+            one that fits, if one does.
+        facts: of the runs, where they are known already.
+        distances: attack -> smallest distance between images of different classes: the scale where there is no
+            reference.
+    """
+    chosen = reference if isinstance(reference, Reference) else chosen_reference(reference, results)
+    known = facts or [facts_of(result, reference=chosen) for result in results]
+    return RobustnessCard(
+        tuple(card_of(result, of, chosen, distances) for result, of in zip(results, known, strict=True))
+    )
+
+
+def picture_of(card: Card) -> Picture:
+    """The shapes of a card."""
+    bottom = _TOP + len(card.strips) * (_STRIP + _GAP)
+    shapes = [*_head(card)]
+    for row, strip in enumerate(card.strips):
+        shapes += _strip(strip, _TOP + row * (_STRIP + _GAP))
+    shapes += _axis(card, bottom)
+    height = bottom + 38.0
+    frame = [Box(0.5, 0.5, WIDTH - 1, height - 1, "none", _LINE)]
+    return Picture(WIDTH, height, (*frame, *shapes), card.words)
+
+
+def _head(card: Card) -> list[Shape]:
+    scope = f"{card.scope}; {card.place}" if card.place else card.scope
+    shapes: list[Shape] = [Words(_EDGE, 17, card.title, 12, _INK, bold=True), Words(_EDGE, 29, scope, 8.5, _SOFT)]
+    shapes += _number(_EDGE, "start", card.clean, "clean accuracy")
+    if card.score:
+        shapes += _number(_RIGHT, "end", card.score, card.score_name)
+    return shapes
+
+
+def _number(x: float, anchor: Anchor, number: Interval, name: str) -> list[Shape]:
+    said = f"{number.value:.1f}% ({number.low:.1f} to {number.high:.1f})"
+    return [Words(x, 42, said, 9.5, _INK, anchor, bold=True), Words(x, 51.5, name, 8, _SOFT, anchor)]
+
+
+def _strip(strip: Strip, top: float) -> list[Shape]:
+    width = (_RIGHT - _LABELS) / CELLS
+    middle, end = top + _STRIP / 2, top + _STRIP
+    label = f"≈ {strip.label}" if strip.own_set else strip.label
+    shapes: list[Shape] = [Words(_LABELS - 4, middle + 3, label, 8.5, _INK, "end")]
+    for cell, shade in enumerate(strip.shades):
+        left = _LABELS + cell * width
+        if shade is None:
+            shapes.append(Stroke(left, middle, left + width, middle, _LINE, 0.8))
+        else:
+            shapes.append(Box(left, top, width + 0.15, _STRIP, colour_of(shade)))
+    if strip.certified:
+        shapes.append(Box(_LABELS, end - 2.6, strip.certified * (_RIGHT - _LABELS), 2.6, _INK))
+    if strip.reference is not None:
+        shapes.append(Diamond(_x(strip.reference), middle, 4.2, _INK))
+        if strip.beyond:
+            shapes.append(Words(_x(strip.reference) + 5, middle + 3.4, "›", 11, _INK, bold=True))
+    shapes += [Stroke(_x(strip.low), middle, _x(strip.high), middle, "#ffffff", 3.4)]
+    shapes += [Stroke(_x(strip.low), middle, _x(strip.high), middle, _INK, 1.4)]
+    if strip.tick is None:
+        shapes.append(Words(_RIGHT + 1, middle + 3, "›", 10, _INK, bold=True))
+    else:
+        shapes += [Stroke(_x(strip.tick), top - 1.5, _x(strip.tick), end + 1.5, "#ffffff", 4.4)]
+        shapes += [Stroke(_x(strip.tick), top - 1.5, _x(strip.tick), end + 1.5, _INK, 2.2)]
+    return shapes
+
+
+def _axis(card: Card, top: float) -> list[Shape]:
+    compared = any(strip.reference for strip in card.strips)
+    half, whole = ("1", "2") if compared else ("½", "1")
+    shapes: list[Shape] = [
+        Words(_x(0), top + 7, "0", 7.5, _SOFT, "start"),
+        Words(_x(0.5), top + 7, half, 7.5, _SOFT, "middle"),
+        Words(_x(1), top + 7, whole, 7.5, _SOFT, "end"),
+    ]
+    others = f"; {card.others} more not shown" if card.others else ""
+    shapes.append(Words(_EDGE, top + 18, f"{card.axis}{others}", 7, _SOFT))
+    shapes.append(Words(_EDGE, top + 27, "dark: 100% correct; bar: half of the images wrong, with interval", 7, _SOFT))
+    shapes.append(Words(_EDGE, top + 35, card.footer, 6.5, _SOFT))
+    return shapes
+
+
+def _x(place: float) -> float:
+    return _LABELS + place * (_RIGHT - _LABELS)
+
+
+def colour_of(percent: float) -> str:
+    """The shade of an accuracy.
+
+    Example:
+        >>> colour_of(0), colour_of(100)
+        ('#f7f5ef', '#04262c')
+    """
+    position = max(0.0, min(percent / 100, 1.0)) * (len(_SHADES) - 1)
+    left = min(int(position), len(_SHADES) - 2)
+    part = position - left
+    mixed = (round(a + part * (b - a)) for a, b in zip(_SHADES[left], _SHADES[left + 1], strict=True))
+    return "#" + "".join(f"{channel:02x}" for channel in mixed)

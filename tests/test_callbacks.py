@@ -1,0 +1,308 @@
+"""Robustness while a network is trained: the training stays as it is without, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustatlas as ra
+from robustatlas.callbacks import Look, watching
+from robustatlas.callbacks.undisturbed import bare
+from robustatlas.metrics.intervals import Interval
+from test_docs import blocks
+
+Looking = Callable[[nn.Module, int], dict[str, float]]
+TRAIN = ra.load_dataset("digits", "train").take(192)
+SHORT: dict[str, Any] = {"attacks": "pgd-linf", "strengths": {"pgd-linf": [0.05, 0.1]}, "samples": 8, "share": None}
+
+NONE = Interval(0.0, 0.0, 0.0, 0.95)
+
+
+class Odd(nn.Module):
+    """Writes into a buffer in every pass, whatever the mode, and draws random numbers in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Dropout(0.3),
+            nn.Flatten(),
+            nn.Linear(256, 10),
+        )
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        answered: Tensor = self.layers(x)
+        return answered
+
+
+def trained(look: Looking | None, epochs: int = 3) -> tuple[dict[str, Tensor], list[float]]:
+    """The weights after a training, and what the random generators draw then."""
+    torch.manual_seed(0), random.seed(0), np.random.seed(0)  # noqa: NPY002
+    net = Odd()
+    frozen = net.layers[0].bias
+    frozen.requires_grad_(False)
+    net.layers[1].eval()
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1, momentum=0.9)
+    for epoch in range(1, epochs + 1):
+        for chosen in torch.randperm(len(TRAIN.labels)).split(64):
+            loss = nn.functional.cross_entropy(net(TRAIN.images[chosen]), TRAIN.labels[chosen])
+            loss.backward()  # gradients add up over batches: what a look left in them would be seen
+            optimizer.step()
+        if look is not None:
+            look(net, epoch)
+    assert frozen.grad is None and not frozen.requires_grad
+    assert net.training and not net.layers[1].training
+    return net.state_dict(), [float(torch.rand(())), random.random(), np.random.random()]  # noqa: NPY002
+
+
+def test_a_training_is_the_same_with_and_without(tmp_path: Path) -> None:
+    look = ra.callbacks.watch("digits", **SHORT, every=2, folder=tmp_path)
+    (alone, drawn), (watched, also) = trained(None, 4), trained(look, 4)
+    assert drawn == also
+    assert all(torch.equal(alone[name], watched[name]) for name in alone)
+    assert [(each.epoch, each.samples) for each in look.looks] == [(2, 8), (4, 8)]
+    assert [each.epoch for each in ra.callbacks.looks_in(tmp_path)] == [2, 4]
+    last = look.looks[-1]
+    assert last.robust["pgd-linf"].low <= last.robust["pgd-linf"].value <= last.clean.value
+    again = ra.load_result(last.run).accuracies()
+    assert last.robust["pgd-linf"].value == pytest.approx(np.mean(again.values("pgd-linf")))
+    path = look.plot()
+    assert path is not None and path.stat().st_size > 1000
+
+
+def test_a_look_that_fails_ends_no_training(tmp_path: Path) -> None:
+    def broken(net: nn.Module) -> nn.Module:
+        raise RuntimeError("no such layer")
+
+    look = ra.callbacks.watch("digits", **SHORT, folder=tmp_path, model=broken)
+    with pytest.warns(match="after epoch 1 failed .*no such layer.*the training goes on"):
+        assert trained(look, 1)[1] == trained(None, 1)[1]
+
+
+def test_looks_take_no_more_than_their_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that an epoch moves by 100 and an image by 1: 8 images of a look make 8 % of an epoch."""
+    now = [0.0]
+    monkeypatch.setattr(watching.time, "perf_counter", lambda: now[0])
+
+    def asked(model: Any, data: Any, *, samples: int, **given: Any) -> ra.Result:
+        now[0] += samples
+        return ra.Result.from_arrays([0] * samples, [0] * samples, {"linf": [0.1] * samples}, {"linf": [0.2]})
+
+    monkeypatch.setattr(watching, "evaluate", asked)
+    monkeypatch.setattr(watching.Look, "of", lambda result, epoch, run: Look(epoch, 8, NONE, {}, run))
+    net = nn.Linear(2, 2)
+    for share, expected in ((None, [1, 2, 3, 4, 5, 6]), (0.08, [1, 2, 3, 4, 5, 6]), (0.04, [1, 4, 6]), (0.001, [1])):
+        look = ra.callbacks.watch("digits", "linf", samples=8, share=share, folder=tmp_path)
+        for epoch in range(1, 7):
+            now[0] += 100
+            look(net, epoch)
+        assert [each.epoch for each in look.looks] == expected, share
+
+
+def test_what_wraps_a_network_is_taken_off() -> None:
+    net, compiled = nn.Linear(2, 2), nn.Module()
+    compiled._orig_mod = net  # as torch.compile leaves it
+    assert bare(nn.DataParallel(compiled)) is net
+
+    class FullyShardedDataParallel(nn.Module):
+        pass
+
+    with pytest.raises(ra.UserError, match="spread over the processes"):
+        bare(nn.Sequential(FullyShardedDataParallel()))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"attacks": "linff"}, "did you mean"),
+        ({"every": 0}, "every=0"),
+        ({"samples": "many"}, "samples='many'"),
+        ({"share": 2}, "share=2"),
+        ({"data": "digts"}, "did you mean 'digits'"),
+    ],
+)
+def test_what_cannot_be_gets_one_sentence_before_the_training(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ra.UserError, match=said):
+        ra.callbacks.watch(**{"data": "digits", "attacks": "linf"} | change)
+
+
+def test_nothing_to_show_gets_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ra.UserError, match="holds no run of a callback"):
+        ra.callbacks.looks_in(tmp_path)
+    with pytest.raises(ra.UserError, match="no look"):
+        ra.callbacks.plot_looks([])
+    with pytest.warns(match="No look at the network fitted"):
+        assert ra.callbacks.watch("digits", "linf", folder=tmp_path).plot() is None
+
+
+def test_the_page_says_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"train_one_epoch": lambda net: None, "log": lambda numbers: None}
+    names["net"] = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    for block in blocks("while_training.md"):
+        exec(compile(block.replace("every=2", "every=4, samples=8"), "while_training.md", "exec"), names)
+    assert (tmp_path / "robustness" / "robustness.png").is_file()
+
+
+DISTRIBUTED = """
+    import sys
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    import robustatlas as ra
+
+    def trained(look):
+        torch.manual_seed(dist.get_rank())
+        data = ra.load_dataset("digits", "train").take(64)
+        net = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.BatchNorm1d(10)))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for epoch in (1, 2):
+            nn.functional.cross_entropy(net(data.images[rank::2]), data.labels[rank::2]).backward()
+            optimizer.step()
+            assert bool(look(net, epoch)) == (rank == 0 and look is watched)
+        return [*net.module.state_dict().values(), torch.rand(3)]
+
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    settings = {"strengths": {"pgd-linf": [0.1]}, "samples": 8, "share": None, "folder": sys.argv[1]}
+    watched = ra.callbacks.watch("digits", "pgd-linf", **settings)
+    alone, looking = trained(lambda net, epoch: {}), trained(watched)
+    assert all(torch.equal(one, other) for one, other in zip(alone, looking, strict=True))
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes")
+def test_of_several_processes_one_looks_and_none_waits(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(DISTRIBUTED), encoding="utf-8")
+    port = f"{20000 + os.getpid() % 20000}"
+    started = []
+    for rank in range(2):
+        place = {"RANK": f"{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        command = [sys.executable, str(script), str(tmp_path / "looks")]
+        surroundings = os.environ | place | {"OMP_NUM_THREADS": "1"}
+        started.append(subprocess.Popen(command, env=surroundings, stderr=subprocess.PIPE, text=True))
+    for process in started:
+        _, said = process.communicate(timeout=400)
+        assert process.returncode == 0, said
+    assert len(list((tmp_path / "looks").glob("epoch-*"))) == 2
+
+
+def test_lightning(tmp_path: Path) -> None:
+    pl = pytest.importorskip("lightning.pytorch")
+
+    class Module(pl.LightningModule):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = Odd()
+
+        def forward(self, x: Tensor) -> Tensor:
+            answered: Tensor = self.net(x)
+            return answered
+
+        def training_step(self, batch: Any, number: int) -> Tensor:
+            return nn.functional.cross_entropy(self(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    def fitted(callbacks: list[Any]) -> tuple[dict[str, Tensor], Any]:
+        torch.manual_seed(0)
+        module = Module()
+        batches = torch.utils.data.TensorDataset(TRAIN.images, TRAIN.labels)
+        quiet = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+        logger = pl.loggers.CSVLogger(tmp_path)
+        trainer = pl.Trainer(max_epochs=2, accelerator="cpu", callbacks=callbacks, logger=logger, **quiet)
+        trainer.fit(module, torch.utils.data.DataLoader(batches, 64, shuffle=True))
+        return module.state_dict(), trainer
+
+    callback = ra.callbacks.Lightning("digits", **SHORT, folder=tmp_path / "looks")
+    (alone, _), (watched, trainer) = fitted([]), fitted([callback])
+    assert all(torch.equal(alone[name], watched[name]) for name in alone)
+    assert [look.epoch for look in callback.watch.looks] == [1, 2]
+    logged = trainer.callback_metrics["robustness/pgd-linf"]
+    assert float(logged) == pytest.approx(callback.watch.looks[-1].robust["pgd-linf"].value)
+    tables = [table.read_text() for table in tmp_path.glob("**/metrics.csv")]
+    assert any("robustness/pgd-linf_low" in table for table in tables)
+    assert (tmp_path / "looks" / "robustness.png").is_file()
+
+
+def test_transformers(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+
+    def fitted(watched: bool) -> tuple[dict[str, Tensor], Any]:
+        torch.manual_seed(0)
+        config = transformers.ViTConfig(
+            image_size=8, patch_size=4, num_channels=1, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+            num_attention_heads=2, num_labels=10,
+        )  # fmt: skip
+        net = transformers.ViTForImageClassification(config)
+        rows = [{"pixel_values": x, "labels": int(y)} for x, y in zip(TRAIN.images, TRAIN.labels, strict=True)]
+        how = {"report_to": "none", "save_strategy": "no", "use_cpu": True, "disable_tqdm": True, "logging_steps": 1000}
+        made = transformers.TrainingArguments(str(tmp_path / "out"), num_train_epochs=2, seed=0, **how)
+        trainer = transformers.Trainer(net, made, train_dataset=rows)
+        if watched:
+            trainer.add_callback(ra.callbacks.Transformers(trainer, "digits", **SHORT, folder=tmp_path / "looks"))
+        trainer.train()
+        return net.state_dict(), trainer
+
+    (alone, _), (watched, trainer) = fitted(False), fitted(True)
+    assert all(torch.equal(alone[name], watched[name]) for name in alone)
+    logged = [row for row in trainer.state.log_history if "robustness/pgd-linf" in row]
+    assert [row["epoch"] for row in logged] == [1.0, 2.0]
+    assert (tmp_path / "looks" / "robustness.png").is_file()
+
+
+def test_keras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    keras = pytest.importorskip("keras")
+    if keras.backend.backend() not in ("torch", "tensorflow"):
+        pytest.skip("Keras computes with JAX here.")
+
+    def fitted(callbacks: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+        keras.utils.set_random_seed(0)
+        layers = keras.layers
+        ends = [layers.Flatten(), layers.Dropout(0.2), layers.Dense(10, activation="softmax")]
+        net = keras.Sequential([layers.Input((8, 8, 1)), layers.Conv2D(4, 3, activation="relu"), *ends])
+        net.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+        x, y = TRAIN.images.permute(0, 2, 3, 1).numpy(), TRAIN.labels.numpy()
+        history = net.fit(x, y, 64, 2, verbose=0, callbacks=callbacks).history
+        return net.get_weights(), history
+
+    from robustatlas.callbacks.on_keras import classifier_of
+
+    callback = ra.callbacks.Keras("digits", **SHORT, folder=tmp_path)
+    (alone, _), (watched, history) = fitted([]), fitted([callback])
+    assert all(np.array_equal(one, other) for one, other in zip(alone, watched, strict=True))
+    assert history["robustness/pgd-linf"] == [look.robust["pgd-linf"].value for look in callback.watch.looks]
+    predicted = callback.model.predict(TRAIN.images.permute(0, 2, 3, 1).numpy(), verbose=0)
+    ours = classifier_of(callback.model).logits(TRAIN.images).softmax(1).detach()
+    torch.testing.assert_close(ours, torch.tensor(predicted))
+    assert (tmp_path / "robustness.png").is_file()
+
+
+@pytest.mark.parametrize("name", ["Lightning", "Transformers", "Keras"])
+def test_a_package_that_is_missing_gets_one_sentence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("lightning", "transformers", "keras"):
+        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "pytorch_lightning", raising=False)
+    with pytest.raises(ra.UserError, match=rf"ra.callbacks.{name} needs .*robustatlas\[{name.lower()}\]"):
+        getattr(ra.callbacks, name)(*["digits"] * (1 + (name == "Transformers")))

@@ -1,0 +1,127 @@
+"""The robustness card: its facts, its words, and every way in which it is drawn."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from robustatlas.cli import main
+from robustatlas.cli._card import blocks
+from robustatlas.errors import UserError
+from robustatlas.facts import facts_of
+from robustatlas.facts.card import CELLS, card_of, half_wrong, run_hash
+from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.outcomes import AccuracyTable
+from robustatlas.references import Reference
+from robustatlas.report.card import card, colour_of
+from robustatlas.result import Result
+from run_files import write
+
+GRID = {"linf": [0.01, 0.02, 0.04], "l2": [0.5, 1.0]}
+REFERENCE = Reference(
+    "small",
+    "made up",
+    AccuracyTable(90.0, {"linf": {0.01: 70.0, 0.02: 40.0, 0.04: 10.0}, "l2": {0.5: 80.0, 1.0: 60.0}}),
+    ("linf", "l2"),
+)
+
+
+def result(samples: int = 100, **more: str) -> Result:
+    spread = np.linspace(0.0, 1.0, samples)
+    sizes = {"linf": 0.02 * spread, "l2": np.where(spread < 0.4, spread, np.inf)}
+    labels = np.zeros(samples, int)
+    predictions = np.where(spread > 0, labels, 1)
+    return Result.from_arrays(labels, predictions, sizes, GRID, **{"model": "mine", "data": "made"} | more)
+
+
+def test_strengths_are_scaled_by_where_half_is_wrong_for_the_reference() -> None:
+    run = result()
+    facts = facts_of(run, reference=REFERENCE)
+    made = card_of(run, facts, REFERENCE)
+    linf, l2 = made.strips
+    half = half_wrong([0.01, 0.02, 0.04], [70.0, 40.0, 10.0], 90.0)
+    assert half == pytest.approx(0.01 + 0.01 * 20 / 30)
+    assert linf.half_share == pytest.approx(facts.attacks[0].quartiles[1] / half)
+    assert linf.low < linf.tick < linf.high and not linf.beyond  # type: ignore[operator]
+    assert l2.beyond and l2.tick is None and l2.half == np.inf  # the reference holds as far as it was searched
+    middles = 2 * half * (np.arange(CELLS) + 0.5) / CELLS
+    known = [shade for shade, size in zip(linf.shades, middles, strict=True) if size <= 0.04]
+    assert known == run.curve("linf").robust_accuracy(middles[middles <= 0.04]).tolist()
+    assert linf.shades[0] is not None and all(a >= b for a, b in pairwise(known))
+
+
+def test_without_a_reference_the_distance_between_classes_or_the_grid_scales() -> None:
+    run = result()
+    facts = facts_of(run)
+    by_distance = card_of(run, facts, distances={"linf": 0.1, "l2": 2.0})
+    assert "distance between images of different classes" in by_distance.axis
+    assert by_distance.strips[0].tick == pytest.approx(facts.attacks[0].quartiles[1] / 0.1)
+    assert by_distance.strips[0].shades[-1] is None  # beyond the largest strength nothing was searched
+    assert "largest strength" in card_of(run, facts, distances={"linf": 0.1}).axis
+    proved = card_of(run, facts, certified={"linf": RobustnessCurve([0.005] * 100)}).strips
+    assert [strip.certified for strip in proved] == [pytest.approx(0.005 / 0.04), None]
+
+
+def test_its_numbers_are_those_of_every_other_page() -> None:
+    run = result()
+    facts = facts_of(run, reference=REFERENCE)
+    made = card_of(run, facts, REFERENCE)
+    assert facts.reference is not None
+    assert (made.clean, made.score) == (facts.clean, facts.reference.numbers["CR ind-avg"])
+    assert made.score_name == "CR ind-avg"
+    words = made.words
+    assert "Robustness card of mine on 100 images of made" in words and f"run {run_hash(run)}" in words
+    assert "L∞: half wrong from 0.00" in words and "L2: more than half withstand it" in words
+    assert run_hash(run) == run_hash(result()) != run_hash(result(model="other"))
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+def test_files(kind: str, tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>$x$" + "y" * 300
+    made = card([result(), result(model=hostile)], REFERENCE)
+    path = made.save(tmp_path / f"card.{kind}")
+    content = path.read_bytes()
+    if kind == "svg":
+        text = content.decode()
+        assert "<script" not in text and 'role="img" aria-label="Robustness card of mine' in text
+        assert text.count("CR ind-avg") >= 2 and made._repr_svg_() + "\n" == text
+        assert re.search(r'viewBox="0 0 330 \d', text)  # 3.3 inches, of a hundred units
+    elif kind == "png":
+        assert imread(path).shape[1] == 990
+    else:
+        assert content.startswith(b"%PDF")
+    with pytest.raises(UserError, match=r"cannot be written as 'card\.gif'"):
+        made.save(tmp_path / "card.gif")
+
+
+def test_shades_are_told_apart_in_grey() -> None:
+    """Lightness falls from 0 to 100 %, each step by enough."""
+    grey = []
+    for percent in range(0, 101, 10):
+        red, green, blue = (int(colour_of(percent)[place : place + 2], 16) for place in (1, 3, 5))
+        grey.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+    assert all(lighter - darker > 5 for lighter, darker in pairwise(grey))
+
+
+def test_the_terminal_without_letters() -> None:
+    strip = card_of(result(), facts_of(result(), reference=REFERENCE), REFERENCE).strips[0]
+    assert blocks(strip).isascii() is False
+    plain = blocks(strip, "ascii")
+    assert plain.isascii() and "|" in plain and "o" in plain
+    assert len(blocks(strip, wide=False)) < len(blocks(strip))
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write(tmp_path / "run", result())
+    with pytest.raises(SystemExit) as stop:
+        main(["card", str(run), "-o", str(tmp_path / "card.svg")])
+    assert not stop.value.code and "Card: " in capsys.readouterr().out
+    assert "average accuracy" in (tmp_path / "card.svg").read_text()
+    with pytest.raises(SystemExit):
+        main(["card", str(run), "-o", str(tmp_path / "card.jpg")])
+    assert "give a name that ends in .svg, .png or .pdf" in " ".join(capsys.readouterr().err.split())

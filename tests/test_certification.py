@@ -1,0 +1,136 @@
+"""Certificates in a run: written, resumed, shared out, checked against what is found, and of use to attacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import robustatlas as ra
+from robustatlas.certification import forecast
+from robustatlas.cli import main
+from robustatlas.errors import RobustnessWarning
+from robustatlas.evaluation.request import Request
+from robustatlas.outcomes import Run, merge
+from robustatlas.outcomes.certified import CertificateRecord
+
+COUNT = 6
+COMMON = {"samples": COUNT, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def model() -> ra.Classifier:
+    return ra.load_model("builtin:digits-linf")
+
+
+@pytest.fixture(scope="module")
+def data() -> ra.Dataset:
+    return ra.load_dataset("digits")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, model: ra.Classifier, data: ra.Dataset) -> Path:
+    """A run with both sides of linf and the lower one of l2."""
+    path = tmp_path_factory.mktemp("both") / "run"
+    ra.certify(model, data, ["linf", "l2"], effort="low", run=path, **COMMON)
+    ra.evaluate(model, data, "linf", effort="low", run=path, **COMMON)
+    return path
+
+
+def test_both_sides_stand_in_one_run(folder: Path) -> None:
+    result = ra.load_result(folder)
+    lower, upper = result.certified_size("linf"), result.minimal_size("linf")
+    assert ((lower > 0) & (lower <= upper)).all()
+    both = result.two_sided("linf")
+    at = both.at(0.03)
+    assert at.least <= at.most
+    assert str(at) == f"at least {at.least:.1f} %, at most {at.most:.1f} % robust at 0.03"
+    assert both.area >= 0
+    assert both.width >= 1
+    with pytest.raises(ra.UserError, match="was not evaluated with 'l2'"):
+        result.two_sided("l2")
+    with pytest.raises(ra.UserError, match=r"Nothing is certified of .* under 'l1'"):
+        result.certified_size("l1")
+
+
+def test_sizes_do_not_depend_on_batches_parts_or_what_was_there(
+    folder: Path, tmp_path: Path, model: ra.Classifier, data: ra.Dataset
+) -> None:
+    whole = ra.load_result(folder).certified_size("linf")
+    for part in ("0/2", "1/2"):
+        ra.certify(model, data, "linf", effort="low", run=tmp_path / part[0], part=part, batch_size=2, **COMMON)
+    joined = merge([tmp_path / "0", tmp_path / "1"], tmp_path / "both")
+    assert joined.path is not None
+    np.testing.assert_array_equal(ra.load_result(joined.path).certified_size("linf"), whole)
+
+
+def test_the_larger_certified_size_counts(tmp_path: Path, model: ra.Classifier, data: ra.Dataset) -> None:
+    first = ra.certify(model, data, "linf", method="interval", run=tmp_path / "run", **COMMON)
+    second = ra.certify(model, data, "linf", effort="low", run=tmp_path / "run", **COMMON)
+    again = ra.certify(model, data, "linf", method="interval", run=tmp_path / "run", **COMMON)
+    assert (second.certified_size("linf") >= first.certified_size("linf")).all()
+    np.testing.assert_array_equal(again.certified_size("linf"), second.certified_size("linf"))
+    assert again.certified_sizes["linf"].methods == ("interval", "crown-ibp") or set(
+        again.certified_sizes["linf"].methods
+    ) == {"interval", "crown-ibp"}
+
+
+def test_a_crossing_is_an_error_that_names_the_sample_and_both_sides(folder: Path, tmp_path: Path) -> None:
+    copy = merge([folder], tmp_path / "copy")
+    wrong = CertificateRecord(name="linf", method="guess", strengths=(0.1,))
+    copy.certificates.add(wrong)
+    index = np.arange(COUNT)
+    columns = {"index": index, "certified_size": np.full(COUNT, 0.9), "seconds": np.zeros(COUNT)}
+    copy.certificates.write(wrong, columns, copy.clean(index))
+    with pytest.raises(ra.UserError, match=r"of sample 0 an example under 'linf' .* guess .*One of the two is wrong"):
+        ra.load_result(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("search", ["descent", "bisection"])
+def test_attacks_find_the_same_with_certificates_and_less_work(
+    search: str, tmp_path: Path, model: ra.Classifier, data: ra.Dataset
+) -> None:
+    grid = {"strengths": {"linf": [0.02, 0.04, 0.06]}, "effort": "low"}
+    plain = ra.evaluate(model, data, "linf", search, **grid, **COMMON).outcome("linf")  # type: ignore[arg-type]
+    ra.certify(model, data, "linf", run=tmp_path / "run", **COMMON)
+    known = ra.evaluate(model, data, "linf", search, run=tmp_path / "run", **grid, **COMMON).outcome("linf")  # type: ignore[arg-type]
+    np.testing.assert_array_equal(known.minimal_size, plain.minimal_size)
+    np.testing.assert_array_equal(known.found_class, plain.found_class)
+    np.testing.assert_array_equal(known.broken(), plain.broken())
+    assert plain.saved is None
+    assert known.saved is not None
+    assert known.saved.sum() > 0
+    assert (known.forward + known.backward).sum() < (plain.forward + plain.backward).sum()
+    assert (known.forward + known.backward + known.saved >= plain.forward + plain.backward).all()
+
+
+def test_a_forecast_writes_nothing(tmp_path: Path, model: ra.Classifier, data: ra.Dataset) -> None:
+    request = Request(attacks="linf", effort="low", run=tmp_path / "run", **COMMON)
+    said = forecast(model, data, request)
+    assert [(each.attack, each.samples) for each in said.expected] == [("linf", COUNT)]
+    assert said.seconds > 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_line_shows_both_sides(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["certify", "builtin:digits-linf", "--data", "digits", "--samples", str(COUNT), "--run", str(folder)]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--attacks", "linf", "--effort", "low"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert "certified" in shown
+    assert "at most" in shown
+    with pytest.raises(SystemExit):
+        main([*command, "--method", "crwn"])
+    assert "did you mean 'crown'?" in capsys.readouterr().err
+
+
+def test_damaged_parts_count_as_not_done(folder: Path, tmp_path: Path, model: ra.Classifier, data: ra.Dataset) -> None:
+    copy = merge([folder], tmp_path / "copy")
+    (part,) = (tmp_path / "copy" / "certified").glob("linf-*/*.parquet")
+    part.write_bytes(part.read_bytes()[:50])
+    with pytest.warns(RobustnessWarning, match="damaged part counts as not done"):
+        again = ra.certify(model, data, "linf", effort="low", run=copy.path, **COMMON)
+    np.testing.assert_array_equal(again.certified_size("linf"), ra.load_result(folder).certified_size("linf"))
+    assert Run.open(tmp_path / "copy").certified_by()

@@ -1,0 +1,206 @@
+"""Models behind an API, asked over HTTP on this machine: protocols, faults, budgets, and what is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import robustatlas as ra
+from helpers_core import digits_images, digits_network
+from robustatlas.cli import app
+from robustatlas.models.remote import asking
+from serving import Service, serving
+from test_docs import blocks
+
+X, Y = digits_images(6)
+SQUARE: dict[str, Any] = {"attacks": "square-linf", "strengths": {"square-linf": [0.1, 0.3]}, "progress": False}
+pytestmark = pytest.mark.filterwarnings("ignore::robustatlas.errors.RobustnessWarning")
+
+
+@pytest.fixture(autouse=True)
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits between tries, which are noted and not waited."""
+    waits: list[float] = []
+    monkeypatch.setattr(asking.Server.__init__, "__defaults__", (30.0, 6, waits.append))
+    return waits
+
+
+def asked(service: Service, path: str = "/ask", **settings: Any) -> ra.Classifier:
+    return ra.load_model(f"{service.url}{path}", arguments=settings)
+
+
+@pytest.mark.parametrize("answers", ["probabilities", "logits", "labels"])
+@pytest.mark.parametrize(("path", "protocol"), [("/ask", "json"), ("/ask", "npy"), ("/v2/models/net", "oip")])
+def test_every_protocol_gives_what_the_network_says(answers: str, path: str, protocol: str) -> None:
+    with serving(answers=answers) as service:
+        model = asked(service, path, protocol=protocol, at_once=4, classes=10)
+        found = model.logits(X)
+        with torch.no_grad():
+            logits = digits_network()(X)
+        assert model.knowledge == ("labels" if answers == "labels" else "scores")
+        if answers == "labels":
+            assert torch.equal(found.argmax(1), logits.argmax(1))
+        else:
+            torch.testing.assert_close(found.softmax(1), logits.softmax(1), atol=1e-5, rtol=1e-4)
+
+
+def test_channels_come_last_and_pixels_whole_where_the_server_wants_that() -> None:
+    with serving(last=True) as service:
+        found = asked(service, "/v2/models/net").logits(X)
+        torch.testing.assert_close(found.softmax(1), digits_network()(X).softmax(1).detach(), atol=1e-5, rtol=1e-4)
+    with serving() as service:
+        asked(service, pixels="uint8").logits(X)
+        assert np.frombuffer(service.seen[0], np.float32).max() > 200
+
+
+def test_a_server_that_fails_stalls_and_limits_the_rate_is_asked_again(waited: list[float]) -> None:
+    with serving() as service:
+        model = asked(service, timeout=0.3)
+        service.faults = [503, "stall", 429, 500]
+        model.logits(X)
+        assert service.requests == 5
+    assert len(waited) == 4
+    assert waited[2] >= 3.0  # what Retry-After asks for
+    assert 0.37 <= waited[0] <= 0.63 < waited[1] <= 1.25 and waited[3] >= 3.0  # twice as long each time
+
+
+def test_a_server_that_never_answers_gets_one_sentence(waited: list[float]) -> None:
+    with serving() as service:
+        model = asked(service, retries=3)
+        service.faults = [503] * 4
+        with pytest.raises(ra.UserError, match=r"did not answer in 4 tries .*503 Service Unavailable.*kept"):
+            model.logits(X)
+    with pytest.raises(ra.UserError, match="the connection was refused"):
+        asked(service, retries=1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("shape", r"shape \(5, 10\) about 6 images; expected \[B, C\] with B=6"),
+        ("text", "answered <html>; expected JSON"),
+        (400, "400 Bad Request; its reason: not now"),
+        (404, "give the address that images are sent to"),
+    ],
+)
+def test_a_wrong_answer_gets_one_sentence_at_once(fault: Any, said: str, waited: list[float]) -> None:
+    with serving() as service:
+        model = asked(service)
+        service.faults = [fault]
+        with pytest.raises(ra.UserError, match=said):
+            model.logits(X)
+    assert not waited
+
+
+def test_fewer_images_are_sent_where_a_server_takes_fewer() -> None:
+    with serving(most=2) as service:
+        model = asked(service)
+        assert torch.equal(model.logits(X), torch.cat([model.logits(X[:3]), model.logits(X[3:])]))
+
+
+def test_headers_are_sent_and_neither_shown_nor_recorded(tmp_path: Path) -> None:
+    with serving(token="Bearer secret-123") as service:
+        with pytest.raises(ra.UserError, match="401 Unauthorized; give what it asks for by --header"):
+            asked(service)
+        command = ["evaluate", f"{service.url}/ask", "--data", "digits", "--samples", "2", "--queries", "8,900"]
+        command += ["--attacks", "square-linf", "--strengths", "square-linf=0.3", "--run", str(tmp_path / "run")]
+        done = CliRunner().invoke(app, [*command, "--header", "Authorization: Bearer secret-123"])
+        assert done.exit_code == 0, done.output
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and b"secret-123" in path.read_bytes()]
+    assert not kept and "secret-123" not in done.output
+    assert ra.load_result(tmp_path / "run").passes("square-linf")[0] <= 8
+
+
+def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:
+    """An evaluation that its budget ends goes on, and asks in all what one without interruption asks, and a few."""
+    with serving() as service:
+        whole = ra.evaluate(asked(service, queries=12), (X, Y), **SQUARE, run=tmp_path / "whole", batch_size=3)
+        uninterrupted = service.asked
+    with serving() as service:
+        budget = uninterrupted - 20
+        with pytest.raises(ra.UserError, match=f"budget of {budget}"):
+            ra.evaluate(asked(service, queries=12, budget=budget), (X, Y), **SQUARE, run=tmp_path / "run", batch_size=3)
+        assert service.asked <= budget
+        more = asked(service, queries=12, budget=uninterrupted + 4)
+        result = ra.evaluate(more, (X, Y), **SQUARE, run=tmp_path / "run", batch_size=3)
+        assert service.asked == uninterrupted + 4  # four of before, by which it is known that the model is the same
+        assert np.array_equal(result.minimal_size("square-linf"), whole.minimal_size("square-linf"))
+        assert result.passes("square-linf") == whole.passes("square-linf")
+        service.shift = 3.0
+        with pytest.raises(ra.UserError, match="another one by now"):
+            ra.evaluate(asked(service, queries=12), (X, Y), **SQUARE, run=tmp_path / "run")
+
+
+@pytest.mark.parametrize("answers", ["probabilities", "labels"])
+def test_attacks_are_chosen_by_what_the_answers_hold_and_queries_are_counted(answers: str) -> None:
+    with serving(answers=answers) as service:
+        result = ra.evaluate(asked(service, queries=40), (X, Y), samples=3, progress=False)
+        assert result.attacks == (("square-linf", "square-l2") if answers == "probabilities" else ("hop-skip-jump-l2",))
+        for attack in result.attacks:
+            outcome = result.outcome(attack)
+            assert (outcome.forward <= 40).all()
+            broken = outcome.broken()
+            assert outcome.queries is not None and ((outcome.queries >= 1) == broken).all()
+            assert (np.where(broken, outcome.queries, 0).max(1) <= outcome.forward).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"protocol": "grpc"}, "protocol='grpc' is not known"),
+        ({"answers": "words"}, "answers='words' is not known"),
+        ({"layout": "chwn"}, "layout='chwn' is not known"),
+        ({"at_once": 0}, "at_once=0"),
+        ({"queries": 2}, "expected at least 3"),
+        ({"token": 1}, "has no parameter 'token'"),
+    ],
+)
+def test_settings_that_cannot_be_get_one_sentence(settings: dict[str, Any], said: str) -> None:
+    with serving() as service, pytest.raises(ra.UserError, match=said):
+        asked(service, **settings)
+
+
+def test_a_server_that_says_nothing_of_itself_is_described_by_the_user() -> None:
+    with serving(describes=False, answers="labels") as service:
+        with pytest.raises(ra.UserError, match="does not say what it answers; give --set answers="):
+            asked(service)
+        assert asked(service, answers="labels", classes=10).logits(X).shape == (6, 10)
+        with pytest.raises(ra.UserError, match="labels; expected probabilities"):
+            asked(service, answers="probabilities").logits(X)
+
+
+@pytest.mark.parametrize("address", ["http:nowhere", "http://user:word@127.0.0.1/ask"])
+def test_addresses_that_cannot_be_get_one_sentence(address: str) -> None:
+    with pytest.raises(ra.UserError, match=r"no address|--header"):
+        ra.load_model(address)
+
+
+def test_options_of_served_models_are_for_these() -> None:
+    done = CliRunner().invoke(app, ["evaluate", "builtin:digits-linf", "--data", "digits", "--queries", "8"])
+    assert done.exit_code == 1 or isinstance(done.exception, ra.UserError)
+
+
+def test_the_page_says_what_runs() -> None:
+    net = digits_network()
+    names: dict[str, Any] = {
+        "ra": ra,
+        "data": (X, Y),
+        "ask": lambda x: net(torch.tensor(x)).softmax(1).detach().numpy(),
+    }
+    for block in blocks("served.md"):
+        exec(compile(block.replace("queries=500", "queries=20"), "served.md", "exec"), names)
+    assert names["outcome"].queries.shape == (4, 2)
+
+
+def test_success_over_queries_is_shown(tmp_path: Path) -> None:
+    net = digits_network()
+    ask = ra.from_predictions(lambda x: net(torch.tensor(x)).softmax(1).numpy(), queries=30)
+    ra.evaluate(ask, (X, Y), **SQUARE, run=tmp_path / "run")
+    done = CliRunner().invoke(app, ["show", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    assert "queries, square-linf at 0.3" in done.output and "% broken" in done.output
