@@ -62,17 +62,8 @@ def gives_text():
 def gives_map():
     return Broken(lambda logits: logits[..., None])
 
-def detached():
-    return Broken(lambda logits: logits.detach())
-
 def fails_in_forward():
     return Broken(lambda logits: 1 / 0)
-
-def wrapped():
-    return Broken(nn.Parameter)
-
-def started_anew():
-    return Broken(lambda logits: logits.detach().requires_grad_())
 
 def complex_numbers():
     return Broken(lambda logits: logits.to(torch.complex64))

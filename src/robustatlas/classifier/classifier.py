@@ -22,20 +22,11 @@ from robustatlas.classifier.normalisation import Given, statistic
 from robustatlas.classifier.outputs import Outputs, logits_in
 from robustatlas.classifier.passes import Passes, counted, counting, listeners
 from robustatlas.classifier.placement import arriving, copy_on, first_float, held_in, usable
-from robustatlas.classifier.precision import true_float32
+from robustatlas.classifier.precision import surroundings, true_float32
 from robustatlas.classifier.rejection import Errors, Rejection, folded, looks_rejecting
 from robustatlas.classifier.sampling import drawn_logits
 from robustatlas.classifier.settings import DEFAULT, HALF, ClassifierSettings, Knowledge, Precision
-from robustatlas.classifier.wrappers import (
-    Net,
-    answering,
-    casting,
-    guarded,
-    inside,
-    normalising,
-    on_a_copy,
-    preparing,
-)
+from robustatlas.classifier.wrappers import Net, answering, casting, guarded, normalising, on_a_copy, preparing
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
 from robustatlas.objectives import margin_of
@@ -273,7 +264,9 @@ class Classifier:
         """
         if self.draws is None or not len(x):
             return self._one(x, labels, verifying)
-        return torch.stack(self._several(x, labels, self._streams(x, noise), self.draws, verifying)).mean(0)
+        if noise is None:
+            noise = Noise.of(0, torch.arange(len(x), device=x.device), "draws")
+        return torch.stack(self._several(x, labels, noise, self.draws, verifying)).mean(0)
 
     def searched(self, x: Tensor, labels: Tensor, noise: Noise) -> tuple[Tensor, Tensor | None]:
         """:meth:`logits` for a search, and how far below zero their margin must be to believe it, [B] (None: no more
@@ -323,16 +316,14 @@ class Classifier:
 
     def _several(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
         """Logits of ``count`` draws."""
-        single = partial(self._one, verifying=verifying)
-        return drawn_logits(single, x, labels, noise, count, alone=self.batch_sizes == (1,))
-
-    def _streams(self, x: Tensor, noise: Noise | None) -> Noise:
-        return noise if noise is not None else Noise.of(0, torch.arange(len(x), device=x.device), "draws")
+        one = partial(self._one, verifying=verifying)
+        return drawn_logits(one, x, labels, noise, count, alone=self.batch_sizes == (1,))
 
     def _counted_logits(self, x: Tensor, verifying: bool, net: Net) -> Tensor:
         x = counted(x, [self._total, *listeners(self._total)])
         answers = net if net is self._way else answering(self._around(net), self.outputs, self.rejection)
-        logits = inside(partial(in_batches, answers, sizes=self.batch_sizes), self._surroundings(verifying))(x)
+        with surroundings(self.precision, self.device, verifying):
+            logits = in_batches(answers, x, self.batch_sizes)
         if logits.dim() == 2:
             self._classes = logits.shape[1]
         return logits.to(x.dtype if x.dtype not in HALF else torch.float32)
@@ -370,13 +361,6 @@ class Classifier:
         if self.prepare is not None:
             return preparing(wrapped, self.prepare)
         return wrapped if self._normalisation else on_a_copy(wrapped)
-
-    def _surroundings(self, verifying: bool) -> Callable[[], AbstractContextManager[Any]]:
-        if verifying:
-            return true_float32
-        if self.precision == "bfloat16":
-            return partial(torch.autocast, self.device.type, dtype=torch.bfloat16)
-        return nullcontext
 
     def _logits_of_nothing(self, x: Tensor) -> Tensor:
         """``[0, C]``, connected to ``x``; where no batch has shown C yet, a grey sample does."""

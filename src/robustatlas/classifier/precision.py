@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -50,6 +50,13 @@ def undisturbed() -> Iterator[None]:
     """
     with true_float32(), torch.inference_mode(False), torch.enable_grad():
         yield
+
+
+def surroundings(precision: str, device: torch.device, verifying: bool) -> AbstractContextManager[Any]:
+    """What a forward pass runs in: :func:`true_float32` where it verifies, or else its precision by autocast."""
+    if verifying:
+        return true_float32()
+    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 Undo = Callable[[], None]

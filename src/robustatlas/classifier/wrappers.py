@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -73,13 +72,3 @@ def answering(net: Net, outputs: Outputs, rejection: Rejection | None) -> Logits
     if rejection == "score":
         return lambda x: with_score(net(x))
     return lambda x: as_logits(logits_in(net(x)), outputs)
-
-
-def inside(run: Logits, surroundings: Callable[[], AbstractContextManager[Any]]) -> Logits:
-    """``run`` within a context, such as autocast."""
-
-    def entered(x: Tensor) -> Tensor:
-        with surroundings():
-            return run(x)
-
-    return entered

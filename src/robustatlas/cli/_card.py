@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._terminal import safe, shown, table
-from robustatlas.facts.card import CELLS, Card, Strip
+from robustatlas.facts.card import CELLS, ResultCard, Strip
 from robustatlas.facts.run import AttackFacts, RunFacts
 from robustatlas.facts.standard import STANDARD
 from robustatlas.wording import marked, size
@@ -22,7 +22,7 @@ _NARROW, _WIDE = 72, 96
 """Terminals below these widths have no room for blocks of full length, and for intervals."""
 
 
-def strip_table(card: Card, facts: RunFacts, console: Console) -> Table:
+def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
     """One row an attack: its strip, from where on half of the images are wrong, its average accuracy, and the accuracy
     at the strength that papers give."""
     named = {attack.attack: attack for attack in facts.attacks}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrainingRequest:
     """What ``robustatlas train`` was asked for; None: as the preset has it, or by default."""
 
     architecture: str
@@ -58,7 +58,7 @@ class Asked:
         return recipe, settings, [*notes, *([f"Not as in the preset: {'; '.join(changed)}."] if changed else [])]
 
 
-def carry_out(asked: Asked, out: Path, seed: int) -> None:
+def carry_out(asked: TrainingRequest, out: Path, seed: int) -> None:
     """Train, and say what came of it."""
     import robustatlas as ra
     from robustatlas.models.card import WEIGHTS

@@ -44,7 +44,9 @@ def result_of(model: Any, data: Any, request: Request, until: str | None, agains
     """Evaluate; with ``until`` as many samples as it takes, and print what is known of all."""
     from robustatlas.evaluation.auditing import evaluated_and_audited
     from robustatlas.evaluation.until import evaluated_until
+    from robustatlas.workers.memory import hand_back_at_once
 
+    hand_back_at_once()
     if until is None:
         if against is not None:
             raise UserError("--against is for --until separated; give both, or neither.")

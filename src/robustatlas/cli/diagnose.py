@@ -53,7 +53,7 @@ def diagnose(
         bool,
         typer.Option(
             "--repair",
-            help="Of a run: try the remedies of what is flagged, on the samples concerned, and add what they find.",
+            help="Try the remedies of what is flagged on the samples concerned, and add what they find to the run.",
             rich_help_panel=ATTACKS,
         ),
     ] = False,

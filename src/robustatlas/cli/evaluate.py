@@ -261,7 +261,7 @@ def evaluate(
         bool,
         typer.Option(
             "--escalate",
-            help="Where the diagnosis speaks against the numbers, try its remedies on the samples concerned, and add "
+            help="Try the remedies of a diagnosis that speaks against the numbers on the samples concerned, and add "
             "what they find.",
             rich_help_panel=ATTACKS,
         ),
@@ -306,7 +306,6 @@ def evaluate(
     """
     from robustatlas.attacks.suites import default_attacks
     from robustatlas.evaluation.request import Request
-    from robustatlas.workers.memory import hand_back_at_once
 
     card = read_card(about) if about else {}
     wanted = parse_strengths(strengths or [])
@@ -317,11 +316,7 @@ def evaluate(
     chosen = _attacks.chosen(given, procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
     folder = run or run_folder(classifier, dataset)
-    used = set_threads(threads, classifier, dataset.rows)
-    if verbose:
-        Console(stderr=True, highlight=False).print(
-            f"{used} thread{'s' * (used > 1)} on {classifier.device}.", highlight=False
-        )
+    _set_threads(threads, classifier, dataset, verbose)
     share = share_here(part)
     request = Request(
         attacks=chosen,
@@ -346,7 +341,6 @@ def evaluate(
     if dry_run:
         print_forecast(classifier, dataset, request)
         return
-    hand_back_at_once()
     with stopped_by_hand(partial(what_is_kept, folder)):
         result = _until.result_of(classifier, dataset, request, until, against)
     if escalate and result.diagnosis is not None and result.diagnosis.doubted:
@@ -367,6 +361,12 @@ def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
     mended = repair(result, data, model=model)
     Console().print(mended)
     return mended.result
+
+
+def _set_threads(threads: int | None, model: Classifier, data: Dataset, verbose: bool) -> None:
+    used = set_threads(threads, model, data.rows)
+    if verbose:
+        Console(stderr=True, highlight=False).print(f"{used} thread{'s' * (used > 1)} on {model.device}.")
 
 
 def _print(result: Result, folder: Path, share: Share) -> None:

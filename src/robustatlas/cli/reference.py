@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -175,7 +176,7 @@ def reference(
         procedure=procedure,  # type: ignore[arg-type]
         features=features,
     )
-    console, share = Console(highlight=False), share_here(part)
+    share = share_here(part)
     with stopped_by_hand(lambda: f"Stopped. What is done is in {out}; the same command goes on from there."):
         found = make_reference(
             plan,
@@ -188,14 +189,14 @@ def reference(
             workers=workers or 1,
             ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
         )
+    _print(found, missing(plan, out) if found is None else [], out / "reference.json")
+
+
+def _print(found: Reference | None, left: Sequence[str], file: Path) -> None:
+    console = Console(highlight=False)
     if found is None:
-        left = missing(plan, out)
         console.print(f"This part is done; {len(left)} trainings are missing: {', '.join(left)}.", soft_wrap=True)
-    else:
-        _print(console, found, out / "reference.json")
-
-
-def _print(console: Console, found: Reference, file: Path) -> None:
+        return
     for attack in found.accuracies.attacks:
         cells = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
         console.print(f"{attack}: " + ", ".join(f"{s:.3g} -> {a:.1f}" for s, a in cells), highlight=False)

@@ -21,7 +21,8 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.errors import UserError
 from robustatlas.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
-from robustatlas.facts.card import Card, card_of
+from robustatlas.facts.card import ResultCard, card_of
+from robustatlas.facts.certified import certified_sentences
 from robustatlas.facts.queries import query_successes
 from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import of_attack, of_model
@@ -77,6 +78,8 @@ def show(
         console = Console(highlight=False)
         chosen = chosen_reference(reference, [result])
         print_summary(facts, card_of(result, facts, chosen), console)
+        for sentence in certified_sentences(result):
+            console.print(safe(sentence))
         for found in _query_tables(result):
             console.print(found)
         if every or explain:
@@ -106,7 +109,7 @@ def chosen_facts(
     return facts_of(result, reference=chosen, trained_on=trained_on, union=union)
 
 
-def print_summary(facts: RunFacts, card: Card, console: Console) -> None:
+def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
     """Print the answer: a sentence, the place, a row for each attack, and what to beware of."""
     console.print(f"[bold]{safe(facts.name)}[/bold]: {safe(headline(facts))}")
     if facts.diagnosis is not None:

@@ -198,14 +198,14 @@ def train(
     After Ctrl-C or a crash the same command continues the training, and ends with the same weights as without a stop.
     """
     import robustatlas as ra
-    from robustatlas.cli._trainings import Asked, carry_out
+    from robustatlas.cli._trainings import TrainingRequest, carry_out
     from robustatlas.models import parse_settings
     from robustatlas.training.against import parse_against
 
     dataset = ra.load_dataset(data, "train")
     if samples is not None:
         dataset = dataset.take(samples, stratified=True, seed=seed)
-    asked = Asked(
+    asked = TrainingRequest(
         architecture=arch,
         data=dataset,
         extra=None if extra is None else ra.load_dataset(extra, "train"),

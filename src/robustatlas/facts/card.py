@@ -83,7 +83,7 @@ class Strip:
 
 
 @dataclass(frozen=True)
-class Card:
+class ResultCard:
     """What a card says.
 
     Attributes:
@@ -127,7 +127,7 @@ def card_of(
     reference: Reference | None = None,
     distances: Mapping[str, float] | None = None,
     certified: Mapping[str, RobustnessCurve] | None = None,
-) -> Card:
+) -> ResultCard:
     """The card of a run.
 
     Args:
@@ -153,7 +153,7 @@ def card_of(
     ]
     ratio = facts.reference.numbers.get("CR ind-avg") if facts.reference and facts.reference.complete else None
     place = facts.reference.place if facts.reference else None
-    return Card(
+    return ResultCard(
         title=shortened(facts.name, _TITLE),
         scope=f"{counted(facts.samples, 'image')} of {facts.data}",
         place=place.words(facts.reference.held.approximate) if facts.reference and place else "",

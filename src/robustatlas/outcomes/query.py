@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError, brief
+from robustatlas.outcomes.certified import as_columns
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
@@ -76,7 +77,8 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         ``runs``: run, model, data, created, samples.
         ``attacks``: run, attack, unit, strengths, monotone, origins.
         ``samples``: run, index, label, clean_prediction, clean_margin.
-        ``outcomes``: run, attack, index, minimal_strength, minimal_size, found_class, forward, backward, mistakes,
+        ``outcomes``: run, attack, index, minimal_strength, minimal_size, certified_size (up to which nothing can be
+        found, where that is certified), found_class, forward, backward, mistakes,
         drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled (the last four
         are lists with one entry per strength).
         ``broken(strength)``: run, attack, index, broken: which samples are broken at one strength of the attacks.
@@ -180,6 +182,7 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
         "index": table.index,
         "minimal_strength": outcome.minimal_strength,
         "minimal_size": outcome.minimal_size,
+        "certified_size": as_columns(table.certified_sizes, outcome.attack, outcome.samples),
         "found_class": outcome.found_class,
         "forward": outcome.forward,
         "backward": outcome.backward,

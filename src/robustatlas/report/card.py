@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 from robustatlas.errors import UserError
 from robustatlas.facts.against import chosen_reference
-from robustatlas.facts.card import CELLS, Card, Strip, card_of
+from robustatlas.facts.card import CELLS, ResultCard, Strip, card_of
 from robustatlas.facts.run import RunFacts, facts_of
 from robustatlas.files import write_atomically, write_text
 from robustatlas.metrics.intervals import Interval
@@ -36,7 +37,7 @@ class RobustnessCard:
         cards: what they say, a card for each run.
     """
 
-    cards: tuple[Card, ...]
+    cards: tuple[ResultCard, ...]
 
     @property
     def picture(self) -> Picture:
@@ -100,7 +101,7 @@ def card(
     )
 
 
-def picture_of(card: Card) -> Picture:
+def picture_of(card: ResultCard) -> Picture:
     """The shapes of a card."""
     bottom = _TOP + len(card.strips) * (_STRIP + _GAP)
     shapes = [*_head(card)]
@@ -112,7 +113,7 @@ def picture_of(card: Card) -> Picture:
     return Picture(WIDTH, height, (*frame, *shapes), card.words)
 
 
-def _head(card: Card) -> list[Shape]:
+def _head(card: ResultCard) -> list[Shape]:
     scope = f"{card.scope}; {card.place}" if card.place else card.scope
     shapes: list[Shape] = [Words(_EDGE, 17, card.title, 12, _INK, bold=True), Words(_EDGE, 29, scope, 8.5, _SOFT)]
     shapes += _number(_EDGE, "start", card.clean, "clean accuracy")
@@ -131,12 +132,14 @@ def _strip(strip: Strip, top: float) -> list[Shape]:
     middle, end = top + _STRIP / 2, top + _STRIP
     label = f"≈ {strip.label}" if strip.own_set else strip.label
     shapes: list[Shape] = [Words(_LABELS - 4, middle + 3, label, 8.5, _INK, "end")]
-    for cell, shade in enumerate(strip.shades):
-        left = _LABELS + cell * width
+    cell = 0
+    for shade, alike in groupby(strip.shades):
+        left, cell = _LABELS + cell * width, cell + len(list(alike))
+        right = _LABELS + cell * width
         if shade is None:
-            shapes.append(Stroke(left, middle, left + width, middle, _LINE, 0.8))
+            shapes.append(Stroke(left, middle, right, middle, _LINE, 0.8))
         else:
-            shapes.append(Box(left, top, width + 0.15, _STRIP, colour_of(shade)))
+            shapes.append(Box(left, top, right - left + 0.15, _STRIP, colour_of(shade)))
     if strip.certified:
         shapes.append(Box(_LABELS, end - 2.6, strip.certified * (_RIGHT - _LABELS), 2.6, _INK))
     if strip.reference is not None:
@@ -153,7 +156,7 @@ def _strip(strip: Strip, top: float) -> list[Shape]:
     return shapes
 
 
-def _axis(card: Card, top: float) -> list[Shape]:
+def _axis(card: ResultCard, top: float) -> list[Shape]:
     compared = any(strip.reference for strip in card.strips)
     half, whole = ("1", "2") if compared else ("½", "1")
     shapes: list[Shape] = [

@@ -82,11 +82,7 @@ def build_report(
     Returns:
         the path of the page.
     """
-    if not 1 <= len(results) <= MOST_RUNS:
-        raise UserError(f"A report shows 1 to {MOST_RUNS} runs; {len(results)} are given.")
-    path = Path(output)
-    if path.is_dir():
-        raise UserError(f"{path} is a folder; give the name of an HTML file.")
+    path = _file(output, len(results))
     distances = _distances(results, data)
     runs = [
         _run(result, name, reference, (trained_on or {}).get(result.name), data, distances, alone=len(results) == 1)
@@ -128,6 +124,14 @@ def build_report(
     )
     write_text(path, text)
     return path
+
+
+def _file(output: str | Path, runs: int) -> Path:
+    if not 1 <= runs <= MOST_RUNS:
+        raise UserError(f"A report shows 1 to {MOST_RUNS} runs; {runs} are given.")
+    if Path(output).is_dir():
+        raise UserError(f"{output} is a folder; give the name of an HTML file.")
+    return Path(output)
 
 
 def _run(

@@ -108,7 +108,7 @@ def svg_of(picture: Picture) -> Markup:
     """The picture as SVG, with its words as its description."""
     head = Markup(
         '<svg xmlns="http://www.w3.org/2000/svg" class="card-picture" viewBox="0 0 {:g} {:g}" width="{:g}" '
-        'height="{:g}" role="img" aria-label="{}" font-family="{}">'
+        'height="{:g}" role="img" aria-label="{}" font-family="{}" shape-rendering="crispEdges">'
     ).format(picture.width, picture.height, picture.width, picture.height, picture.said, _FONTS)
     ground = Markup('<rect width="{:g}" height="{:g}" fill="#ffffff"/>').format(picture.width, picture.height)
     return head + ground + Markup("").join(_element(shape) for shape in picture.shapes) + Markup("</svg>")
@@ -116,11 +116,9 @@ def svg_of(picture: Picture) -> Markup:
 
 def _element(shape: Shape) -> Markup:
     if isinstance(shape, Box):
-        element = Markup(
-            '<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="{}" stroke="{}" '
-            'shape-rendering="crispEdges"/>'
-        )
-        return element.format(shape.x, shape.y, shape.width, shape.height, shape.fill, shape.edge)
+        edge = Markup("") if shape.edge == "none" else Markup(' stroke="{}"').format(shape.edge)
+        element = Markup('<path fill="{}"{} d="M{:.1f} {:.1f}h{:.1f}v{:.1f}h-{:.1f}z"/>')
+        return element.format(shape.fill, edge, shape.x, shape.y, shape.width, shape.height, shape.width)
     if isinstance(shape, Stroke):
         element = Markup('<path d="M{:.2f} {:.2f}L{:.2f} {:.2f}" stroke="{}" stroke-width="{:g}"/>')
         return element.format(shape.x, shape.y, shape.to_x, shape.to_y, shape.colour, shape.width)

@@ -17,14 +17,14 @@ from robustatlas.evaluation.request import Request
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.result import Result
 from robustatlas.search.plan import Stage
-from robustatlas.trust.subject import Known
+from robustatlas.trust.subject import KnownSubject
 
 _SAMPLES = 32
 _SINGLE, _ITERATED = 2 / 3, 1 / 2
 """Of the samples that are right clean, what a single step and an iteration leave at most, at the largest strength."""
 
 
-def failed_gate(known: Known, result: Result, diagnosis: Diagnosis) -> str:
+def failed_gate(known: KnownSubject, result: Result, diagnosis: Diagnosis) -> str:
     """The first gate that is shut: ``"forward"`` (labels are not reproduced), ``"gradient"`` (it is zero at more than
     half of the samples), ``"single step"``, ``"iterate"``, or ``""``."""
     index = np.array(diagnosis.record.index, np.int64)
@@ -48,7 +48,7 @@ def _stepping(attack: Attack, steps: int, strength: float) -> Attack:
     return replace(attack, plans=plans_of(Stage(PGD(steps, rate=rate), "margin")), strengths=(strength,))
 
 
-def _left(known: Known, attack: Attack, index: NDArray[np.int64]) -> float:
+def _left(known: KnownSubject, attack: Attack, index: NDArray[np.int64]) -> float:
     rows = torch.from_numpy(np.flatnonzero(np.isin(known.work.index, index))[:_SAMPLES])
     data = (known.work.rows[rows], known.work.labels[rows])
     found = evaluated(known.model, data, Request(attacks=attack, diagnose=False, progress=False))

@@ -26,7 +26,7 @@ from robustatlas.remedies import Way, around, estimated, precise, transferred
 from robustatlas.result import Result
 from robustatlas.tabular import Grid, Tabular, objects
 from robustatlas.trust.gates import failed_gate
-from robustatlas.trust.subject import Known, Model, Subject, known_of
+from robustatlas.trust.subject import KnownSubject, Model, Subject, known_of
 
 _BATCH = 128
 _SHOWN = 32
@@ -182,7 +182,7 @@ def _accuracies(result: Result, attack: str) -> NDArray[np.float64]:
     return np.asarray(percent(result.correct(attack).sum(0), result.samples))
 
 
-def _looked_at(known: Known, result: Result) -> Diagnosis:
+def _looked_at(known: KnownSubject, result: Result) -> Diagnosis:
     """The diagnosis of all samples of the run that are classified correctly."""
     attacks = [attack_named(name).bound_to(known.model) for name in result.attacks if name in catalogue()]
     plans = [attack.plans[attack.searches[0]] for attack in attacks]
@@ -190,7 +190,7 @@ def _looked_at(known: Known, result: Result) -> Diagnosis:
     return Diagnosis.of(readings_of(known.model, question))
 
 
-def _tried(known: Known, result: Result, diagnosis: Diagnosis, remedies: Sequence[str]) -> Iterator[Remedy]:
+def _tried(known: KnownSubject, result: Result, diagnosis: Diagnosis, remedies: Sequence[str]) -> Iterator[Remedy]:
     concerned = _concerned(diagnosis)
     if not len(concerned):
         return
@@ -212,7 +212,7 @@ def _concerned(diagnosis: Diagnosis) -> NDArray[np.int64]:
     return index if 2 * len(rows) > len(index) else index[rows]
 
 
-def _ways(known: Known, diagnosis: Diagnosis, remedies: Sequence[str]) -> Iterator[Way]:
+def _ways(known: KnownSubject, diagnosis: Diagnosis, remedies: Sequence[str]) -> Iterator[Way]:
     model = known.model
     if "around" in remedies:
         yield from around(model, _look(known, _concerned(diagnosis)[:_SHOWN]))
@@ -224,7 +224,7 @@ def _ways(known: Known, diagnosis: Diagnosis, remedies: Sequence[str]) -> Iterat
         yield transferred(model, known.work.rows[: len(known.work.labels)])
 
 
-def _look(known: Known, index: NDArray[np.int64]) -> Look:
+def _look(known: KnownSubject, index: NDArray[np.int64]) -> Look:
     rows = torch.from_numpy(np.flatnonzero(np.isin(known.work.index, index)))
     x = known.work.rows[rows].to(known.model.device, known.model.dtype)
     noise = Noise.of(0, torch.from_numpy(known.work.index[rows.numpy()]).to(x.device), "repair")
@@ -238,7 +238,7 @@ def _without_gradients(name: str) -> list[Attack]:
 
 
 def _added(
-    model: Classifier, attack: Attack, name: str, index: NDArray[np.int64], known: Known, result: Result
+    model: Classifier, attack: Attack, name: str, index: NDArray[np.int64], known: KnownSubject, result: Result
 ) -> Remedy:
     """What an attack through a way adds to the run."""
     before = result.reread().minimal_size(attack.name)

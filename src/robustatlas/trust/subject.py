@@ -24,7 +24,7 @@ Subject = Model | Result | str | Path
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownSubject:
     """A model, its data, and the result that is asked about (None: none)."""
 
     model: Classifier
@@ -33,7 +33,7 @@ class Known:
     result: Result | None
 
 
-def known_of(subject: Subject, data: Data | None, model: Model | None = None) -> Known:
+def known_of(subject: Subject, data: Data | None, model: Model | None = None) -> KnownSubject:
     """The model and data of a subject.
 
     Args:
@@ -50,11 +50,11 @@ def known_of(subject: Subject, data: Data | None, model: Model | None = None) ->
         if data is None:
             raise UserError("A model needs data to be looked at with: give data, such as ra.load_dataset('digits').")
         classifier = subject if isinstance(subject, Classifier) else Classifier(subject)
-        return Known(classifier, data, samples_of(data, None), None)
+        return KnownSubject(classifier, data, samples_of(data, None), None)
     classifier = _model_of(subject) if model is None else model if isinstance(model, Classifier) else Classifier(model)
     found = data if data is not None else _data_of(subject)
     work = samples_of(found, None)
-    known = Known(classifier, found, _among(work, subject), subject)
+    known = KnownSubject(classifier, found, _among(work, subject), subject)
     _check_same(known, subject)
     return known
 
@@ -96,7 +96,7 @@ def _data_of(result: Result) -> Data:
         ) from error
 
 
-def _check_same(known: Known, result: Result) -> None:
+def _check_same(known: KnownSubject, result: Result) -> None:
     if result.identity is None:
         return
     differences = result.identity.data.differences(known.work.record)

@@ -10,7 +10,7 @@ from torch import nn
 
 from robustatlas.errors import UserError
 from robustatlas.models.broken.codec import CODEC
-from robustatlas.models.broken.defense import Defense
+from robustatlas.models.broken.defense import BrokenDefense
 from robustatlas.models.broken.discrete import DISCRETE
 from robustatlas.models.broken.lying import LYING
 from robustatlas.models.broken.randomised import RANDOMISED
@@ -19,9 +19,9 @@ from robustatlas.models.broken.shattered import SHATTERED
 from robustatlas.models.broken.sound import SOUND
 from robustatlas.wording import instead, listed
 
-__all__ = ["BROKEN", "SOUND", "Defense", "load_broken", "load_sound"]
+__all__ = ["BROKEN", "SOUND", "BrokenDefense", "load_broken", "load_sound"]
 
-BROKEN: dict[str, Defense] = {
+BROKEN: dict[str, BrokenDefense] = {
     defense.name: defense for defense in (*LYING, *DISCRETE, *SHATTERED, *SATURATED, *RANDOMISED, *CODEC)
 }
 """Name behind ``broken:`` -> the defense."""

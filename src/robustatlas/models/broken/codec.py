@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import Defense, Net, digits
+from robustatlas.models.broken.defense import BrokenDefense, Net, digits
 
 
 def _cosines() -> Tensor:
@@ -51,10 +51,10 @@ def _net(net: nn.Module) -> Net:
 _SOURCE = "Guo et al. 2018; Shin and Song 2017; Athalye, Carlini and Wagner 2018"
 
 CODEC = (
-    Defense(
+    BrokenDefense(
         "jpeg", lambda: Compressed("mean"), "only the mean has a gradient", _SOURCE, "go back as if not rounded", _net
     ),
-    Defense(
+    BrokenDefense(
         "jpeg-faint",
         lambda: Compressed("faint"),
         "a faint gradient leaks, and points elsewhere",

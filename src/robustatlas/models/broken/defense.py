@@ -16,7 +16,7 @@ Net = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Defense:
+class BrokenDefense:
     """One network of the shelf.
 
     Attributes:

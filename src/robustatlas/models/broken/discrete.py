@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import Defense, Net, digits
+from robustatlas.models.broken.defense import BrokenDefense, Net, digits
 from robustatlas.models.broken.fitting import features_of, fitted, training_data
 
 _LEVELS = 20
@@ -132,11 +132,11 @@ def _soft(net: nn.Module) -> Net:
 _IDENTITY = "go back as if pixels were not rounded"
 
 DISCRETE = (
-    Defense("rounded", lambda: Rounded(8), "rounding has gradient zero", "Xu et al. 2018", _IDENTITY, _net),
-    Defense("two-bits", LowPrecision, "rounding has gradient zero", "Sen et al. 2020 (EMPIR)", _IDENTITY, _net),
-    Defense("black-and-white", Binarised, "a comparison ends the gradient", "Xu et al. 2018", _IDENTITY, _net),
-    Defense("thermometer", Thermometer, "steep ramps are flat elsewhere", "Buckman et al. 2018", _IDENTITY, _net),
-    Defense(
+    BrokenDefense("rounded", lambda: Rounded(8), "rounding has gradient zero", "Xu et al. 2018", _IDENTITY, _net),
+    BrokenDefense("two-bits", LowPrecision, "rounding has gradient zero", "Sen et al. 2020 (EMPIR)", _IDENTITY, _net),
+    BrokenDefense("black-and-white", Binarised, "a comparison ends the gradient", "Xu et al. 2018", _IDENTITY, _net),
+    BrokenDefense("thermometer", Thermometer, "steep ramps are flat elsewhere", "Buckman et al. 2018", _IDENTITY, _net),
+    BrokenDefense(
         "majority",
         Majority,
         "votes have no gradient, and saturated probabilities leak one",
@@ -144,7 +144,7 @@ DISCRETE = (
         "climb the mean probability of the three",
         _soft,
     ),
-    Defense(
+    BrokenDefense(
         "nearest-neighbours",
         NearestNeighbours,
         "votes of neighbours have no gradient",

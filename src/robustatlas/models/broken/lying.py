@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import Defense, Net, digits
+from robustatlas.models.broken.defense import BrokenDefense, Net, digits
 
 
 class _Falsified(torch.autograd.Function):
@@ -72,8 +72,8 @@ _ADAPTIVE = "replace the backward by that of the network itself"
 _OBFUSCATED = "Athalye, Carlini and Wagner 2018 (obfuscated gradients)"
 
 LYING = (
-    Defense("zero-backward", lambda: Falsified("zero"), "no gradient arrives", _OBFUSCATED, _ADAPTIVE, _plain),
-    Defense(
+    BrokenDefense("zero-backward", lambda: Falsified("zero"), "no gradient arrives", _OBFUSCATED, _ADAPTIVE, _plain),
+    BrokenDefense(
         "random-backward",
         lambda: Falsified("random"),
         "the gradient has the signs of a hash of the pixels",
@@ -81,7 +81,7 @@ LYING = (
         _ADAPTIVE,
         _plain,
     ),
-    Defense(
+    BrokenDefense(
         "lies-for-some",
         lambda: Falsified("bright"),
         "the gradient of brighter images points downhill",
@@ -89,7 +89,7 @@ LYING = (
         _ADAPTIVE,
         _plain,
     ),
-    Defense(
+    BrokenDefense(
         "lies-in-part",
         lambda: Falsified("half"),
         "the gradient of one half of each image points downhill",
@@ -97,7 +97,7 @@ LYING = (
         _ADAPTIVE,
         _plain,
     ),
-    Defense(
+    BrokenDefense(
         "detached-branch",
         DetachedBranch,
         "a branch that does not matter carries the only gradient",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import Defense, digits
+from robustatlas.models.broken.defense import BrokenDefense, digits
 from robustatlas.models.broken.fitting import fitted
 
 
@@ -69,8 +69,10 @@ def _trained_with_noise() -> nn.Module:
 _EOT = "gradients averaged over draws (EOT), and errors by the majority of draws"
 
 RANDOMISED = (
-    Defense("noise", Noisy, "each call draws another gradient", "He et al. 2019; Athalye et al. 2018", _EOT, draws=20),
-    Defense(
+    BrokenDefense(
+        "noise", Noisy, "each call draws another gradient", "He et al. 2019; Athalye et al. 2018", _EOT, draws=20
+    ),
+    BrokenDefense(
         "noise-trained",
         _trained_with_noise,
         "each call draws another gradient",
@@ -78,7 +80,7 @@ RANDOMISED = (
         _EOT,
         draws=20,
     ),
-    Defense(
+    BrokenDefense(
         "neuron-drop",
         Pruned,
         "each call drops other units",
@@ -86,7 +88,7 @@ RANDOMISED = (
         _EOT,
         draws=20,
     ),
-    Defense(
+    BrokenDefense(
         "batch-statistics",
         _company,
         "what a sample gives depends on the samples beside it",

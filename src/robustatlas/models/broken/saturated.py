@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import Defense, Net, digits
+from robustatlas.models.broken.defense import BrokenDefense, Net, digits
 from robustatlas.models.broken.fitting import fitted
 
 
@@ -96,10 +96,14 @@ _BEFORE = "a loss on the logits before the ending"
 _DISTILLATION = "Papernot et al. 2016; Carlini and Wagner 2016"
 
 SATURATED = (
-    Defense("temperature", lambda: Ending(lambda z: 1000 * z), "softmax saturates", _DISTILLATION, _BEFORE, _logits),
-    Defense("distillation", _smoothed, "logits a hundred times as large", _DISTILLATION, _BEFORE, lambda n: n[0]),  # type: ignore[index]
-    Defense("tiny-logits", lambda: Ending(lambda z: 1e-12 * z), "losses are constant", _DISTILLATION, _BEFORE, _logits),
-    Defense(
+    BrokenDefense(
+        "temperature", lambda: Ending(lambda z: 1000 * z), "softmax saturates", _DISTILLATION, _BEFORE, _logits
+    ),
+    BrokenDefense("distillation", _smoothed, "logits a hundred times as large", _DISTILLATION, _BEFORE, lambda n: n[0]),  # type: ignore[index]
+    BrokenDefense(
+        "tiny-logits", lambda: Ending(lambda z: 1e-12 * z), "losses are constant", _DISTILLATION, _BEFORE, _logits
+    ),
+    BrokenDefense(
         "softmax-twice",
         lambda: Ending(lambda z: (50 * (10 * z).softmax(1)).softmax(1)),
         "probabilities of probabilities are flat",
@@ -107,7 +111,7 @@ SATURATED = (
         _BEFORE,
         _logits,
     ),
-    Defense(
+    BrokenDefense(
         "tanh-margins",
         lambda: Ending(lambda z: (1.5 * (z - z.amax(1, keepdim=True).detach() + 2)).tanh()),
         "tanh of the logits is exactly 1 where the network is sure",
@@ -115,7 +119,7 @@ SATURATED = (
         _BEFORE,
         _logits,
     ),
-    Defense(
+    BrokenDefense(
         "reverse-sigmoid",
         lambda: Ending(reverse_sigmoid),
         "outputs are moved against their slope",
@@ -123,7 +127,7 @@ SATURATED = (
         _BEFORE,
         _logits,
     ),
-    Defense(
+    BrokenDefense(
         "binary-ensemble",
         BinaryEnsemble,
         "steep sigmoids of differences saturate",
@@ -131,7 +135,7 @@ SATURATED = (
         "the mean of the logits",
         _soft,
     ),
-    Defense(
+    BrokenDefense(
         "saturated-layers",
         _hidden,
         "hidden gates are flat in float32",

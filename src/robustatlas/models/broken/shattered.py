@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.models.architectures import digits_cnn
-from robustatlas.models.broken.defense import Defense, Net, digits
+from robustatlas.models.broken.defense import BrokenDefense, Net, digits
 from robustatlas.models.broken.fitting import fitted
 
 
@@ -105,14 +105,14 @@ def _net(net: nn.Module) -> Net:
 _SELF_STUDY = "selfstudy-adversarial-robustness"
 
 SHATTERED = (
-    Defense(
+    BrokenDefense(
         "k-winners",
         _trained(WinnersTakeAll, 21),
         "which units are kept changes from step to step",
         "Xiao et al. 2020 (k-winners-take-all); Tramer et al. 2020",
         "gradients averaged over a neighbourhood, by antithetic finite differences",
     ),
-    Defense(
+    BrokenDefense(
         "jump",
         _trained(Jump, 22),
         "activations jump at zero, and a gradient does not see jumps",
@@ -120,7 +120,7 @@ SHATTERED = (
         "go back through the activation without its jump",
         _with(lambda: nn.LeakyReLU(0.5)),
     ),
-    Defense(
+    BrokenDefense(
         "sawtooth",
         _trained(Sawtooth, 23),
         "between its teeth the activation falls where it rises as a whole",
@@ -128,7 +128,7 @@ SHATTERED = (
         "go back through the activation without its teeth",
         _with(nn.ReLU),
     ),
-    Defense(
+    BrokenDefense(
         "wave",
         Wave,
         "a steep wave on the pixels has a gradient of its own",
@@ -136,7 +136,7 @@ SHATTERED = (
         "go back as if there were no wave",
         _net,
     ),
-    Defense(
+    BrokenDefense(
         "keyed-noise",
         KeyedNoise,
         "noise that depends on the pixels changes with each step, and repeats at each call",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from robustatlas.threats.imagenet_ua.geometry import Box, Geometry
+from robustatlas.threats.imagenet_ua.geometry import Geometry, Rectangle
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
 from robustatlas.threats.imagenet_ua.smoothing import require_room, smoothed
 
@@ -36,7 +36,7 @@ class UaBlur(LatentThreat):
     """
 
     title: ClassVar[str] = "ua-blur"
-    geometry: ClassVar[Geometry] = Box(positive=True, most=1.0)
+    geometry: ClassVar[Geometry] = Rectangle(positive=True, most=1.0)
 
     def check(self, x: Tensor) -> None:
         require_room(x, KERNEL, self.title)

@@ -40,8 +40,9 @@ def _sides(fields: Tensor, size: int) -> list[int]:
 
 def _spectrum(fields: Tensor, kernels: Tensor) -> Tensor:
     sides = _sides(fields, kernels.shape[-1])
-    product: Tensor = torch.fft.rfft2(fields, s=sides) * torch.fft.rfft2(kernels, s=sides).conj()
-    return product
+    spectra = (torch.view_as_real(torch.fft.rfft2(values, s=sides)) for values in (fields, kernels))
+    (real, imaginary), (weight, turn) = (spectrum.unbind(-1) for spectrum in spectra)
+    return torch.complex(real * weight + imaginary * turn, imaginary * weight - real * turn)
 
 
 def _back(spectrum: Tensor, fields: Tensor, size: int) -> Tensor:

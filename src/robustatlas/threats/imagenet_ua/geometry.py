@@ -51,7 +51,7 @@ class Geometry(ABC):
 
 
 @dataclass(frozen=True)
-class Box(Geometry):
+class Rectangle(Geometry):
     """Every number in [-epsilon, epsilon]; ``positive``: in [0, epsilon]. None is larger than ``most``."""
 
     positive: bool = False
@@ -107,7 +107,7 @@ class EuclideanBall(Geometry):
         return lengths(latent)
 
 
-SIGNED = Box()
-POSITIVE = Box(positive=True)
+SIGNED = Rectangle()
+POSITIVE = Rectangle(positive=True)
 BALL = EuclideanBall()
 POSITIVE_BALL = EuclideanBall(positive=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import ClassVar
 
 import torch
@@ -30,6 +31,12 @@ def _pictures(channels: int, height: int, width: int) -> Tensor:
     pink: Tensor = torch.fft.irfft2(torch.fft.rfft2(white) / frequency, s=(height, width))
     pink = (pink - pink.mean((1, 2, 3), keepdim=True)) / pink.std((1, 2, 3), keepdim=True)
     return (0.5 + 0.25 * pink).clamp(0, 1)
+
+
+@cache
+def _sent(bank: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The bank on a device, sent there once."""
+    return bank.to(device, dtype)
 
 
 def mixed(x: Tensor, weights: Tensor, partner: Tensor) -> Tensor:
@@ -79,7 +86,7 @@ class UaMix(LatentThreat):
 
     def pictures(self, x: Tensor) -> Tensor:
         """The bank, like ``x``."""
-        return cached(_pictures, *x.shape[1:], like=x) if self.bank is None else self.bank.to(x)
+        return cached(_pictures, *x.shape[1:], like=x) if self.bank is None else _sent(self.bank, x.dtype, x.device)
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
         """Which picture of the bank."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robustatlas.noise import Noise
 from robustatlas.threats.imagenet_ua.edges import edges
-from robustatlas.threats.imagenet_ua.geometry import Box, Geometry
+from robustatlas.threats.imagenet_ua.geometry import Geometry, Rectangle
 from robustatlas.threats.imagenet_ua.latents import Faded, LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize
 
@@ -56,5 +56,5 @@ class UaTexture(Faded, TextureMap):
         True
     """
 
-    geometry: ClassVar[Geometry] = Box(positive=True, most=1.0)
+    geometry: ClassVar[Geometry] = Rectangle(positive=True, most=1.0)
     whole: ClassVar[BySize[float]] = BySize(0.01, 0.01)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from robustatlas.noise import Noise
 from robustatlas.threats.historical.imagenet_ua.starts import one_sided
-from robustatlas.threats.imagenet_ua.geometry import Box, Geometry
+from robustatlas.threats.imagenet_ua.geometry import Geometry, Rectangle
 from robustatlas.threats.imagenet_ua.texture import TextureMap
 
 
@@ -17,7 +17,7 @@ from robustatlas.threats.imagenet_ua.texture import TextureMap
 class HistoricalUaTexture(TextureMap):
     """Edges are black at every strength; weights have both signs, and count by their absolute values."""
 
-    geometry: ClassVar[Geometry] = Box(most=1.0)
+    geometry: ClassVar[Geometry] = Rectangle(most=1.0)
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
         return one_sided(self.shape(x), epsilon, noise)
