@@ -565,10 +565,6 @@ CALLS: list[tuple[str, Callable[[], Any]]] = [
     ("is 1 white", lambda: ra.Dataset.of((IMAGES > 0.5).byte(), LABELS)),
     ("is 1 white", lambda: evaluate(data=torch.utils.data.TensorDataset((IMAGES > 0.5).byte(), LABELS))),
     ("clip", lambda: evaluate(data=(IMAGES + 0.05, LABELS))),
-    ("no gradient", lambda: evaluate(model=lambda x: nn.Parameter(NET(x)))),
-    ("no gradient", lambda: evaluate(model=lambda x: NET(x).detach().requires_grad_())),
-    ("no gradient", lambda: evaluate(model=lambda x: NET(x.detach()))),
-    ("no gradient", lambda: evaluate(model=ra.Classifier(NET, prepare=nn.Parameter))),
     ("prepare", lambda: evaluate(model=ra.Classifier(NET, prepare=lambda x: x.numpy()))),  # type: ignore[arg-type, return-value]
     ("complex64", lambda: evaluate(model=lambda x: NET(x).to(torch.complex64))),
     ("sparse", lambda: evaluate(model=lambda x: NET(x).to_sparse())),

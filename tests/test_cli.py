@@ -129,9 +129,9 @@ def test_query_and_attacks(here: Here, finished: Path) -> None:
     listed = here("attacks")
     assert {"linf", "stadv", "multirobustbench"} <= set(listed.stdout.split())
     shown = " ".join(here("attacks", "fog").stdout.split())
-    assert "nested" in shown and "from the nearest miss" in shown
+    assert "nested" in shown and "moved by 1 times its size" in shown
     told = " ".join(here("attacks", "l2").stdout.split())
-    assert all(each in told for each in ("descent low default high", "restart FMN", "24 x 30", "StopRestarts"))
+    assert all(each in told for each in ("descent low default high", "restart FMN", "24 x 20", "StopFruitless"))
     assert told.count("passes at most") == 5, "of each search"
     assert "stadv" in here("attacks", "multirobustbench").stdout
 

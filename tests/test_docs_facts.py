@@ -199,7 +199,7 @@ TERMS = (
         "passes",
         "basin-hopping restart",
         "early stopping",
-        "near miss",
+        "stubborn",
         "frontier",
         "recipe",
     ),

@@ -12,7 +12,7 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Leg
 from robustatlas.attacks.effort import at_effort
-from robustatlas.search.rules import SkipAgreeingKinds, StopLaggingRuns, StopRestarts, StopSlowAscents
+from robustatlas.search.rules import StopFruitless, StopLaggingRuns, StopSlowAscents
 
 NINE = 9
 
@@ -33,7 +33,7 @@ def test_low_is_about_half_and_high_about_five_times_the_work_of_the_stages() ->
         for search, plan in attack.plans.items():
             if search == "frontier":  # whose legs are lengthened, not added
                 continue
-            for roles in (("bound", "restart"), ("ascend",), ("close",), ("refine",)):
+            for roles in (("bound", "restart"), ("ascend",), ("refine",)):
                 if usual := plan.having(*roles):
                     work = [work_of(each.plans[search].having(*roles)) / work_of(usual) for each in (low, high)]
                     assert 0.3 <= work[0] <= 0.75 and 2.9 <= work[1] <= 6, (name, search, roles, work)
@@ -51,19 +51,18 @@ def test_high_ends_nothing_for_lagging_a_little_and_leaves_no_kind_out() -> None
     rules = {search: {type(rule) for rule in plan.rules} for search, plan in attack_named("linf").plans.items()}
     high = at_effort(attack_named("linf"), "high").plans
     for search in ("descent", "minimum"):
-        assert rules[search] - {type(rule) for rule in high[search].rules} == {StopSlowAscents, SkipAgreeingKinds}
-        lagging, fruitless = high[search].rule(StopLaggingRuns), high[search].rule(StopRestarts)
+        assert rules[search] - {type(rule) for rule in high[search].rules} == {StopSlowAscents}
+        lagging, fruitless = high[search].rule(StopLaggingRuns), high[search].rule(StopFruitless)
         usual = attack_named("linf").plans[search]
         assert lagging is not None and fruitless is not None
-        looks = zip(lagging.behind, usual.rule(StopLaggingRuns).behind, strict=True)  # type: ignore[union-attr]
-        assert all(more[0] == less[0] and more[1] > less[1] for more, less in looks)
-        assert fruitless.patience == 3 * usual.rule(StopRestarts).patience  # type: ignore[union-attr]
+        assert lagging.times > usual.rule(StopLaggingRuns).times  # type: ignore[union-attr]
+        assert fruitless.patience == 3 * usual.rule(StopFruitless).patience  # type: ignore[union-attr]
 
 
 def test_high_does_not_repeat_what_begins_at_one_point() -> None:
-    resumed = at_effort(attack_named("recolor"), "high").plans["descent"].having("resume")
-    assert [leg.runs for leg in resumed] == [1, 1]
-    assert resumed[1].stage.optimizer.steps == 2 * resumed[0].stage.optimizer.steps
+    usual, more = at_effort(attack_named("recolor"), "high").plans["descent"].having("restart")[:2]
+    assert more.runs == usual.runs
+    assert more.stage.optimizer.steps == 2 * usual.stage.optimizer.steps
 
 
 def test_every_attack_of_the_catalogue_has_all_efforts() -> None:

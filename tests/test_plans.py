@@ -62,14 +62,14 @@ def test_every_leg_of_the_suite_for_transformations_has_a_way_back() -> None:
 
 
 def test_a_changed_leg_changes_nothing_else() -> None:
-    """Four targets instead of three: what closes the descent stays, and what it runs itself stays brief."""
+    """Four runs of the ascents instead of one: all else stays."""
     usual = attack_named("elastic")
-    more = usual.map(lambda leg: replace(leg, runs=4) if leg.runs == 3 else leg)
+    more = usual.map(lambda leg: replace(leg, runs=4) if leg.role == "ascend" else leg)
     for search, plan in usual.plans.items():
         assert [leg.role for leg in more.plans[search].legs] == [leg.role for leg in plan.legs]
         assert [leg.stage for leg in more.plans[search].legs] == [leg.stage for leg in plan.legs]
         assert more.plans[search].rules == plan.rules
-    assert more.plans["descent"] != usual.plans["descent"] and more.plans["descent"].having("resume")
+    assert more.plans["descent"] != usual.plans["descent"] and more.plans["descent"].having("restart")
     name = replace(usual, name="other", strengths=(0.5,))
     assert name.plans == usual.plans and replace(usual, plans=name.plans) == usual
 
@@ -157,7 +157,6 @@ def test_who_writes_an_attack_as_before_is_told_how_to_write_it_now(said: str, m
         ({"stage": Stage(PGD(), "margin", targets="random"), "runs": 2}, "1 towards a random class"),
         ({"role": "bound"}, "PGD cannot bound"),
         ({"role": "restart", "stage": Stage(FMN(), "margin")}, r"role='restart' with kick=0\.0"),
-        ({"role": "resume"}, "'resume' goes with 'missed'"),
     ],
 )
 def test_a_leg_checks_itself(wrong: dict[str, Any], said: str) -> None:
@@ -169,8 +168,8 @@ def test_a_search_refuses_a_plan_that_it_cannot_carry_out() -> None:
     descent = attack_named("linf").plans["descent"]
     with pytest.raises(ra.UserError, match="Every takes legs with the roles 'ascend', and got 'bound'"):
         Attack("mine", Linf(), {"every": descent}, (0.1,))
-    with pytest.raises(ra.UserError, match="Minimum does not go by AscentsByRatio"):
-        Attack("mine", Linf(), {"minimum": descent}, (0.1,))
+    with pytest.raises(ra.UserError, match="Descent does not go by Approach"):
+        Attack("mine", Linf(), {"descent": attack_named("linf").plans["minimum"]}, (0.1,))
     with pytest.raises(ra.UserError, match="got 'refine', 'ascend'"):
         Attack("mine", Linf(), {"descent": replace(descent, legs=descent.legs[:-3:-1])}, (0.1,))
 

@@ -133,7 +133,7 @@ def test_historical_strength_is_not_optimised():
 def test_short_steps_hold_on_to_the_example_they_start_at():
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(16)
     fog = attack_named("fog")
-    (bound,), leg = fog.plans["descent"].having("bound"), fog.plans["descent"].having("ascend")[0]
+    bound, leg = fog.plans["descent"].having("bound")[0], fog.plans["descent"].having("ascend")[0]
     alone = replace(fog, plans=plans((leg,), (bound,), (leg,)))  # the others make up for long steps
     strengths = {"fog": [30.0, 35.0, 40.0, 45.0, 50.0]}
     far = replace(leg, stage=replace(leg.stage, optimizer=replace(leg.stage.optimizer, rate=0.25)))

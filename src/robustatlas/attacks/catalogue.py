@@ -30,6 +30,7 @@ ATTACKS: Registry[Attacks] = Registry(
     "robustatlas.attacks",
     {
         "norms": "attacks.lp:lp_attacks",
+        "published": "attacks.published:published_attacks",
         "images": "attacks.image:image_attacks",
         "imagenet-ua": "attacks.imagenet_ua:ua_attacks",
         "carben": "attacks.composed:carben_attack",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from robustatlas.attacks.definition import Attack, AttackInfo, grid
-from robustatlas.attacks.image import COMPOSED, ascending
+from robustatlas.attacks.image import ascending
 from robustatlas.errors import UserError, brief
 from robustatlas.outcomes.strengths import LARGEST_STRENGTH
 from robustatlas.scalars import real
@@ -22,7 +22,7 @@ _CARBEN = "carben"
 def composed(name: str, threat: Compose, source: str, note: str = "") -> Attack:
     """An attack on a composition, at twenty shares of its full strength."""
     about = AttackInfo("share of the full strength of every part", source, note)
-    return Attack(name, threat, ascending(COMPOSED), grid(1.0), about)
+    return Attack(name, threat, ascending(), grid(1.0), about)
 
 
 def carben_attack() -> Attack:

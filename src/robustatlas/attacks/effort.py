@@ -63,7 +63,7 @@ def _longer(leg: Leg) -> Leg:
     longer, stage = _stepping(leg, _MORE), leg.stage
     if longer == leg or not stage.optimizer.needs_gradient or stage.targets == "random":
         return longer
-    if leg.role in ("restart", "resume", "sweep") or (stage.start == "neutral" and not stage.optimizer.minimum_size):
+    if leg.role in ("restart", "sweep") or (stage.start == "neutral" and not stage.optimizer.minimum_size):
         return longer
     if stage.optimizer.minimum_size and stage.targets is None:  # begins at the clean point: classes tell runs apart
         longer = replace(longer, stage=replace(longer.stage, targets="logits"))

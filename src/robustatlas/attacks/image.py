@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.plans import as_published, legs, plans, swept
+from robustatlas.attacks.plans import AGAIN, as_published, by_kinds, legs, plans, swept, two_kinds
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
@@ -25,7 +25,7 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.optimizers.scan import Once, Scan
 from robustatlas.search.plan import Judge, ruled
-from robustatlas.search.rules import PATIENT
+from robustatlas.search.rules import PATIENT, StopFruitless
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Brightness, Contrast, Hue, Saturation
 from robustatlas.threats.corruption import CORRUPTIONS, Corruption
@@ -56,61 +56,29 @@ MRB = "Dai et al. 2023 (MultiRobustBench)"
 _STEPS = 20  # of every attack of MultiRobustBench but lpips
 _UAR_PGD = PGD(_STEPS, _STEPS**-0.5)
 
-_LONG = PGD(steps=20, rate=0.5, schedule="cosine", momentum=0.5)
 _PERCEPTUAL_ASCENT = PGD(steps=10, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
+_ASCENT = PGD(steps=16, rate=0.25, schedule="cosine", momentum=0.75)
+_LONG, _FINE, _BRIEF = replace(_ASCENT, rate=0.5), replace(_ASCENT, steps=40, rate=0.02), replace(_ASCENT, steps=10)
+_BOUND_STEPS = 12
 
-
-def _resumed(rate: float, steps: int = 40) -> Leg:
-    """What goes on from where the ascents failed by little, by steps two fifths as long as theirs."""
-    return Leg(Stage(PGD(steps, rate, schedule="cosine", momentum=0.75), "margin", start="missed"), "resume")
-
-
-def _untargeted(optimizer: Optimizer[Any], objective: Objective = "cross-entropy", starts: int = 1) -> Leg:
-    return Leg(Stage(optimizer, objective, start="best"), runs=starts)
-
-
-def _towards_three(optimizer: Optimizer[Any]) -> Leg:
-    return Leg(Stage(optimizer, "margin", targets="logits", start="best"), runs=3)
-
-
-def _twofold(steps: int) -> tuple[Leg, ...]:
-    ascent = PGD(steps, rate=0.25, schedule="cosine", momentum=0.75)
-    return _untargeted(ascent), _towards_three(ascent)
-
-
-@dataclass(frozen=True)
-class Ascents:
-    """How the default procedure ascends in a kind of sets: at one strength, by the descent (None: as at one strength),
-    and from near misses."""
-
-    at_strength: tuple[Leg, ...]
-    below: tuple[Leg, ...] | None = None
-    resumes: tuple[Leg, ...] = ()
-
-
-USUAL = Ascents(_twofold(20), _twofold(16), (_resumed(0.1),))
-COMPOSED = Ascents(_twofold(20))
-LONG_STEPS = Ascents((_untargeted(_LONG, "margin"), _untargeted(_LONG)))
-_FINE = PGD(steps=25, rate=0.05, schedule="cosine", momentum=0.75)
-FINE = Ascents((_towards_three(_FINE), _untargeted(_FINE, starts=4)), resumes=(_resumed(0.02, steps=80),))
+BOUNDS = by_kinds(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS), replace(AGAIN, steps=_BOUND_STEPS), kick=1.0)
+PATIENCE = StopFruitless(patience=3, stubborn=12)
+USUAL = two_kinds(_ASCENT, _ASCENT)
+LONG_STEPS = two_kinds(_LONG, _LONG)
+FINE = two_kinds(_FINE, _FINE, classes=3, starts=4)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
 the others need many starts."""
-
-_MANY = PGD(steps=10, rate=0.25, schedule="cosine", momentum=0.75)
-MANY_STARTS = Ascents((_untargeted(_MANY, starts=24), _towards_three(_MANY)), resumes=(_resumed(0.1),))
+MANY_STARTS = two_kinds(_BRIEF, _BRIEF, starts=48)
 """For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many starts."""
 
 _SCAN = Stage(Scan(), "margin")
 SCANNED = plans(legs("ascend", _SCAN), legs("bound", _SCAN), (), frontier=ruled(legs("bound", _SCAN), (PATIENT,)))
 """For sets of a single number."""
 
-BOUND = Stage(FMN(steps=10), "margin")
 
-
-def ascending(way: Ascents = USUAL, bound: Stage = BOUND) -> dict[Search, Plan]:
-    """The plans of an attack on sets beyond lp: a brief bound, then ascents."""
-    below = (*(way.at_strength if way.below is None else way.below), *way.resumes)
-    return plans(way.at_strength, legs("bound", bound), below, frontier=swept())
+def ascending(ascents: tuple[Leg, ...] = USUAL, bounds: tuple[Leg, ...] = BOUNDS) -> dict[Search, Plan]:
+    """The plans of an attack on sets beyond lp: bounds, restarts, and ascents of two kinds."""
+    return plans(ascents, bounds, ascents, patience=PATIENCE, frontier=swept())
 
 
 @dataclass(frozen=True)
@@ -176,7 +144,6 @@ ENTRIES = (
         "The public code moves unperturbed colours too (gamut projection and clipping of LUV); the default adds the "
         "change of colours to the image itself. Smoothness penalty: as stadv.",
         source="Laidlaw and Feizi 2019, as run by MultiRobustBench", optimizer=Adam(_STEPS), objective="margin",
-        plans=ascending(bound=Stage(long_fmn(12), "margin")),
     ),
     Entry(
         "fog", Fog(), HistoricalFog(), grid(50.0), "pixel values of 255",
@@ -247,22 +214,17 @@ def _perceptual(published: tuple[Leg, ...]) -> dict[Search, Plan]:
 
     nearer = Stage(PerceptualDescent(steps=20, beyond=0.005), "margin", start="best")
     bounds = (clean(45), clean(30, "log-margin"))
-    return plans(published, bounds, legs("refine", nearer), frontier=swept((clean(80),), _PERCEPTUAL_ASCENT))
+    return plans(published, bounds, legs("refine", nearer), frontier=swept(bounds[:1], _PERCEPTUAL_ASCENT))
 
 
 def patch(procedure: Procedure) -> Attack:
     """Anything inside a square."""
-    ascents = legs("ascend", Stage(APGD(steps=40), "margin"), runs=3)
-    return Attack(
-        "patch",
-        Patch(),
-        plans(ascents, legs("bound", Stage(FMN(steps=20), "margin")), ascents, frontier=swept()),
-        grid(0.5),
-        AttackInfo(
-            "side of the square, as a share of the image's",
-            "Brown et al. 2017; strength as proposed with the adversarial hypervolume",
-        ),
+    about = AttackInfo(
+        "side of the square, as a share of the image's",
+        "Brown et al. 2017; strength as proposed with the adversarial hypervolume",
     )
+    ascent = APGD(steps=40)
+    return Attack("patch", Patch(), ascending(two_kinds(ascent, ascent)), grid(0.5), about)
 
 
 def corruption(name: str) -> Attack:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from robustatlas.attacks.definition import Attack, AttackInfo, Procedure, Stage
-from robustatlas.attacks.image import FINE, USUAL, Ascents, ascending
+from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Procedure, Stage
+from robustatlas.attacks.image import FINE, USUAL, ascending
 from robustatlas.attacks.plans import as_published
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.references.imagenet_ua import CIFAR10, CORE, EXTRA, IMAGENET, Strengths, in_sound_units
@@ -84,7 +84,7 @@ class UaEntry:
     unit: str
     note: str
     historical_unit: str = ""
-    way: Ascents = USUAL
+    way: tuple[Leg, ...] = USUAL
 
     def attack(self, procedure: Procedure, *, levels: bool = False) -> Attack:
         """The attack at the twenty strengths, or at the three levels."""

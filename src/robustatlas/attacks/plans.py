@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from robustatlas.objectives import Objective
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
@@ -14,34 +15,31 @@ from robustatlas.search.plan import Leg, Plan, Stage, ruled
 from robustatlas.search.rules import (
     PATIENT,
     Approach,
-    AscentsByRatio,
-    NearMisses,
     Role,
     Rule,
-    SkipAgreeingKinds,
+    StopFruitless,
     StopLaggingRuns,
-    StopRestarts,
     StopSlowAscents,
 )
 
 Legs = Iterable[Leg]
 
-DESCENT: tuple[Rule, ...] = (
-    StopLaggingRuns(),
-    StopSlowAscents(),
-    SkipAgreeingKinds(),
-    StopRestarts(),
-    AscentsByRatio(),
-    NearMisses(),
-)
+DESCENT: tuple[Rule, ...] = (StopLaggingRuns(), StopSlowAscents(), StopFruitless())
 """The rules of the descent."""
-MINIMUM: tuple[Rule, ...] = (*DESCENT[:2], SkipAgreeingKinds(restarts=None), StopRestarts(), Approach(), NearMisses())
-"""The rules of the search for the smallest size: where two kinds agree, it still makes all restarts."""
+MINIMUM: tuple[Rule, ...] = (*DESCENT, Approach())
+"""The rules of the search for the smallest size."""
+
+RESTARTS = 12
+"""At most, by each objective; rules end them earlier."""
+AGAIN = FMN(20, gamma=0.3)
+"""What comes down again from a moved example: its size may fall fast."""
+IN_TURN: tuple[Objective, ...] = ("dlr", "margin")
+_PATIENCE = StopFruitless()
 
 
-def patient(rules: Iterable[Rule], patience: int) -> tuple[Rule, ...]:
-    """``rules`` by which restarts end after so many in vain."""
-    return tuple(replace(rule, patience=patience) if isinstance(rule, StopRestarts) else rule for rule in rules)
+def patient(rules: Iterable[Rule], patience: StopFruitless) -> tuple[Rule, ...]:
+    """``rules`` with that one of its kind."""
+    return tuple(patience if isinstance(rule, StopFruitless) else rule for rule in rules)
 
 
 def legs(role: Role, *stages: Stage, runs: int = 1) -> tuple[Leg, ...]:
@@ -71,36 +69,61 @@ def plans_of(*stages: Stage, runs: int = 1) -> dict[Search, Plan]:
     return plans(ascents, bounds, [leg for leg in ascents if not leg.stage.optimizer.minimum_size])
 
 
+_LONGER = 2
+"""Times as many restarts, and times as patient, where the size itself is looked for."""
+
+
+def _longer(leg: Leg) -> Leg:
+    return replace(leg, runs=_LONGER * leg.runs) if leg.role == "restart" else leg
+
+
+def _longer_patience(rule: StopFruitless) -> StopFruitless:
+    return replace(rule, patience=_LONGER * rule.patience, stubborn=_LONGER * rule.stubborn)
+
+
 def plans(
     at_strength: Legs,
     bounds: Legs,
     below: Legs,
     *,
-    minimum: Legs | None = None,
-    patience: tuple[int, int] = (4, 4),
+    patience: StopFruitless = _PATIENCE,
     frontier: Plan | None = None,
 ) -> dict[Search, Plan]:
     """The plans of an attack on nested sets, its descent first.
 
     Args:
         at_strength: what bisection and every try at a strength.
-        bounds: legs that bound the size, by the descent.
-        below: what the descent and minimum do below the bound.
-        minimum: the bounds of the search for the smallest size, where they are others.
-        patience: restarts in vain, of descent and minimum, before they end.
+        bounds: legs that bound the size, by the descent and the search for the smallest size.
+        below: what these do below the bound.
+        patience: when runs for the smallest size end; the search for the smallest size waits longer.
         frontier: the plan of that search; None: the attack does not have it.
     """
-    below, bounds = tuple(below), tuple(bounds)
-    grid = Plan(tuple(at_strength))
-    made: dict[Search, Plan] = {
-        "descent": ruled((*bounds, *below), patient(DESCENT, patience[0])),
-        "bisection": grid,
-        "every": grid,
-    }
+    downward, grid = (*bounds, *below), Plan(tuple(at_strength))
+    descent = ruled(downward, patient(DESCENT, patience))
+    made: dict[Search, Plan] = {"descent": descent, "bisection": grid, "every": grid}
     if frontier is not None:
         made["frontier"] = frontier
-    made["minimum"] = ruled((*(bounds if minimum is None else minimum), *below), patient(MINIMUM, patience[1]))
+    made["minimum"] = ruled(map(_longer, downward), patient(MINIMUM, _longer_patience(patience)))
     return made
+
+
+def by_kinds(careful: Optimizer[Any], far: Optimizer[Any], again: Optimizer[Any], kick: float) -> tuple[Leg, ...]:
+    """Bounds that end in different valleys: a careful run towards the nearest class, one of long steps by another
+    objective, and restarts from the smallest example, moved by ``kick`` times its size and down again, by the two
+    objectives in turn."""
+    return (
+        Leg(Stage(careful, "margin", targets="distance"), "bound"),
+        Leg(Stage(far, "dlr"), "bound"),
+        *(Leg(Stage(again, each, start="best", kick=kick), "restart", RESTARTS) for each in IN_TURN),
+    )
+
+
+def two_kinds(towards: Optimizer[Any], away: Optimizer[Any], classes: int = 1, starts: int = 1) -> tuple[Leg, ...]:
+    """Ascents of two kinds: by the margin towards the nearest classes, and away from the true one."""
+    return (
+        Leg(Stage(towards, "margin", targets="distance", start="best"), runs=classes),
+        Leg(Stage(away, "cross-entropy", start="best"), runs=starts),
+    )
 
 
 def as_published(*stages: Stage) -> dict[Search, Plan]:
@@ -110,7 +133,7 @@ def as_published(*stages: Stage) -> dict[Search, Plan]:
 
 
 SWEEP = PGD(8, rate=1.0, schedule="cosine", momentum=0.5)
-BOUND_OF_SWEEPS = Leg(Stage(FMN(30), "margin", targets="logits"), "bound", 4)
+BOUND_OF_SWEEPS = Leg(Stage(FMN(), "margin", targets="logits"), "bound", 4)
 
 
 def swept(

@@ -116,7 +116,7 @@ def _behind_transformation(norm: str) -> Attack:
     bounds = [_by(way, descent.legs[0]) for way in WAYS_BACK]
     refines = [_by(way, leg) for leg in descent.having("refine") for way in WAYS_BACK]
     search = Leg(Stage(Square(steps=1000), "margin"))
-    below = (*ascents, replace(search, role="close"), *refines)
+    below = (*ascents, search, *refines)
     about = replace(
         attack.about,
         source="Athalye et al. 2018 (BPDA), by several stand-ins, and Square (Andriushchenko et al. 2020)",

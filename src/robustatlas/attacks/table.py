@@ -17,7 +17,7 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 _ORDER = (*get_args(Role), "rule", "")
 _STEPS = ("steps", "inner_steps", "model", "call", "about")
 _TOWARDS = {"logits": " towards the likeliest classes", "distance": " towards the nearest classes"}
-_FROM = {"neutral": " from the clean point", "best": " from the last example", "missed": " from the nearest miss"}
+_FROM = {"neutral": " from the clean point", "best": " from the last example"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,18 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else repr(value)
 
 
-def _leg(leg: Leg) -> str:
+def words_of(leg: Leg) -> str:
+    """What a leg does, in words.
+
+    Example:
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> words_of(attack_named("linf").plans["descent"].legs[0])
+        'bound: FMN on the margin towards the nearest classes'
+    """
+    return f"{leg.role}: {_words(leg)}"
+
+
+def _words(leg: Leg) -> str:
     stage = leg.stage
     towards = " towards a random class" if stage.targets == "random" else _TOWARDS.get(stage.targets or "", "")
     begun = f", moved by {stage.kick:g} times its size" if stage.kick else ""
@@ -80,7 +91,7 @@ def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence
     plans = [at_effort(attack, effort).plans[search] for effort in efforts]
     for number, plan in enumerate(plans):
         for leg in plan.legs:
-            enter(leg.role, _leg(leg), number, f"{leg.runs} x {leg.stage.optimizer.steps}")
+            enter(leg.role, _words(leg), number, f"{leg.runs} x {leg.stage.optimizer.steps}")
     for number, plan in enumerate(plans):
         for rule in plan.rules:
             enter("rule", settings(rule, always=True), number, "yes")
@@ -107,15 +118,16 @@ def as_markdown(attack: Attack) -> str:
     for searches, rows in together(attack):
         head = f"| {', '.join(f'`{search}`' for search in searches)} | | {' | '.join(EFFORTS)} |"
         body = [f"| {row.role} | {row.what} | {' | '.join(row.cells)} |" for row in rows]
-        parts.append("\n".join([head, "|---" * (2 + len(EFFORTS)) + "|", *body]))
+        parts.append("\n".join([head, "|---|---" + "|---" * len(EFFORTS) + "|", *body]))
     return "\n\n".join(parts)
 
 
 def rules_as_markdown() -> str:
     """All rules with their usual constants, as a table."""
+    paragraph = "\n\n"
     usual = {type(rule): rule for rule in (*MINIMUM, *DESCENT)}
     rows = [
-        f"| `{settings(rule, always=True)}` | {' '.join((kind.__doc__ or '').split(chr(10) * 2)[0].split())} | "
+        f"| `{settings(rule, always=True)}` | {' '.join((kind.__doc__ or '').split(paragraph)[0].split())} | "
         f"{kind.reason} | {kind.source} |"
         for kind, rule in usual.items()
     ]

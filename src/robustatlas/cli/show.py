@@ -177,7 +177,18 @@ def print_facts(
     for beside in facts.beside:
         _print_field(beside, console)
     if explain:
+        _print_kinds(facts, console)
         print_definitions(console, names)
+
+
+def _print_kinds(facts: RunFacts, console: Console) -> None:
+    """Print which share of the smallest examples each kind of run found last."""
+    for attack in facts.attacks:
+        if attack.found_last:
+            rows = table(f"{safe(attack.attack)}: the smallest example was found by", "% of samples")
+            for kind, share in sorted(attack.found_last.items(), key=lambda item: -item[1]):
+                rows.add_row(safe(kind), f"{share:.1f}")
+            console.print(rows)
 
 
 def named_points(strengths: Mapping[str, float]) -> str:

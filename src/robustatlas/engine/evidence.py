@@ -89,16 +89,12 @@ def _confirmed(setting: Setting, new: Lanes) -> Tensor:
     smaller = good & (size < best)
     ledger.best_size[rows] = torch.where(smaller, size, best)
     put(ledger.best_theta, rows, select(smaller, new.candidate, take(ledger.best_theta, rows)))
+    leg = setting.schedule.leg_of[setting.schedule.attempt[rows]]
     for column, found in (
         (ledger.found_class, verdict.prediction),
+        (ledger.found_leg, torch.where(leg < 0, ledger.found_leg[rows], leg)),
         (ledger.mistakes, verdict.mistakes),
         (ledger.drawn, verdict.drawn),
     ):
         column[rows] = torch.where(smaller, found, column[rows])
     return good
-
-
-def note_misses(setting: Setting, over: Lanes, fooled: Tensor) -> None:
-    """Tell a search that goes on from near misses where ended runs came nearest."""
-    if setting.schedule.misses is not None:
-        setting.schedule.misses.add(over.rows, over.trace.lowest, over.nearest, fooled, ~over.bounding)

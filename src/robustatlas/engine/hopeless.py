@@ -36,10 +36,8 @@ def skip_hopeless(setting: Setting, rows: Tensor) -> None:
 
 
 def can_skip(setting: Setting) -> bool:
-    """Whether what a run leaves behind besides its examples is of no use to later ones: they share none, and those that
-    go on from near misses stay at the strength of these."""
-    schedule = setting.schedule
-    return schedule.shared is None and (schedule.misses is None or schedule.on_grid)
+    """Whether what a run leaves behind besides its examples is of no use to later ones: they share none."""
+    return setting.schedule.shared is None
 
 
 def _stays(leg: Leg) -> bool:

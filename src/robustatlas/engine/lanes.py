@@ -31,8 +31,8 @@ class Lanes(Bundle):
     ``rows`` [B] into the ledger; ``level`` [B] of their strength (-1: none of the grid); ``bounding`` [B]: looks for
     the smallest size, so success does not end the run; ``state``: the optimizer's, none once the run has ended;
     ``candidate``: the smallest example of this run, smaller than what was known; its ``candidate_size`` [B];
-    ``known`` [B]: the sample's smallest size when the run began; ``trace``: what the run has come to; ``nearest``:
-    where its margin was lowest, if another run may go on from there; ``ended`` [B]: the run has.
+    ``known`` [B]: the sample's smallest size when the run began; ``trace``: what the run has come to; ``ended``
+    [B]: the run has.
     """
 
     rows: Tensor
@@ -44,7 +44,6 @@ class Lanes(Bundle):
     candidate_size: Tensor
     known: Tensor
     trace: Trace
-    nearest: Tree
     ended: Tensor
 
 
@@ -77,7 +76,6 @@ def enter(setting: Setting, stage: Stage, rows: Tensor) -> Lanes:
         candidate_size=to_beat(ledger, rows, stage.judge),
         known=ledger.best_size[rows],
         trace=Trace.none(epsilon),
-        nearest=() if schedule.misses is None else theta,
         ended=torch.zeros_like(bounding),
     )
 
@@ -126,11 +124,9 @@ def further(
     finished, step = stage.optimizer.finished(state), lanes.state.step
     smallest, epsilon = lanes.candidate_size, lanes.problem.epsilon
     better, ended = judged(evaluation, stage.judge, smallest, epsilon, lanes.bounding, finished)
-    trace, nearest = lanes.trace, lanes.nearest
-    if schedule.stops or schedule.misses is not None:
+    trace = lanes.trace
+    if schedule.stops:
         trace = trace.after(evaluation, lanes.problem, step, schedule.slow.part(stage.optimizer.steps))
-    if schedule.misses is not None:
-        nearest = select(trace.lowest < lanes.trace.lowest, lanes.state.theta, nearest)
     for rule in schedule.stops:
         ended = ended | rule.ends(trace, step, stage.optimizer, lanes.known)
     if schedule.most is not None:
@@ -142,6 +138,4 @@ def further(
         smallest = torch.where(better, evaluation.size, smallest)
     if not looking_is_free(ended.device):
         state = select(ended | ~evaluation.logits.isfinite().all(1), lanes.state, state)
-    return replace(
-        lanes, state=state, candidate=candidate, candidate_size=smallest, trace=trace, nearest=nearest, ended=ended
-    )
+    return replace(lanes, state=state, candidate=candidate, candidate_size=smallest, trace=trace, ended=ended)

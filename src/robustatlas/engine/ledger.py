@@ -24,9 +24,9 @@ class Ledger:
 
     ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter
     (none: the neutral one), ``possible_size`` [N]: smallest that is not certainly none (of randomised models),
-    ``found_class`` its prediction (-1: none), ``mistakes`` of ``drawn`` [N] the forward passes that judged it, or the
-    clean input where that is misclassified; ``ranking`` [N, C]: wrong classes by their logits, largest first;
-    ``clean_margin`` and ``clean_lead`` [N]: softmax margin and margin of the logits at the clean input; ``margins``
+    ``found_class`` its prediction and ``found_leg`` the leg of the plan that found it (-1: none), ``mistakes`` of
+    ``drawn`` [N] the forward passes that judged it, or the clean input where that is misclassified; ``ranking`` [N, C]:
+    wrong classes by their logits, largest first; ``clean_margin`` [N]: softmax margin at the clean input; ``margins``
     [N, S + 1]: lowest softmax margin seen with a size within each strength, and beyond; ``fooled`` int8 [N, S]: how
     runs at that very strength ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes;
     ``queries`` int64 [N, S]: forward passes when the first input within a strength was seen misclassified, -1 if none
@@ -46,10 +46,10 @@ class Ledger:
     best_theta: Tree
     possible_size: Tensor
     found_class: Tensor
+    found_leg: Tensor
     mistakes: Tensor
     drawn: Tensor
     margins: Tensor
-    clean_lead: Tensor
     fooled: Tensor
     forward: Tensor
     backward: Tensor
@@ -86,10 +86,10 @@ def open_ledger(
         best_theta=_neutral(attack, x, rows),
         possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
         found_class=torch.full((n,), -1, device=x.device),
+        found_leg=torch.full((n,), -1, device=x.device),
         mistakes=mistakes * wrong,
         drawn=drawn * wrong,
         margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
-        clean_lead=margin_of(logits, labels),
         fooled=torch.full((n, s), -1, dtype=torch.int8, device=x.device),
         forward=drawn.clone(),
         backward=torch.zeros(n, dtype=torch.int64, device=x.device),

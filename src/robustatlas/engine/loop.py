@@ -16,7 +16,7 @@ from dataclasses import replace
 import torch
 
 from robustatlas.bundle import join
-from robustatlas.engine.evidence import note_misses, record_in_full, record_margins, record_queries, verify
+from robustatlas.engine.evidence import record_in_full, record_margins, record_queries, verify
 from robustatlas.engine.hopeless import can_skip, skip_hopeless
 from robustatlas.engine.judging import to_beat
 from robustatlas.engine.lanes import Lanes, enter, further, moved, those
@@ -83,7 +83,6 @@ def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> La
         return lanes
     over = those(replace(lanes, state=None), lanes.ended, ended)
     fooled = verify(setting, over, indices(those(fresh, lanes.ended, ended), candidates), stage.judge)
-    note_misses(setting, over, fooled)
     setting.schedule.advance(over.rows, fooled, ledger.best_size[over.rows], over.trace.smallest)
     if setting.schedule.most is not None:
         setting.schedule.done[over.rows] |= setting.schedule.most.over(ledger.forward[over.rows])

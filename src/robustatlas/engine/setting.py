@@ -64,4 +64,4 @@ def prepare(setting: Setting) -> None:
     if setting.attack.threat.chooses:
         for rows in todo:
             chosen(setting.model, setting.attack, ledger, rows)
-    schedule.begin(ledger.clean_lead, ledger.best_theta)
+    schedule.begin(ledger.best_theta)

@@ -42,9 +42,6 @@ def started(ledger: Ledger, schedule: Schedule, stage: Stage, problem: Problem, 
     if schedule.shared is not None:
         lowest = schedule.shared.lowest(ledger.margins[rows], rows, schedule.source(rows))
         return threat.project(x, lowest, problem.epsilon)
-    if stage.start == "missed" and schedule.misses is not None:
-        missed = threat.project(x, take(schedule.misses.theta, rows), problem.epsilon)
-        theta = select(schedule.misses.share[rows].isfinite(), missed, theta)
     warm = schedule.warm[rows] & ledger.best_size[rows].isfinite()
     return select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta)
 

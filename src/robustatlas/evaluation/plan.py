@@ -16,6 +16,7 @@ from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.suites import SUITES, attacks_of
+from robustatlas.attacks.table import words_of
 from robustatlas.classifier import Classifier
 from robustatlas.datasets import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
 from robustatlas.datasets.arrays import array_of, tensor_of
@@ -258,6 +259,7 @@ def record_of(
         source=attack.about.source,
         note=attack.about.note,
         effort="" if effort == "default" else effort,
+        legs=tuple(words_of(leg) for leg in plan.legs),
     )
 
 

@@ -71,6 +71,7 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
         "seconds": facts.seconds,
         "origins": list(facts.origins),
         "best known": None if facts.best_known is None else _best_known(facts.best_known),
+        "found last by": dict(facts.found_last),
         "strengths tell little": None if advice is None else {"why": advice.why, "better": advice.option},
     }
 

@@ -86,6 +86,8 @@ class AttackFacts:
         shared: number of strengths that the reference has too.
         origins: how the numbers were found.
         best_known: what verified examples of others change; None where there are none.
+        found_last: what each kind of run found: its words -> share of the smallest examples, in percent; empty where
+            that is not known.
         own_set: whether the run searched another set than the reference's, so that what is said beside it holds about.
         advice: better strengths, where these tell little; None where they do.
     """
@@ -107,6 +109,7 @@ class AttackFacts:
     shared: int
     origins: tuple[str, ...]
     best_known: BestKnown | None
+    found_last: Mapping[str, float]
     own_set: bool
     advice: GridAdvice | None
 
@@ -294,9 +297,15 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
         shared=len(held.shared.get(attack, ())) if held else 0,
         origins=outcome.origins,
         best_known=best_known(result, attack),
+        found_last=_found_last(outcome),
         own_set=held is not None and attack in held.own_sets,
         advice=grid_advice(outcome, result.clean_accuracy),
     )
+
+
+def _found_last(outcome: Outcome) -> dict[str, float]:
+    counts = outcome.found_last()
+    return {kind: 100 * count / sum(counts.values()) for kind, count in counts.items()}
 
 
 def _accuracies(outcome: Outcome) -> tuple[Interval, ...] | None:

@@ -38,6 +38,9 @@ ASKED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"queries": (np.int6
 """Those that it has besides where the model could only be asked: the queries after which the first example within each
 strength was seen, -1 where none was."""
 
+LATER_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"found_leg": (np.int64, 1)}
+"""Those that older parts do not have: the leg of the plan that found the smallest example, -1: none, or not known."""
+
 SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "index": (np.int64, 1),
     "label": (np.int64, 1),
@@ -52,12 +55,13 @@ REJECTING_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"clean_rejected
 Arrays = dict[str, NDArray[Any]]
 
 
-_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS}))
+_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **LATER_COLUMNS}))
 
 
-def no_draws(samples: int) -> Arrays:
-    """What stands for columns that a part does not have: no draws, and nothing saved."""
-    return {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
+def unknown_columns(samples: int) -> Arrays:
+    """What stands for columns that a part does not have: no draws, nothing saved, and no leg."""
+    draws = {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
+    return draws | {name: np.full(samples, -1, kind) for name, (kind, _) in LATER_COLUMNS.items()}
 
 
 def no_queries(samples: int, strengths: int) -> Arrays:

@@ -36,6 +36,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
         # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
         columns = rows_at(parts.of(record), np.where(rows, index, done[0]))
         del columns["index"]
+        found = columns.pop("found_leg", np.full(len(index), -1))
         outcomes.append(
             Outcome(
                 attack=record.name,
@@ -45,6 +46,8 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
                 monotone=record.monotone,
                 unit=record.unit,
                 origins=(record.origin,),
+                kinds=record.legs,
+                kind_of=np.where(found < len(record.legs), found, -1),
                 frontier=record.procedure.get("search") == "frontier",
                 without_gradient=None if record.gradient is None else record.gradient.without,
                 **columns,

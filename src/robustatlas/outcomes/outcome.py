@@ -78,6 +78,9 @@ class Outcome:
         possible_size: ``[N]``, of a randomised model the size of the smallest example that is not certainly none; None:
             there is no doubt.
         origin_of: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
+        kinds: of runs, one phrase for each leg of the plans.
+        kind_of: ``[N]``, position in ``kinds`` of what found the smallest example, -1 where that is not known; None: of
+            no sample.
         mistakes, drawn: ``[N]``, of a randomised model how many of how many fresh draws of the smallest example (0:
             there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
         queries: ``[N, S]``, of a model that could only be asked how often it had been when the first example within
@@ -114,6 +117,8 @@ class Outcome:
     unit: str = ""
     origins: tuple[str, ...] = ()
     origin_of: Integers | None = None
+    kinds: tuple[str, ...] = ()
+    kind_of: Integers | None = None
     possible_size: Floats | None = None
     mistakes: Integers | None = None
     drawn: Integers | None = None
@@ -179,7 +184,7 @@ class Outcome:
 
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
-        rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of"]
+        rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of", "kind_of"]
         rows += ["possible_size", "mistakes", "drawn", "queries", "saved"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
@@ -202,6 +207,23 @@ class Outcome:
         found = np.isfinite(self.minimal_size) & (self.minimal_size > 0)
         of = np.zeros(self.samples, np.int64) if self.origin_of is None else self.origin_of
         return {origin: int((found & (of == k)).sum()) for k, origin in enumerate(self.origins)}
+
+    def found_last(self) -> dict[str, int]:
+        """Kind of run -> number of samples whose smallest example it found, where that is known; kinds that found none
+        are left out.
+
+        Example:
+            >>> from robustatlas.outcomes import OutcomeTable
+            >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.2, 0.1]}, {"linf": [0.1, 0.2]})
+            >>> found = replace(table.outcome("linf"), kinds=("bound", "ascend"), kind_of=np.array([1, -1]))
+            >>> found.found_last()
+            {'ascend': 1}
+        """
+        of = np.full(self.samples, -1) if self.kind_of is None else self.kind_of
+        counts = dict.fromkeys(self.kinds, 0)
+        for k, kind in enumerate(self.kinds):
+            counts[kind] += int((of == k).sum())
+        return {kind: count for kind, count in counts.items() if count}
 
     def restrict(self, strengths: Sequence[float] | Floats) -> Outcome:
         """The same samples at only some of the strengths (increasing).
@@ -246,6 +268,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
     strengths, margins, fooled = _on_one_grid(outcomes, covered)
     saved = [here * outcome.saved for outcome, here in zip(outcomes, covered, strict=True) if outcome.saved is not None]
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
+    kinds = list(dict.fromkeys(kind for outcome in outcomes for kind in outcome.kinds))
     drawn = any(outcome.drawn is not None for outcome in outcomes)
     possible = np.where(rows, [outcome.doubted().minimal_size for outcome in outcomes], np.inf)
     return replace(
@@ -261,6 +284,8 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         rejected=sum(outcome.rejected for outcome in outcomes),
         origins=tuple(origins),
         origin_of=of_best([_origins_among(origins, outcome) for outcome in outcomes], 0),
+        kinds=tuple(kinds),
+        kind_of=of_best([_kinds_among(kinds, outcome) for outcome in outcomes], -1),
         possible_size=possible.min(0) if any(outcome.possible_size is not None for outcome in outcomes) else None,
         mistakes=of_best([outcome.mistakes for outcome in outcomes], 0) if drawn else None,
         drawn=of_best([outcome.drawn for outcome in outcomes], 0) if drawn else None,
@@ -297,6 +322,12 @@ def _origins_among(origins: Sequence[str], outcome: Outcome) -> Integers | None:
         return None
     own = np.array([origins.index(origin) for origin in outcome.origins])
     return own[np.zeros(outcome.samples, np.int64) if outcome.origin_of is None else outcome.origin_of]
+
+
+def _kinds_among(kinds: Sequence[str], outcome: Outcome) -> Integers:
+    """``[N]``: which of the ``kinds`` of runs found each sample's smallest example, -1 where that is not known."""
+    own = np.array([*(kinds.index(kind) for kind in outcome.kinds), -1])
+    return own[np.full(outcome.samples, -1) if outcome.kind_of is None else outcome.kind_of]
 
 
 def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Integers | None:

@@ -18,9 +18,9 @@ from robustatlas.outcomes.columns import (
     Arrays,
     check_columns,
     columns_of,
-    no_draws,
     no_queries,
     stacked,
+    unknown_columns,
 )
 from robustatlas.outcomes.identity import Identity
 from robustatlas.outcomes.outcome import Integers
@@ -125,7 +125,7 @@ class Parts:
         names = dict.fromkeys(name for part in parts for name in part)
         strengths = len(record.strengths)
         filled = [
-            no_draws(len(part["index"]))
+            unknown_columns(len(part["index"]))
             | no_queries(len(part["index"]), strengths)
             | {"possible_size": part["minimal_size"]}
             | part

@@ -41,6 +41,7 @@ class AttackRecord(Record):
         source: where the attack was published.
         note: how the default differs from the published attack.
         effort: what the plan was scaled to, where that is not the default.
+        legs: what each leg of the plan does, in words.
 
     Example:
         >>> AttackRecord(name="linf", strengths=(0.1, 0.2)).monotone
@@ -60,6 +61,7 @@ class AttackRecord(Record):
     source: str = ""
     note: str = ""
     effort: str = ""
+    legs: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> AttackRecord:
@@ -70,7 +72,7 @@ class AttackRecord(Record):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
-            told = self.model_dump(mode="json", exclude={"gradient", "unit", "source", "note", "effort"})
+            told = self.model_dump(mode="json", exclude={"gradient", "unit", "source", "note", "effort", "legs"})
             if self.gradient is not None:
                 told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
             return digest(told)

@@ -17,7 +17,7 @@ from torch import Tensor
 from robustatlas.bundle import Tree
 from robustatlas.errors import UserError
 from robustatlas.search.plan import MINIMUM_SIZE, Leg, Plan
-from robustatlas.search.remembered import NearestMisses, SharedExamples
+from robustatlas.search.remembered import SharedExamples
 from robustatlas.search.rules import EarlyStop, MostQueries, Role, Rule, StopSlowAscents
 
 
@@ -39,9 +39,10 @@ class Schedule(ABC):
 
     ``level`` int64 [N]: index of the strength, of ``levels``; ``attempt`` int64 [N]: index into ``attempts``; ``done``
     bool [N]; ``warm`` bool [N]: the last run found something, from which the next may start.
-    Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``number_of`` and ``bounds`` (it looks for
-    the smallest size). ``stops``: the rules that end runs early, ``slow``: the one that says after how many steps their
-    margin is noted; ``most``: the one that says how often a sample may be asked about; ``misses`` and ``shared``: what
+    Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``leg_of`` (into the plan's legs; -1: it only
+    goes on from what another found), ``number_of`` and ``bounds`` (it looks for the smallest size). ``stops``: the
+    rules that end runs early, ``slow``: the one that says after how many steps their margin is noted; ``most``: the one
+    that says how often a sample may be asked about; ``shared``: what
     a search remembers of its runs besides the smallest example.
 
     Args:
@@ -63,7 +64,6 @@ class Schedule(ABC):
     shares: ClassVar[bool] = False
     """It keeps an example for each strength."""
 
-    misses: NearestMisses | None = None
     shared: SharedExamples | None = None
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
@@ -71,6 +71,8 @@ class Schedule(ABC):
         self.attempts = self.runs(plan, classes)
         self.stages = list(dict.fromkeys(a.leg.stage for a in self.attempts))
         self.stage_of = torch.tensor([self.stages.index(a.leg.stage) for a in self.attempts], device=todo.device)
+        legs = [-1 if a.leg.role == "refine" else plan.legs.index(a.leg) for a in self.attempts]
+        self.leg_of = torch.tensor(legs, device=todo.device)
         self.number_of = torch.tensor([a.number for a in self.attempts], device=todo.device)
         self.bounds = torch.tensor([a.minimum_size for a in self.attempts], device=todo.device)
         self.slow = plan.rule(StopSlowAscents) or StopSlowAscents()
@@ -108,9 +110,8 @@ class Schedule(ABC):
         """The legs of high effort; ``longer``: each leg of ``plan`` with more steps and runs."""
         return tuple(each for pair in zip(plan.legs, longer, strict=True) for each in dict.fromkeys(pair))
 
-    def begin(self, clean: Tensor, theta: Tree) -> None:  # noqa: B027 - most searches remember nothing
-        """Before the first run; ``clean`` [N]: margins of the logits at the clean inputs, ``theta``: the parameters
-        that the samples begin with."""
+    def begin(self, theta: Tree) -> None:  # noqa: B027 - most searches remember nothing
+        """Before the first run; ``theta``: the parameters that the N samples begin with."""
 
     def source(self, rows: Tensor) -> Tensor:
         """Index of the strength within which the start of each run lies; the number of strengths: anywhere."""

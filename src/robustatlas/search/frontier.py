@@ -39,8 +39,8 @@ class FrontierSearch(Schedule):
         self.round = torch.full_like(self.level, -1 if self.first else 0)
         self.attempt = self._attempt(self.attempt, self.round, self.level)
 
-    def begin(self, clean: Tensor, theta: Tree) -> None:
-        self.shared = SharedExamples.none(theta, len(clean), len(self.strengths) + 1, clean.device)
+    def begin(self, theta: Tree) -> None:
+        self.shared = SharedExamples.none(theta, len(self.done), len(self.strengths) + 1, self.done.device)
 
     @classmethod
     def runs(cls, plan: Plan, classes: int) -> list[Attempt]:

@@ -18,7 +18,7 @@ Search = Literal["descent", "bisection", "every", "frontier", "minimum"]
 size, without a grid of strengths."""
 
 Targets = Literal["logits", "distance", "random"]
-Start = Literal["random", "neutral", "best", "missed"]
+Start = Literal["random", "neutral", "best"]
 Judge = Literal["best", "last"]
 NEAREST = 9
 """How many classes are ordered by their distance; as many as AutoAttack targets."""
@@ -36,9 +36,8 @@ class Stage:
         objective: what it raises.
         targets: None: untargeted; or the wrong class that each run goes towards: the next in the order of their
             ``"logits"`` or of the linearised ``"distance"`` to their boundary, or one drawn at ``"random"``.
-        start: ``"random"``, ``"neutral"`` (the clean point), ``"best"``: right after a success at that example, drawn
-            into the set, otherwise at random (a minimum-size run: at the smallest example), or ``"missed"``: likewise,
-            but otherwise where the run that failed by least at this strength came nearest to an example.
+        start: ``"random"``, ``"neutral"`` (the clean point), or ``"best"``: right after a success at that example,
+            drawn into the set, otherwise at random (a minimum-size run: at the smallest example).
         judge: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures).
         kick: a run for the smallest size begins at the smallest example, moved at random by so many times its size.
         backward: the gradient taken of input transformations (None: what the model says; see
@@ -106,8 +105,7 @@ class Leg:
 
     Attributes:
         stage: how a run goes.
-        role: what it is for: ``"bound"``, ``"restart"``, ``"ascend"``, ``"close"``, ``"resume"``, ``"refine"`` or
-            ``"sweep"``.
+        role: what it is for: ``"bound"``, ``"restart"``, ``"ascend"``, ``"refine"`` or ``"sweep"``.
         runs: towards so many classes where the stage is targeted, otherwise from so many starts.
 
     Raises:
@@ -138,10 +136,6 @@ class Leg:
             )
         if (self.role == "restart") != bool(self.stage.kick):
             raise UserError(f"A leg got role={self.role!r} with kick={self.stage.kick}; a kick is what restarts have.")
-        if (self.role == "resume") != (self.stage.start == "missed"):
-            raise UserError(
-                f"A leg got role={self.role!r} with start={self.stage.start!r}; 'resume' goes with 'missed'."
-            )
 
     def runs_of(self, classes: int) -> int:
         """How often it runs on a model of so many classes."""

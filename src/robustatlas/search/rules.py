@@ -6,7 +6,6 @@ not depend on the others of its batch. How each was chosen stands in docs/search
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Set
 from dataclasses import dataclass, replace
@@ -21,10 +20,9 @@ from robustatlas.host import cached
 from robustatlas.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
-Role = Literal["bound", "restart", "ascend", "close", "resume", "refine", "sweep"]
+Role = Literal["bound", "restart", "ascend", "refine", "sweep"]
 """``"bound"``: for the smallest size, from the clean point; ``"restart"``: the same from the smallest example, moved at
-random (basin hopping, Wales and Doye 1997); ``"ascend"``: at a strength; ``"close"``: the same by another kind of
-attack, only just below a bound; ``"resume"``: at a strength, from where the run that failed by least came nearest;
+random (basin hopping, Wales and Doye 1997); ``"ascend"``: at a strength;
 ``"refine"``: for the smallest size, from the smallest example, at the end; ``"sweep"``: at each strength in turn, from
 what was found at the one beside it."""
 
@@ -98,40 +96,41 @@ class EarlyStop(Rule):
 
 @dataclass(frozen=True)
 class StopLaggingRuns(EarlyStop):
-    """A minimum-size run ends where it lags: ``behind`` are pairs (share, ratio) of rising shares and falling ratios;
-    from that share of its steps on it must have found something below ``ratio`` times the sample's smallest size.
+    """A minimum-size run ends where it lags: with a share r of its steps left, no more than ``left``, it must have
+    found something below 1 + ``times`` r^2 times the sample's smallest size.
 
     Example:
         >>> from robustatlas.optimizers.fmn import FMN
-        >>> trace = replace(Trace.none(torch.zeros(2)), smallest=torch.tensor([1.3, 1.05]))
-        >>> StopLaggingRuns(((0.5, 1.1),)).ends(trace, torch.tensor([10, 10]), FMN(20), torch.ones(2)).tolist()
+        >>> trace = replace(Trace.none(torch.zeros(2)), smallest=torch.tensor([1.6, 1.4]))
+        >>> StopLaggingRuns().ends(trace, torch.tensor([10, 10]), FMN(20), torch.ones(2)).tolist()
         [True, False]
     """
 
     reason: ClassVar[str] = "a run that far behind hardly ever ends below what is known"
     roles: ClassVar[Set[Role]] = frozenset({"bound", "restart", "refine"})
+    version: ClassVar[int] = 2
 
-    behind: tuple[tuple[float, float], ...] = ((1 / 3, 1.8), (1 / 2, 1.4), (2 / 3, 1.2), (3 / 4, 1.1), (5 / 6, 1.03))
+    times: float = 2.0
+    left: float = 2 / 3
 
     def ends(self, trace: Trace, step: Tensor, optimizer: Optimizer[Any], known: Tensor) -> Tensor:
         if not (optimizer.needs_gradient and optimizer.minimum_size):
             return torch.zeros_like(step, dtype=torch.bool)
-        ratio = cached(_ratios, self.behind, optimizer.steps, like=known)[step.clamp_max(optimizer.steps)]
+        ratio = cached(_ratios, self.times, self.left, optimizer.steps, like=known)[step.clamp_max(optimizer.steps)]
         return trace.smallest > ratio * known
 
     def at_effort(self, effort: Effort) -> Rule | None:
         return PATIENT if effort == "high" else self
 
 
-PATIENT = StopLaggingRuns(((1 / 3, 2.5), (1 / 2, 1.7), (2 / 3, 1.3), (3 / 4, 1.15), (5 / 6, 1.05)))
+PATIENT = StopLaggingRuns(times=4.0)
 """Ends only runs that lag so far that hardly any would still gain."""
 
 
-def _ratios(behind: tuple[tuple[float, float], ...], steps: int) -> Tensor:
+def _ratios(times: float, left: float, steps: int) -> Tensor:
     """``[steps + 1]``: the ratio that a minimum-size run of so many steps must keep to at each of its evaluations."""
-    due = [(round(share * steps), ratio) for share, ratio in behind]
-    ratios = [min((ratio for at, ratio in due if step >= at), default=math.inf) for step in range(steps + 1)]
-    return torch.tensor(ratios, dtype=torch.float64)
+    share = 1 - torch.arange(steps + 1, dtype=torch.float64) / max(steps, 1)
+    return torch.where(share <= left, 1 + times * share**2, torch.inf)
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ class StopSlowAscents(EarlyStop):
     """
 
     reason: ClassVar[str] = "an ascent that slows down does not arrive"
-    roles: ClassVar[Set[Role]] = frozenset({"ascend", "close", "resume"})
+    roles: ClassVar[Set[Role]] = frozenset({"ascend"})
 
     parts: int = 4
     times: float = 1.0
@@ -169,73 +168,47 @@ class StopSlowAscents(EarlyStop):
         return None if effort == "high" else self
 
 
-@dataclass(frozen=True)
-class SkipAgreeingKinds(Rule):
-    """Where minimum-size attacks of two kinds come to the same size, up to a share of ``within``, the remaining ones
-    are left out, but for the last ``restarts`` restarts (None: all of them)."""
-
-    reason: ClassVar[str] = "where two kinds of attack end at one size, a third one rarely ends below"
-    roles: ClassVar[Set[Role]] = frozenset({"bound"})
-
-    within: float = 0.003
-    restarts: int | None = 1
-
-    def at_effort(self, effort: Effort) -> Rule | None:
-        return None if effort == "high" else self
+_HIGH = 3
+"""Times as patient as usual at high effort."""
 
 
 @dataclass(frozen=True)
-class StopRestarts(Rule):
-    """Restarts end when ``patience`` in a row have found nothing that is smaller by a share of ``threshold``; high
-    effort is three times as patient."""
+class StopFruitless(Rule):
+    """Runs for the smallest size end when ``patience`` in a row, of whatever kind, have found nothing smaller; a sample
+    is stubborn once a restart did find something, and takes ``stubborn`` in a row. Smaller is, for a descent, within a
+    smaller strength, and for the search for the smallest size by a share of ``threshold``. High effort is three times
+    as patient."""
 
-    reason: ClassVar[str] = "a sample that several restarts found nothing for is in its deepest valley"
+    reason: ClassVar[str] = "a sample that several kinds of runs in a row found nothing for is in its deepest valley"
     source: ClassVar[str] = "basin hopping (Wales and Doye 1997), as scipy.optimize.basinhopping's niter_success"
-    roles: ClassVar[Set[Role]] = frozenset({"restart"})
+    roles: ClassVar[Set[Role]] = frozenset({"bound", "restart"})
 
     patience: int = 4
-    threshold: float = 0.003
+    stubborn: int = 8
+    threshold: float = 0.01
 
     def __post_init__(self) -> None:
-        if self.patience < 1:
-            raise UserError(f"StopRestarts got patience={self.patience}; expected a number of restarts, at least one.")
+        if not 1 <= self.patience <= self.stubborn:
+            raise UserError(
+                f"StopFruitless got patience={self.patience} and stubborn={self.stubborn}; expected numbers of runs, "
+                "at least one, and no fewer for stubborn samples."
+            )
 
     def at_effort(self, effort: Effort) -> Rule | None:
-        return replace(self, patience=3 * self.patience) if effort == "high" else self
-
-
-@dataclass(frozen=True)
-class AscentsByRatio(Rule):
-    """The descent makes few ascents at a strength far below the bound: ``runs`` are pairs (ratio of strength to bound,
-    number of runs below it), and from ``close`` on the legs that close follow."""
-
-    reason: ClassVar[str] = "ascents far below a bound almost never succeed, those just below it in two of three cases"
-    roles: ClassVar[Set[Role]] = frozenset({"ascend", "close"})
-
-    runs: tuple[tuple[float, int], ...] = ((0.5, 1), (0.75, 2), (0.85, 3))
-    close: float = 0.9
+        if effort != "high":
+            return self
+        return replace(self, patience=_HIGH * self.patience, stubborn=_HIGH * self.stubborn)
 
 
 @dataclass(frozen=True)
 class Approach(Rule):
-    """The search for the smallest size ascends below the smallest example: ``steps`` are pairs (share of its size,
-    number of runs; None: all), each tried until it fails."""
+    """The search for the smallest size ascends below the smallest example, at ``shares`` of its size, each until it
+    fails: all kinds at the last share, the first alone at those before."""
 
     reason: ClassVar[str] = "large steps down are cheap, small ones at the end decide"
     roles: ClassVar[Set[Role]] = frozenset({"bound", "ascend"})
 
-    steps: tuple[tuple[float, int | None], ...] = ((0.9, 1), (0.97, 2), (0.99, None))
-
-
-@dataclass(frozen=True)
-class NearMisses(Rule):
-    """Where all ascents at a strength fail, but one left no more than ``within`` of the clean margin, the legs that
-    resume go on from there."""
-
-    reason: ClassVar[str] = "what failed by little is the best start there is"
-    roles: ClassVar[Set[Role]] = frozenset({"resume"})
-
-    within: float = 0.1
+    shares: tuple[float, ...] = (0.9, 0.99)
 
 
 @dataclass(frozen=True)

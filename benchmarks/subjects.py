@@ -1,0 +1,168 @@
+"""Small networks of several kinds, trained by a seed: what the defaults of the searches are chosen and reported on.
+
+    python benchmarks/subjects.py [--names attention,gelu,...] [--kept FOLDER]
+
+Each takes some minutes of one core and is kept in the folder, by its name. Needs MNIST, Fashion-MNIST and CIFAR-10
+(``dataset-fashion-mnist`` of Debian, the other two in ROBUSTATLAS_DATA); of MNIST and CIFAR-10 the test images serve
+for training but for those that :data:`KINDS` keeps apart to be attacked.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+import robustatlas as ra
+from robustatlas.models.weights import load_weights
+
+KEPT = Path("build/networks")
+
+
+class PatchAttention(nn.Module):
+    """Patches of 4x4 pixels, two blocks of self-attention, the mean of their tokens: a small vision transformer."""
+
+    def __init__(self, channels: int, side: int, width: int = 64, patch: int = 4) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(channels, width, patch, stride=patch)
+        self.places = nn.Parameter(0.02 * torch.randn(1, (side // patch) ** 2, width))
+        block = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, activation="gelu", batch_first=True)
+        self.blocks = nn.TransformerEncoder(block, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.patches(x).flatten(2).transpose(1, 2) + self.places
+        out: Tensor = self.head(self.blocks(tokens).mean(1))
+        return out
+
+
+def gelu_cnn(channels: int = 3, width: int = 32) -> nn.Module:
+    """Four convolutions with GELU, two of them with stride 2, and a linear layer."""
+    layers: list[nn.Module] = []
+    for into, out, stride in ((channels, width, 1), (width, width, 2), (width, 2 * width, 1), (2 * width, 64, 2)):
+        layers += [nn.Conv2d(into, out, 3, stride, 1), nn.BatchNorm2d(out), nn.GELU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(64 * 16, 10))
+
+
+class Residual(nn.Module):
+    """A strided convolution and three residual blocks of ReLU, each of two convolutions."""
+
+    def __init__(self, channels: int = 1, width: int = 32) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, width, 3, 2, 1)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(width, width, 3, 1, 1), nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width, 3, 1, 1)
+            )
+            for _ in range(3)
+        )
+        self.head = nn.Linear(width * 16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = functional.relu(self.first(x))
+        for block in self.blocks:
+            x = functional.relu(x + block(x))
+        out: Tensor = self.head(functional.adaptive_avg_pool2d(x, 4).flatten(1))
+        return out
+
+
+def fully_connected(hidden: int, width: int = 256) -> nn.Module:
+    """So many hidden layers of ReLU on the pixels of MNIST."""
+    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(784, width), nn.ReLU()]
+    for _ in range(hidden - 1):
+        layers += [nn.Linear(width, width), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(width, 10))
+
+
+def _squared_error(logits: Tensor, labels: Tensor) -> Tensor:
+    """To one-hot targets: logits stay between 0 and 1, and the gradient at an image says little."""
+    return functional.mse_loss(logits, functional.one_hot(labels, logits.shape[1]).to(logits))
+
+
+Split = Literal["test", "train"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a network is made; ``first`` to ``first + count`` of a split are its training images, and those from
+    ``attacked`` on of the test images are for attacks."""
+
+    net: Callable[[], nn.Module]
+    data: str
+    split: Split
+    first: int
+    count: int
+    attacked: int
+    loss: Callable[[Tensor, Tensor], Tensor] = functional.cross_entropy
+    epochs: int = 12
+    rate: float = 2e-3
+
+
+CHOSEN_ON = ("attention", "gelu", "one-hot-4", "one-hot-6")
+"""Those that the defaults were chosen on; the others decided nothing."""
+
+KINDS = {
+    "attention": Kind(lambda: PatchAttention(1, 28), "fashion-mnist", "train", 0, 20_000, attacked=0),
+    "gelu": Kind(gelu_cnn, "cifar10", "test", 0, 8_000, attacked=8_000),
+    "one-hot-4": Kind(lambda: fully_connected(4), "mnist", "test", 2_000, 8_000, 0, _squared_error, 20),
+    "one-hot-6": Kind(lambda: fully_connected(6), "mnist", "test", 2_000, 8_000, 0, _squared_error, 20),
+    "residual": Kind(Residual, "fashion-mnist", "train", 20_000, 20_000, attacked=0, epochs=5),
+    "attention-cifar": Kind(lambda: PatchAttention(3, 32), "cifar10", "test", 0, 8_000, attacked=8_000, epochs=16),
+}
+
+
+def trained(name: str, folder: Path = KEPT) -> tuple[ra.Classifier, ra.Dataset]:
+    """The network of that name, trained now or before, with the images that it is attacked on."""
+    kind, path = KINDS[name], folder / f"{name}.safetensors"
+    torch.manual_seed(0)
+    net = kind.net()
+    if not path.is_file():
+        _train(net, kind)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(net.state_dict(), path)
+    load_weights(net, path)
+    data = ra.load_dataset(kind.data)
+    rows = torch.arange(kind.attacked, kind.attacked + 2_000)
+    return ra.Classifier(net.eval(), name=name), ra.Dataset.of_rows(
+        data.rows.chosen(rows), data.labels[rows], data.name
+    )
+
+
+def _train(net: nn.Module, kind: Kind, batch: int = 128) -> None:
+    data, chance = ra.load_dataset(kind.data, kind.split), torch.Generator().manual_seed(0)
+    rows = torch.arange(kind.first, kind.first + kind.count)
+    images, labels = data.images[rows], data.labels[rows]
+    steps = kind.epochs * (len(rows) // batch)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=kind.rate, weight_decay=1e-2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, kind.rate, total_steps=steps)
+    net.train()
+    for _ in range(kind.epochs):
+        order = torch.randperm(len(rows), generator=chance)
+        for chosen in order[: batch * (len(rows) // batch)].split(batch):
+            optimizer.zero_grad()
+            kind.loss(net(images[chosen]), labels[chosen]).backward()
+            optimizer.step()
+            schedule.step()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--names", default=",".join(KINDS))
+    parser.add_argument("--kept", type=Path, default=KEPT)
+    asked = parser.parse_args()
+    for name in asked.names.split(","):
+        model, data = trained(name, asked.kept)
+        with torch.no_grad():
+            right = (model.logits(data.images[:1_000]).argmax(1) == data.labels[:1_000]).double().mean()
+        print(f"{name}: {100 * right:.1f} % of the first 1,000 images right", flush=True)
+
+
+if __name__ == "__main__":
+    main()
