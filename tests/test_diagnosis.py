@@ -21,7 +21,7 @@ from robustatlas.diagnosis import Diagnosis
 from robustatlas.diagnosis.verdict import EXCLUDED, FEW
 from robustatlas.evaluation.plan import samples_of
 from robustatlas.evaluation.reading import question_of, readings_of
-from robustatlas.indicators import INDICATORS, Indicator, Look, Measured
+from robustatlas.indicators import INDICATORS, Indicator, LookedAt, Measured
 from robustatlas.models.broken import BROKEN
 from robustatlas.noise import Noise
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
@@ -106,7 +106,7 @@ def test_the_directional_derivative_is_a_cosine() -> None:
         return ra.Classifier(ra.surrogate(lambda x: x @ weight.T, lambda x: x @ claimed.T))
 
     def values(claimed: Tensor) -> Tensor:
-        look = Look(model(claimed), x, labels, Noise.of(0, torch.arange(5), "diagnosis"))
+        look = LookedAt(model(claimed), x, labels, Noise.of(0, torch.arange(5), "diagnosis"))
         found: Measured = INDICATORS["gradient"]().measure(look)
         return found.values
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.bundle import flat
-from robustatlas.indicators import Look
+from robustatlas.indicators import LookedAt
 from robustatlas.noise import Noise
 from robustatlas.remedies import around, ways
 
@@ -19,9 +19,9 @@ DATA = ra.load_dataset("digits")
 STRENGTHS = {"linf": [0.1, 0.2]}
 
 
-def look(model: ra.Classifier, samples: int = 16) -> Look:
+def look(model: ra.Classifier, samples: int = 16) -> LookedAt:
     noise = Noise.of(0, torch.arange(samples), "repair")
-    return Look(model, DATA.images[:samples], DATA.labels[:samples], noise)
+    return LookedAt(model, DATA.images[:samples], DATA.labels[:samples], noise)
 
 
 GUILTY = {

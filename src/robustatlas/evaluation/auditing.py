@@ -22,7 +22,7 @@ from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import Data, samples_of
 from robustatlas.evaluation.prepared import Model
 from robustatlas.evaluation.request import Request
-from robustatlas.indicators import Look
+from robustatlas.indicators import LookedAt
 from robustatlas.noise import Noise
 from robustatlas.remedies import around, estimated
 from robustatlas.result import Result
@@ -106,7 +106,7 @@ def _kinds(
         work = samples_of(data, list(positions[:_LOOKED_AT]))
         x, labels = work.rows[:_LOOKED_AT].to(model.device, model.dtype), work.labels.to(model.device)
         noise = Noise.of(0, torch.from_numpy(work.index).to(model.device), "repair")
-        ways = around(model, Look(model, x, labels, noise))
+        ways = around(model, LookedAt(model, x, labels, noise))
     for way in ways:
         yield way.name, way.model, attack
     yield "estimated gradient", estimated(model).model, shortened(attack)

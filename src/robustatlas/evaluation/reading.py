@@ -15,7 +15,7 @@ from robustatlas.classifier import Classifier, seeded
 from robustatlas.diagnosis import Diagnosis
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Work
-from robustatlas.indicators import INDICATORS, Indicator, Look, Measured
+from robustatlas.indicators import INDICATORS, Indicator, LookedAt, Measured
 from robustatlas.noise import Noise
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.circumstances import now
@@ -185,7 +185,7 @@ def _measured(
     for rows in torch.split(chosen, size):
         x = question.work.rows[rows].to(model.device, model.dtype)
         noise = Noise(_noise(question, rows).keys.to(model.device))
-        look = Look(model, x, question.work.labels[rows].to(model.device), noise, ways)
+        look = LookedAt(model, x, question.work.labels[rows].to(model.device), noise, ways)
         parts.append([indicator.measure(look) for indicator in indicators])
     if not parts:
         nothing = torch.zeros(0)

@@ -1,9 +1,9 @@
 """Signs by which a robustness number is to be doubted: each is measured of single samples, in a few passes."""
 
-from robustatlas.indicators.base import Indicator, Look, Measured
+from robustatlas.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.registry import Registry, subclass_of
 
-__all__ = ["INDICATORS", "Indicator", "Look", "Measured"]
+__all__ = ["INDICATORS", "Indicator", "LookedAt", "Measured"]
 
 INDICATORS: Registry[type[Indicator]] = Registry(
     "indicator",

@@ -18,7 +18,7 @@ from robustatlas.objectives import Objective
 from robustatlas.outcomes.readings import Severity
 
 
-class Look:
+class LookedAt:
     """What the indicators look at: a model, and samples that it classifies correctly.
 
     What several of them need is computed once.
@@ -33,7 +33,7 @@ class Look:
     Example:
         >>> import robustatlas as ra
         >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-        >>> look = Look(model, data.images[:2], data.labels[:2], Noise.of(0, torch.arange(2), "diagnosis"))
+        >>> look = LookedAt(model, data.images[:2], data.labels[:2], Noise.of(0, torch.arange(2), "diagnosis"))
         >>> look.margin.shape, look.slopes[0].shape
         (torch.Size([2]), torch.Size([2, 1, 8, 8]))
     """
@@ -151,7 +151,7 @@ class Indicator(ABC):
     """From which value on a sample is doubtful, in words."""
 
     @abstractmethod
-    def measure(self, look: Look) -> Measured:
+    def measure(self, look: LookedAt) -> Measured:
         """Look at the samples."""
 
     def severity_of(self, objectives: Collection[Objective]) -> Severity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from robustatlas.classifier import seeded
-from robustatlas.indicators.base import Indicator, Look, Measured
+from robustatlas.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.indicators.randomness import differences, tolerance, varying
 
 
@@ -19,7 +19,7 @@ class BatchDependence(Indicator):
     source = "ours"
     limit = "more than 0.001 of the largest logit, where the same batch gives the same"
 
-    def measure(self, look: Look) -> Measured:
+    def measure(self, look: LookedAt) -> Measured:
         """2 forward passes a sample: in two halves, each with its own mirror image."""
         half, others = -(-len(look.x) // 2), []
         with torch.no_grad(), seeded(0, look.model.device):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import flat
-from robustatlas.indicators.base import Indicator, Look, Measured
+from robustatlas.indicators.base import Indicator, LookedAt, Measured
 
 DIRECTIONS = 8
 STEP, LENGTH = 0.01, 0.08
@@ -35,7 +35,7 @@ class DirectionalDerivative(Indicator):
     source = "finite differences against autograd; direction by direction, as torch.autograd.gradcheck does"
     limit = f"cosine below {AGREES:g}"
 
-    def measure(self, look: Look) -> Measured:
+    def measure(self, look: LookedAt) -> Measured:
         """9 forward passes and 1 backward pass a sample, or one more of each for every further way back."""
         steps = torch.stack([self._step(look, number) for number in range(DIRECTIONS)])
         with torch.no_grad():
@@ -44,12 +44,12 @@ class DirectionalDerivative(Indicator):
         return Measured.of(best, best < AGREES, self._beyond_rounding(look, changes))
 
     @staticmethod
-    def _step(look: Look, number: int) -> Tensor:
+    def _step(look: LookedAt, number: int) -> Tensor:
         signs = look.noise.child(1000 + number).sign(*look.x.shape[1:], dtype=look.x.dtype)
         return (look.x + step_of(look.x) * signs).clamp(0, 1) - look.x
 
     @staticmethod
-    def _beyond_rounding(look: Look, changes: Tensor) -> Tensor:
+    def _beyond_rounding(look: LookedAt, changes: Tensor) -> Tensor:
         """[B] whether anything changes, or should, by more than rounding of the logits explains."""
         claimed = torch.stack([flat(slope).norm(dim=1) for slope in look.slopes]).amax(0).nan_to_num() * step_of(look.x)
         relative = max(look.model.rounding, _ULPS * torch.finfo(look.clean.dtype).eps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustatlas.indicators.base import Indicator, Look, Measured
+from robustatlas.indicators.base import Indicator, LookedAt, Measured
 
 _ROUNDING = 1e-5
 
@@ -17,7 +17,7 @@ class Probabilities(Indicator):
     source = "AutoAttack's flags (Croce et al.)"
     limit = f"all within [0, 1], and a sum within {_ROUNDING:g} of 1"
 
-    def measure(self, look: Look) -> Measured:
+    def measure(self, look: LookedAt) -> Measured:
         """No pass of its own."""
         values = look.clean.sum(1)
         within = ((look.clean >= -_ROUNDING) & (look.clean <= 1 + _ROUNDING)).all(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.indicators.base import Indicator, Look, Measured
+from robustatlas.indicators.base import Indicator, LookedAt, Measured
 
 _STEP = 0.1
 _RANDOM = 24
@@ -22,7 +22,7 @@ class RandomStep(Indicator):
     source = "ours; Carlini et al. 2019 (random noise must not beat gradients)"
     limit = "above 0"
 
-    def measure(self, look: Look) -> Measured:
+    def measure(self, look: LookedAt) -> Measured:
         """25 forward passes a sample."""
         with torch.no_grad():
             steps = [look.noise.child(4000 + k).sign(*look.x.shape[1:], dtype=look.x.dtype) for k in range(_RANDOM)]
@@ -32,5 +32,5 @@ class RandomStep(Indicator):
         return Measured.of(values.nan_to_num(0.0), led > best)
 
     @staticmethod
-    def _after(look: Look, step: Tensor) -> Tensor:
+    def _after(look: LookedAt, step: Tensor) -> Tensor:
         return look.lead(look.logits((look.x + _STEP * step).clamp(0, 1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.indicators.base import Indicator, Look, Measured
+from robustatlas.indicators.base import Indicator, LookedAt, Measured
 
 SAME = 1e-3
 """Largest difference, relative to the largest logit, that rounding explains."""
@@ -17,12 +17,12 @@ def differences(one: Tensor, other: Tensor) -> Tensor:
     return (one - other).abs().amax(1).nan_to_num(torch.inf) / scale
 
 
-def tolerance(look: Look) -> float:
+def tolerance(look: LookedAt) -> float:
     """The largest such difference that is none."""
     return max(SAME, 4 * torch.finfo(look.model.network_dtype).eps)
 
 
-def varying(look: Look) -> Tensor:
+def varying(look: LookedAt) -> Tensor:
     """[B] by how much the logits differ from call to call."""
     if look.model.draws is not None:
         return torch.zeros_like(look.margin)
@@ -39,7 +39,7 @@ class Randomness(Indicator):
     source = "AutoAttack's flags (Croce et al.), per sample"
     limit = f"more than {SAME:g} of the largest logit"
 
-    def measure(self, look: Look) -> Measured:
+    def measure(self, look: LookedAt) -> Measured:
         """2 forward passes a sample."""
         values = varying(look)
         return Measured.of(values, values > tolerance(look))

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import torch
 
-from robustatlas.indicators.base import Indicator, Look, Measured
+from robustatlas.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.objectives import Objective
 from robustatlas.outcomes.readings import Severity
 
@@ -30,7 +30,7 @@ class LogitScale(Indicator):
     source = "Carlini and Wagner 2016 on defensive distillation; the limits are those of float32"
     limit = f"margin above {_VANISHES:.0f} or below {_FLAT:.1g}"
 
-    def measure(self, look: Look) -> Measured:
+    def measure(self, look: LookedAt) -> Measured:
         """No pass of its own."""
         return Measured.of(look.margin, (look.margin > _VANISHES) | (look.margin.abs() < _FLAT))
 

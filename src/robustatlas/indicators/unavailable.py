@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from robustatlas.bundle import flat
-from robustatlas.indicators.base import Indicator, Look, Measured
+from robustatlas.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.objectives import cross_entropy
 
 
@@ -20,7 +20,7 @@ class UnavailableGradients(Indicator):
     source = "Pintor et al. 2022, indicator 1"
     limit = "no entry other than 0"
 
-    def measure(self, look: Look) -> Measured:
+    def measure(self, look: LookedAt) -> Measured:
         """1 forward and 1 backward pass a sample."""
         x = look.x.detach().clone().requires_grad_()
         with torch.enable_grad():

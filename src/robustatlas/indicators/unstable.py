@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.indicators.base import Indicator, Look, Measured
+from robustatlas.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.objectives import cross_entropy
 
 _DRAWS = 100
@@ -25,7 +25,7 @@ class UnstablePredictions(Indicator):
     source = "Pintor et al. 2022, indicator 2 (which has no threshold; that of a tenth is ours)"
     limit = f"above {_LIMIT:g}"
 
-    def measure(self, look: Look) -> Measured:
+    def measure(self, look: LookedAt) -> Measured:
         """100 forward passes a sample."""
         clean = cross_entropy(look.clean, look.labels, None).abs()
         scale = torch.where(clean == 0, torch.ones_like(clean), clean)
@@ -37,6 +37,6 @@ class UnstablePredictions(Indicator):
         return Measured.of(values, values > _LIMIT)
 
     @staticmethod
-    def _noisy(look: Look, draw: int) -> Tensor:
+    def _noisy(look: LookedAt, draw: int) -> Tensor:
         noise = look.noise.child(3000 + draw).symmetric(*look.x.shape[1:], dtype=look.x.dtype)
         return cross_entropy(look.logits(look.x + _RADIUS * noise), look.labels, None).abs()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from robustatlas.bundle import flat
-from robustatlas.indicators.base import Indicator, Look, Measured
+from robustatlas.indicators.base import Indicator, LookedAt, Measured
 
 
 class ZeroGradient(Indicator):
@@ -21,7 +21,7 @@ class ZeroGradient(Indicator):
     source = "Pintor et al. 2022 (indicator 1) and AutoAttack's flags, per sample instead of per batch"
     limit = "no entry other than 0"
 
-    def measure(self, look: Look) -> Measured:
+    def measure(self, look: LookedAt) -> Measured:
         """1 forward and 1 backward pass a sample, which others need as well."""
         largest = torch.stack([flat(slope).abs().amax(1).nan_to_num(0.0, posinf=0.0) for slope in look.slopes])
         value = largest.amax(0)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from robustatlas.bundle import flat, per_sample
 from robustatlas.classifier import Classifier
-from robustatlas.indicators import Look
+from robustatlas.indicators import LookedAt
 from robustatlas.indicators.directional import cosine
 from robustatlas.remedies.ways import Way
 
@@ -34,7 +34,7 @@ class Swap:
     rule: str
 
 
-def around(model: Classifier, look: Look, most: int = 2) -> list[Way]:
+def around(model: Classifier, look: LookedAt, most: int = 2) -> list[Way]:
     """The best ways around modules of the network, the best first: what their gradient claims is compared with what
     steps of the model measure.
 
@@ -71,7 +71,7 @@ def _likeness(one: Tensor, other: Tensor) -> float:
     return float(torch.cosine_similarity(flat(one), flat(other), dim=1).mean())
 
 
-def _measured(look: Look) -> tuple[Tensor, Tensor]:
+def _measured(look: LookedAt) -> tuple[Tensor, Tensor]:
     """Random steps [K, B, ...], and what changes along them [K, B]."""
     signs = [look.noise.child(2000 + number).sign(*look.x.shape[1:], dtype=look.x.dtype) for number in range(_STEPS)]
     steps = torch.stack([(look.x + _REACH * sign).clamp(0, 1) - look.x for sign in signs])
@@ -104,7 +104,7 @@ class _Through:
                 stack.enter_context(self._hooked(module, x))
             return self.model.logits(x, verifying=True)
 
-    def slope(self, look: Look) -> Tensor | None:
+    def slope(self, look: LookedAt) -> Tensor | None:
         """The gradient [B, ...] of the lead by this way; None where it is none, or no module could be swapped."""
         with torch.enable_grad():
             leaf = look.x.detach().clone().requires_grad_()

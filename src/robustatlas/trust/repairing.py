@@ -19,7 +19,7 @@ from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import Data, Work, samples_of
 from robustatlas.evaluation.reading import question_of, readings_of
 from robustatlas.evaluation.request import Request
-from robustatlas.indicators import Look
+from robustatlas.indicators import LookedAt
 from robustatlas.noise import Noise
 from robustatlas.outcomes.outcome import percent
 from robustatlas.remedies import Way, around, estimated, precise, transferred
@@ -224,11 +224,11 @@ def _ways(known: KnownSubject, diagnosis: Diagnosis, remedies: Sequence[str]) ->
         yield transferred(model, known.work.rows[: len(known.work.labels)])
 
 
-def _look(known: KnownSubject, index: NDArray[np.int64]) -> Look:
+def _look(known: KnownSubject, index: NDArray[np.int64]) -> LookedAt:
     rows = torch.from_numpy(np.flatnonzero(np.isin(known.work.index, index)))
     x = known.work.rows[rows].to(known.model.device, known.model.dtype)
     noise = Noise.of(0, torch.from_numpy(known.work.index[rows.numpy()]).to(x.device), "repair")
-    return Look(known.model, x, known.work.labels[rows].to(x.device), noise)
+    return LookedAt(known.model, x, known.work.labels[rows].to(x.device), noise)
 
 
 def _without_gradients(name: str) -> list[Attack]:
