@@ -312,7 +312,7 @@ def evaluate(
     how = _precision(precision)
     asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked)
-    given = names_in(attacks) or list(default_attacks(classifier))
+    given = list(default_attacks(classifier)) if attacks is None else names_in(attacks)
     chosen = _attacks.chosen(given, procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
     folder = run or run_folder(classifier, dataset)

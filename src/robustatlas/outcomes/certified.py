@@ -134,8 +134,10 @@ class Certificates:
         return distinct(self._of(record)["index"])
 
     def intact(self, records: Iterable[CertificateRecord]) -> bool:
-        """Whether no part of some records is damaged."""
-        return all(self._part(name) is not None for record in records for name in self._names(record))
+        """Read all parts of some records: whether none is damaged that counted as done so far. Those that are do not
+        count any more."""
+        new = [name for record in records for name in self._names(record) if name not in self._read]
+        return all([self._part(name) is not None for name in new])
 
     def columns(self, record: CertificateRecord, index: Integers, wanted: Sequence[str] = ()) -> Arrays:
         """What a record holds at the samples ``index``; ``minimal_size``, as displays of progress know it, is the
