@@ -137,7 +137,8 @@ class Certificates:
         """Read all parts of some records: whether none is damaged that counted as done so far. Those that are do not
         count any more."""
         new = [name for record in records for name in self._names(record) if name not in self._read]
-        return all([self._part(name) is not None for name in new])
+        damaged = [name for name in new if self._part(name) is None]
+        return not damaged
 
     def columns(self, record: CertificateRecord, index: Integers, wanted: Sequence[str] = ()) -> Arrays:
         """What a record holds at the samples ``index``; ``minimal_size``, as displays of progress know it, is the
