@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -96,7 +97,7 @@ def _diagnose(store: Run, ready: Prepared, claims: Claims) -> None:
     question = question_of(
         ready.work, ready.attacks, plans, ready.manner.seed, batch, passes=passes, gradients=gradients
     )
-    with claims.alone("diagnosis"):
+    with claims.alone("diagnosis"), _enough_memory(ready):
         diagnosis = diagnosed(store, ready.model, question)
     if diagnosis.doubted:
         tell(ready.display, diagnosis.warned)
@@ -125,23 +126,30 @@ def _work_through(
     dispatcher: Dispatcher, ready: Prepared, tasks: Sequence[Task], places: Sequence[str] | Cluster
 ) -> None:
     """Have the work of the dispatcher done: by this process where there are no ``places``."""
-    size, device, manner = ready.manner.batch_size, ready.model.device, ready.manner
-    fewer = size > 1 and not manner.halves
-    try:
+    with _enough_memory(ready):
         if not places:
-            work_here(Doer(ready.model, tasks, manner).do, dispatcher)
-        else:
-            shape, threads = ready.work.rows.shape[1:], torch.get_num_threads()
-            each = 1 if isinstance(places, Cluster) else max(1, threads // len(places))
-            make = partial(doing_elsewhere, ready.model, tuple(tasks), manner, ready.identity, shape)
-            work_elsewhere(make, f"The model {ready.model.name}", places, each, dispatcher)
+            work_here(Doer(ready.model, tasks, ready.manner).do, dispatcher)
+            return
+        shape, threads = ready.work.rows.shape[1:], torch.get_num_threads()
+        each = 1 if isinstance(places, Cluster) else max(1, threads // len(places))
+        make = partial(doing_elsewhere, ready.model, tuple(tasks), ready.manner, ready.identity, shape)
+        work_elsewhere(make, f"The model {ready.model.name}", places, each, dispatcher)
+
+
+@contextmanager
+def _enough_memory(ready: Prepared) -> Iterator[None]:
+    """What is done inside gets a sentence where memory runs out."""
+    try:
+        yield
     except Exception as error:
         if not ran_out(error):
             raise
+        size, halves = ready.manner.batch_size, ready.manner.halves
+        fewer = size > 1 and not halves
         advice = f"a batch size of {size // 2}" if fewer else "a smaller network, or on another device"
         raise UserError(
-            f"{device} ran out of memory with {counted(1 if manner.halves else size, 'sample')} at work at once; run "
-            f"the same again with {advice}. Finished parts of the run are kept."
+            f"{ready.model.device} ran out of memory with {counted(1 if halves else size, 'sample')} at work at once; "
+            f"run the same again with {advice}. Finished parts of the run are kept."
         ) from error
 
 
