@@ -89,7 +89,8 @@ def _hypervolume_through(procedure: Procedure) -> list[Attack]:
     """The same levels behind a transformation: margins by every way back."""
     attacks = map(_behind_transformation, _LEVELS)
     return [
-        _at_levels(attack, {search: attack.plans[search] for search in ("frontier", "every")}) for attack in attacks
+        _at_levels(attack, {search: attack.plans[search] for search in ("frontier", "every", "bisection")})
+        for attack in attacks
     ]
 
 

@@ -163,7 +163,7 @@ def _chosen(model: Classifier, question: Question, size: int) -> Tensor:
     with torch.no_grad():
         for rows in torch.split(order, max(1, min(size, question.count))):
             x, labels = work.rows[rows].to(model.device, model.dtype), work.labels[rows].to(model.device)
-            noise = _noise(question, rows).child(0)
+            noise = _noise(question, rows, model.device).child(0)
             with seeded(0, model.device):
                 logits = model.logits(x, labels=labels, noise=noise, verifying=True)
             found.append(rows[(logits.argmax(1) == labels).cpu()])
@@ -172,8 +172,9 @@ def _chosen(model: Classifier, question: Question, size: int) -> Tensor:
     return torch.cat(found)[: question.count]
 
 
-def _noise(question: Question, rows: Tensor) -> Noise:
-    return Noise.of(question.seed, torch.from_numpy(question.work.index[rows.numpy()]), "diagnosis")
+def _noise(question: Question, rows: Tensor, device: torch.device) -> Noise:
+    index = torch.from_numpy(question.work.index[rows.numpy()])
+    return Noise.of(question.seed, index.to(device), "diagnosis")
 
 
 def _measured(
@@ -184,7 +185,7 @@ def _measured(
     parts: list[list[Measured]] = []
     for rows in torch.split(chosen, size):
         x = question.work.rows[rows].to(model.device, model.dtype)
-        noise = Noise(_noise(question, rows).keys.to(model.device))
+        noise = _noise(question, rows, model.device)
         look = LookedAt(model, x, question.work.labels[rows].to(model.device), noise, ways)
         parts.append([indicator.measure(look) for indicator in indicators])
     if not parts:

@@ -155,12 +155,17 @@ class Served:
         return kind, values
 
 
+_PAGES = ("huggingface.co", "hf.co")
+
+
 def _address(url: str) -> str:
     """The address that stands behind ``http:``."""
     full = f"http:{url}" if url.startswith("//") else url
     parts = urlsplit(full)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UserError(f"{brief(url)!r} is no address; expected one such as http://127.0.0.1:8000/predict.")
+    if parts.hostname in _PAGES:
+        raise UserError(f"{brief(full)!r} is a page of Hugging Face and no served model; give it as hf:OWNER/NAME.")
     if parts.username or parts.password:
         raise UserError("The address holds a name or password, which runs would record; give them by --header.")
     return full
