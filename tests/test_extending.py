@@ -34,7 +34,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     installed(folder, "more-atlas", points)
     (folder / "torn.py").write_text("import no_such_thing\n", encoding="utf-8")
     kinds = [*re.findall(r"\[(.*?)\]", points)]
-    assert len(kinds) == 6 and len(list((folder / "more_atlas").iterdir())) == 6
+    assert len(kinds) == 7 and len(list((folder / "more_atlas").iterdir())) == 7
     installed(folder, "torn", "".join(f"[{kind}]\ntorn = torn:Thing\n" for kind in kinds))
     return folder
 

@@ -242,7 +242,7 @@ class Result(OutcomeTable, Tabular):
             ...     common = {"samples": 4, "run": f"{folder}/run", "effort": "low", "progress": False}
             ...     _ = ra.evaluate(model, data, "linf", **common)
             ...     print(ra.certify(model, data, "linf", **common).two_sided("linf").at(0.02))
-            at least 100.0 %, at most 100.0 % robust at 0.02
+            at least 75.0 %, at most 100.0 % robust at 0.02
         """
         largest = float(self.outcome(attack).strengths[-1])
         return TwoSided(self.certified(attack), self.curve(attack), largest)
@@ -263,7 +263,7 @@ class Result(OutcomeTable, Tabular):
         Example:
             >>> result = Result.from_arrays([0, 0], [0, 0], {"linf": [0.1, 0.3]}, {"linf": [0.2, 0.4]}, model="mine")
             >>> str(result.card()).partition(";")[0]
-            'Robustness card of mine on 2 images of data: clean accuracy 100.0% (15.8 to 100.0)'
+            'Robustness card of mine on 2 images of arrays: clean accuracy 100.0% (15.8 to 100.0)'
         """
         from robustatlas.report.card import card  # a picture stands on all that is said, and that on results
 

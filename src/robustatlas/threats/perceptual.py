@@ -104,7 +104,7 @@ def distance_by(features: str) -> PerceptualDistance:
     Example:
         >>> distance_by("alexnet=nothing.pth")
         Traceback (most recent call last):
-        robustatlas.errors.UserError: There is no weights file nothing.pth.
+        robustatlas.errors.UserError: There is no weights file nothing.pth; give the path of a .safetensors or .pt file.
     """
     architecture, separator, file = features.partition("=")
     if not separator or not architecture or not file:

@@ -29,6 +29,7 @@ class UaBlur(LatentThreat):
     Difference from the published attack: none of the sets; steps are those of the search.
 
     Example:
+        >>> import torch
         >>> threat = UaBlur()
         >>> x = torch.rand(2, 3, 32, 32)
         >>> bool((threat.apply(x, threat.neutral(x)) == x).all())

@@ -35,6 +35,7 @@ class UaElastic(LatentThreat):
     coarse, and bounded as a whole.
 
     Example:
+        >>> import torch
         >>> threat = UaElastic()
         >>> threat.neutral(torch.rand(2, 3, 32, 32)).latent.shape
         torch.Size([2, 2, 16, 16])

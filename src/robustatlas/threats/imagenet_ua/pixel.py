@@ -33,6 +33,7 @@ class UaPixel(LatentThreat):
     reach over the border, instead of being resized; the start is random in each weight.
 
     Example:
+        >>> import torch
         >>> threat = UaPixel()
         >>> threat.neutral(torch.rand(2, 3, 32, 32)).latent.shape
         torch.Size([2, 3, 8, 8])

@@ -20,6 +20,7 @@ class BySize(Generic[T]):
     """A setting for small images and for large ones.
 
     Example:
+        >>> import torch
         >>> BySize(4, 16).at(torch.zeros(1, 3, 224, 224))
         16
     """
