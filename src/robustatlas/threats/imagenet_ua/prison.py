@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from robustatlas.host import cached
 from robustatlas.noise import Noise
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.imagenet_ua.edge import repainted
@@ -44,7 +45,7 @@ class PrisonMap(LatentThreat):
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
         """Where the bars are, which is not random."""
-        columns = bar_columns(x.shape[3], self.count.at(x), self.thickness.at(x)).to(x)
+        columns = cached(bar_columns, x.shape[3], self.count.at(x), self.thickness.at(x), like=x)
         return (columns.expand(len(x), 1, 1, -1),)
 
     def active(self, *drawn: Tensor) -> Tensor:
