@@ -17,6 +17,41 @@ def _arxiv(title: str, number: str) -> Paper:
 
 
 PAPERS = {
+    "Dhillon et al. 2018": _arxiv("Stochastic Activation Pruning for Robust Adversarial Defense", "1803.01442"),
+    "He et al. 2019": _arxiv(
+        "Parametric Noise Injection: Trainable Randomness to Improve Deep Neural Network Robustness against Adversarial Attack",
+        "1811.09310",
+    ),
+    "Lee et al. 2019": _arxiv(
+        "Defending Against Neural Network Model Stealing Attacks Using Deceptive Perturbations", "1806.00054"
+    ),
+    "Sen et al. 2020": _arxiv(
+        "EMPIR: Ensembles of Mixed Precision Deep Networks for Increased Robustness against Adversarial Attacks",
+        "2004.10162",
+    ),
+    "Zimmermann et al. 2022": _arxiv("Increasing Confidence in Adversarial Robustness Evaluations", "2206.13991"),
+    "Buckman et al. 2018": Paper(
+        "Thermometer Encoding: One Hot Way To Resist Adversarial Examples", "https://openreview.net/forum?id=S18Su--CW"
+    ),
+    "Gowal et al. 2018": _arxiv(
+        "On the Effectiveness of Interval Bound Propagation for Training Verifiably Robust Models", "1810.12715"
+    ),
+    "Papernot et al. 2016": _arxiv(
+        "Distillation as a Defense to Adversarial Perturbations against Deep Neural Networks", "1511.04508"
+    ),
+    "Tramer et al. 2020": _arxiv("On Adaptive Attacks to Adversarial Example Defenses", "2002.08347"),
+    "Xiao et al. 2020": _arxiv("Enhancing Adversarial Defense by k-Winners-Take-All", "1905.10510"),
+    "Xu et al. 2021": _arxiv(
+        "Fast and Complete: Enabling Complete Verification with Rapid and Massively Parallel Incomplete Verifiers",
+        "2011.13824",
+    ),
+    "Yao et al. 2021": _arxiv("Automated Discovery of Adaptive Attacks on Adversarial Defenses", "2102.11860"),
+    "Zhang et al. 2018": _arxiv(
+        "Efficient Neural Network Robustness Certification with General Activation Functions", "1811.00866"
+    ),
+    "Zhang et al. 2020": _arxiv(
+        "Towards Stable and Efficient Training of Verifiably Robust Neural Networks", "1906.06316"
+    ),
     "Andriushchenko et al. 2020": _arxiv("Square Attack: a query-efficient black-box adversarial attack", "1912.00049"),
     "Athalye et al. 2018": _arxiv("Obfuscated Gradients Give a False Sense of Security", "1802.00420"),
     "Brown et al. 2017": _arxiv("Adversarial Patch", "1712.09665"),

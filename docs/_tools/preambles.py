@@ -50,6 +50,14 @@ import robustatlas as ra
 data, net = ra.load_dataset("digits"), ra.load_model("builtin:digits-linf").net
 ask = lambda x: net(torch.tensor(x)).softmax(1).detach().numpy()
 """,
+    "drop_in": """
+import robustatlas as ra
+model = ra.load_model("builtin:digits-linf").net
+data = ra.load_dataset("digits").take(4)
+x_test, y_test = images, labels = data.images[:4], data.labels[:4]
+import foolbox
+fmodel = foolbox.PyTorchModel(model, bounds=(0, 1))
+""",
     "coming_from": """
 import robustatlas as ra
 net = ra.load_model("builtin:digits-linf").net

@@ -28,7 +28,8 @@ def _network(model: str) -> nn.Module:
 
 @dataclass(frozen=True)
 class Hat(Recipe):
-    """TRADES + gamma CE(f(x + h (x' - x)), y_h), y_h what a standard network says at x' (Rade et al. 2022).
+    """TRADES + gamma CE(f(x + h (x' - x)), y_h), y_h what a standard network says at x'
+    (Rade and Moosavi-Dezfooli 2022).
 
     The helper points lie ``reach`` times as far out as the adversarial ones, and take the label that a network of
     standard training gives the adversarial point: ``helper``, as evaluations name models (``trained:nets/standard``),
