@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,9 +42,9 @@ class InBalls(Certificate):
 
         return largest(margin, len(samples.x), first, whole(p, samples.x[0].numel()), start)
 
+    @abstractmethod
     def margins(self, subject: Subject, ball: NormBall, labels: Tensor) -> Tensor:
         """``[B, C]``: lower bounds of the margins on a ball, inf at the label."""
-        raise NotImplementedError
 
 
 def whole(p: float, numbers: int) -> float:
