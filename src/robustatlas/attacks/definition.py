@@ -126,7 +126,7 @@ class Attack:
         for search, plan in self.plans.items():
             if search not in allowed:
                 raise UserError(
-                    f"{self.name!r} cannot be searched by {search!r}: {self._why()}; expected among "
+                    f"{self.name!r} cannot be searched by {search!r}: {self._why() if search in SEARCHES else 'there is no such search'}; expected among "
                     f"{', '.join(allowed)}."
                 )
             search_named(search).check(plan)
