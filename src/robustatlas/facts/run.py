@@ -189,6 +189,7 @@ class RunFacts:
         void: attack -> share of the samples at which the model gave it no gradient, or one that misleads; every name of
             such a run and of such an attack carries a mark, and a warning says what it means.
         beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
+        fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.styles.styles_of`).
     """
 
     name: str
@@ -209,6 +210,7 @@ class RunFacts:
     void: Mapping[str, float] = field(default_factory=dict)
     beside: tuple[Beside, ...] = ()
     own: Mapping[str, Interval] = field(default_factory=dict)
+    fingerprint: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
@@ -257,6 +259,7 @@ def facts_of(
         void=result.void,
         beside=beside_the_field(result),
         own={name: found[name] for name in numbers.own(judged)},
+        fingerprint=result.fingerprint,
     )
 
 
