@@ -191,6 +191,7 @@ class RunFacts:
             such a run and of such an attack carries a mark, and a warning says what it means.
         beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
         certified: the other side of each attack that has one: what robust accuracy is at least.
+        fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.styles.styles_of`).
     """
 
     name: str
@@ -212,6 +213,7 @@ class RunFacts:
     beside: tuple[Beside, ...] = ()
     own: Mapping[str, Interval] = field(default_factory=dict)
     certified: tuple[CertifiedFacts, ...] = ()
+    fingerprint: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
@@ -261,6 +263,7 @@ def facts_of(
         beside=beside_the_field(result),
         own={name: found[name] for name in numbers.own(judged)},
         certified=tuple(certified_of(result)),
+        fingerprint=result.fingerprint,
     )
 
 
