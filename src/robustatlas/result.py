@@ -110,6 +110,11 @@ class Result(OutcomeTable, Tabular):
         return display.columns_of(self)
 
     @property
+    def fingerprint(self) -> str:
+        """What stands for the model where it is drawn: its hashes, or its name where they are not known."""
+        return self.identity.model.fingerprint if self.identity is not None else self.name
+
+    @property
     def complete(self) -> bool:
         """Whether every attack has finished every sample that was asked for."""
         return not self.missing
