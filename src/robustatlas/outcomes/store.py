@@ -28,21 +28,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.claims import Claims
-from robustatlas.outcomes.columns import (
-    OUTCOME_COLUMNS,
-    Arrays,
-    rows_at,
-)
+from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
 from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.identity import FORMAT_VERSION, Identity, format_of
-from robustatlas.outcomes.joined import finished, grid_of, intersection, outcome_of, repeated
+from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersection, outcome_of, repeated
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
 from robustatlas.outcomes.readings import DiagnosisRecord
@@ -375,33 +370,7 @@ class Run:
         Raises:
             UserError: the run kept no examples.
         """
-        records, smallest = self._by_name().get(attack, []), self._smallest(attack)
-        best: dict[int, NDArray[np.float32]] = {}
-        wanted = set(index.tolist())
-        kept = False
-        for record in records:
-            for name in self._parts.names(record, "adversarial"):
-                kept, stored = True, self._storage.read(name)
-                part = self._parts.one(name.replace("adversarial/", "outcomes/", 1), record)
-                sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
-                for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
-                    if position in wanted and sizes[position] == smallest[position]:
-                        best.setdefault(position, image)
-        if not kept:
-            raise UserError("This run did not keep its adversarial examples; evaluate with keep_adversarial=True.")
-        found = [position for position in index.tolist() if position in best]
-        images = [best[position] for position in found]
-        return np.array(found, np.int64), np.stack(images) if images else np.zeros((0,), np.float32)
-
-    def _smallest(self, attack: str) -> dict[int, float]:
-        """Sample -> size of its smallest example under an attack, by whatever search."""
-        smallest: dict[int, float] = {}
-        for record in self._by_name().get(attack, []):
-            for columns in self._parts.valid(record).values():
-                if columns is not None:
-                    for position, size in zip(columns["index"].tolist(), columns["minimal_size"].tolist(), strict=True):
-                        smallest[position] = min(size, smallest.get(position, np.inf))
-        return smallest
+        return examples_of(self._parts, self._storage, self._by_name().get(attack, []), index)
 
     def circumstances(self) -> list[dict[str, str]]:
         """Where and with what the parts were computed, each combination once."""
