@@ -79,8 +79,8 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         ``samples``: run, index, label, clean_prediction, clean_margin.
         ``outcomes``: run, attack, index, minimal_strength, minimal_size, certified_size (up to which nothing can be
         found, where that is certified), found_class, forward, backward, mistakes,
-        drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled (the last four
-        are lists with one entry per strength).
+        drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled, queries (of a
+        model that could only be asked, until the first example; the last five are lists with one entry per strength).
         ``broken(strength)``: run, attack, index, broken: which samples are broken at one strength of the attacks.
 
     ``run`` is the path as given. Each view holds the very numbers of :func:`robustatlas.load_result`: of attacks that
@@ -191,7 +191,15 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
         "broken": outcome.broken(),
         "margins": outcome.margins,
         "fooled": outcome.fooled,
+        "queries": _queries(outcome),
     }
+
+
+def _queries(outcome: Outcome) -> NDArray[np.float64]:
+    """[N, S]: NaN where no example was seen, and where queries were not counted."""
+    if outcome.queries is None:
+        return np.full(outcome.margins.shape, np.nan)
+    return np.where(outcome.queries > 0, outcome.queries, np.nan)
 
 
 def _registered(
