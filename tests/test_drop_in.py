@@ -133,7 +133,7 @@ torch.save({"adv_complete": adv_complete}, "aa.pth")
 
 
 def test_scripts_as_repositories_use_it_run_with_one_changed_import(tmp_path: Path) -> None:
-    """RobustBench's evaluation (all by name, a log, a state), and that of a training script (a function, one attack)."""
+    """RobustBench's evaluation (a log, a state, labels), and that of a training script (a function, one attack)."""
     script = tmp_path / "eval.py"
     script.write_text(
         """

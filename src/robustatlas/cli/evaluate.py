@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -308,8 +309,7 @@ def evaluate(
     from robustatlas.evaluation.request import Request
 
     card = read_card(about) if about else {}
-    wanted = parse_strengths(strengths or [])
-    how = _precision(precision)
+    wanted, how = parse_strengths(strengths or []), _precision(precision)
     asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked)
     given = list(default_attacks(classifier)) if attacks is None else names_in(attacks)
@@ -343,10 +343,7 @@ def evaluate(
         return
     with stopped_by_hand(partial(what_is_kept, folder)):
         result = _until.result_of(classifier, dataset, request, until, against)
-    if escalate and result.diagnosis is not None and result.diagnosis.doubted:
-        result = _escalated(result, classifier, dataset)
-    result.describe(card)
-    _print(result, folder, share)
+    _conclude(_escalated(result, classifier, dataset) if escalate else result, card, folder, share)
 
 
 def run_folder(model: Classifier, data: Dataset) -> Path:
@@ -355,9 +352,11 @@ def run_folder(model: Classifier, data: Dataset) -> Path:
 
 
 def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
-    """The result with what the remedies of its diagnosis find, once they are printed."""
+    """The result with what the remedies of its diagnosis find, once they are printed, where it speaks against it."""
     from robustatlas.trust import repair
 
+    if result.diagnosis is None or not result.diagnosis.doubted:
+        return result
     mended = repair(result, data, model=model)
     Console().print(mended)
     return mended.result
@@ -369,7 +368,9 @@ def _set_threads(threads: int | None, model: Classifier, data: Dataset, verbose:
         Console(stderr=True, highlight=False).print(f"{used} thread{'s' * (used > 1)} on {model.device}.")
 
 
-def _print(result: Result, folder: Path, share: Share) -> None:
+def _conclude(result: Result, card: Mapping[str, Any], folder: Path, share: Share) -> None:
+    """Keep what is said of the model, and print the tables."""
+    result.describe(card)
     console = Console(highlight=False)
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     console.print(accuracy_tables(result, rest=others) if share.of > 1 else accuracy_tables(result))
@@ -379,10 +380,8 @@ def _print(result: Result, folder: Path, share: Share) -> None:
 
 
 def _batch_size(given: str | None) -> int | Literal["auto"] | None:
-    if given is None:
-        return None
-    if given == "auto":
-        return "auto"
+    if given in (None, "auto"):
+        return "auto" if given else None
     if not given.isdecimal() or not int(given):
         raise typer.BadParameter(f"{given} is neither a number of at least 1 nor auto.", param_hint="--batch-size")
     return int(given)

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.outcomes.columns import rows_at
-from robustatlas.outcomes.outcome import Integers, Outcome, merged_strengths, smallest_of
+from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import Parts
 from robustatlas.outcomes.records import AttackRecord
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import merged_strengths, position_of
+from robustatlas.outcomes.union import smallest_of
 
 
 def finished(parts: Parts, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:

@@ -35,11 +35,7 @@ from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.claims import Claims
-from robustatlas.outcomes.columns import (
-    OUTCOME_COLUMNS,
-    Arrays,
-    rows_at,
-)
+from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
 from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.identity import FORMAT_VERSION, Identity, format_of
 from robustatlas.outcomes.joined import finished, grid_of, intersection, outcome_of, repeated

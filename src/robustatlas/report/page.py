@@ -93,9 +93,7 @@ def build_report(
     text = pages.render(
         "report.html",
         title=_title(facts),
-        cards=[
-            svg_of(picture_of(card_of(r, run, reference, distances))) for r, run in zip(results, facts, strict=True)
-        ],
+        cards=_cards(results, facts, reference, distances),
         multiples=multiples.panels(facts, distances),
         runs=runs,
         many=len(runs) > 1,
@@ -125,6 +123,16 @@ def build_report(
     )
     write_text(path, text)
     return path
+
+
+def _cards(
+    results: Sequence[Result], facts: Sequence[RunFacts], reference: Reference | None, distances: Mapping[str, float]
+) -> list[str]:
+    """Each run's robustness card, as SVG."""
+    return [
+        svg_of(picture_of(card_of(result, run, reference, distances)))
+        for result, run in zip(results, facts, strict=True)
+    ]
 
 
 def _file(output: str | Path, runs: int) -> Path:
