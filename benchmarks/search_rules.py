@@ -29,7 +29,7 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Leg, Plan
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
-from robustatlas.search.rules import Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
+from robustatlas.search.rules import MostPasses, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
 from robustatlas.threats.base import UnsupportedInputError
 from subjects import CHOSEN_ON, KEPT, trained
 
@@ -53,16 +53,22 @@ def by_logits(leg: Leg) -> Leg:
     return replace(leg, stage=replace(leg.stage, targets="logits")) if ordered else leg
 
 
+def away(leg: Leg) -> bool:
+    return leg.role == "restart" and leg.stage.targets is None
+
+
 EDITS: dict[str, Edit] = {
     "default": lambda plan: plan,
     "`StopLaggingRuns`": without_rule(StopLaggingRuns),
     "`StopSlowAscents`": without_rule(StopSlowAscents),
     "`StopFruitless`": without_rule(StopFruitless),
     "its patience with stubborn samples": lambda plan: plan.map(lambda leg: leg, less_stubborn),
+    "`MostPasses`": without_rule(MostPasses),
     "order by distance": lambda plan: plan.map(by_logits),
     "the bound by another objective": without_legs(lambda leg: leg.role == "bound" and leg.stage.objective == "dlr"),
     "restarts by DLR": without_legs(lambda leg: leg.role == "restart" and leg.stage.objective == "dlr"),
-    "restarts by the margin": without_legs(lambda leg: leg.role == "restart" and leg.stage.objective == "margin"),
+    "restarts by the margin": without_legs(lambda leg: away(leg) and leg.stage.objective == "margin"),
+    "restarts towards the nearest classes": without_legs(lambda leg: leg.role == "restart" and not away(leg)),
     "all restarts": without_legs(lambda leg: leg.role == "restart"),
     "ascents on the margin": without_legs(lambda leg: leg.role == "ascend" and leg.stage.objective == "margin"),
     "ascents on cross-entropy": without_legs(

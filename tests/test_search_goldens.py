@@ -18,7 +18,7 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.effort import at_effort
 
 KEPT = Path(__file__).parent / "golden_searches.json"
-NAMES = ("linf", "l1", "l0", "elastic", "brightness", "fmn-l2")
+NAMES = ("linf", "l1", "l0", "elastic", "brightness", "fmn-l2", "ua-glitch")
 CASES = [f"{name} by {search}" for name in NAMES for search in attack_named(name).searches]
 
 

@@ -21,7 +21,7 @@ from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.square import Square
 from robustatlas.search.plan import Plan
-from robustatlas.search.rules import Rule, StopFruitless, StopLaggingRuns, StopSlowAscents, Trace
+from robustatlas.search.rules import MostPasses, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents, Trace
 
 BEGUN: list[str] = []
 
@@ -121,6 +121,16 @@ def test_what_is_within_the_smallest_strength_is_settled_by_a_descent() -> None:
         assert made[: len(begun)] == begun
 
 
+@SEARCHES
+def test_no_run_begins_that_could_go_beyond_the_passes_that_there_may_be(search: Search) -> None:
+    """One pass looks at the clean image; each run takes two evaluations and is verified: five passes."""
+    legs, last = (bound("a", 0.4), restarts(20, 0.39, 0.38, 0.37, 0.36)), Leg(Stage(Ending((0.4,), "last"), "margin",
+                  start="best"), "refine")  # fmt: skip
+    assert run_of(*legs, search=search, rules=[MostPasses(16)])[0] == ["a", "hop", "hop"]
+    assert run_of(*legs, search=search, rules=[MostPasses(15)])[0] == ["a", "hop"]
+    assert run_of(*legs, last, search=search, rules=[MostPasses(16)])[0] == ["a", "hop", "last"]
+
+
 def test_settled_is_what_ascents_of_all_kinds_failed_on() -> None:
     ascents = [Leg(Stage(Counted(4, name=kind), objective, start="neutral"), runs=2)
                for kind, objective in (("margin", "margin"), ("other", "cross-entropy"))]  # fmt: skip
@@ -146,7 +156,7 @@ class Counted(PGD):
 
 
 def test_what_has_no_gradient_always_goes_on() -> None:
-    trace = Trace(*(torch.tensor([value]) for value in (torch.inf, 5.0, 5.0, 0.0)))
+    trace = Trace(*(torch.tensor([value]) for value in (torch.inf, 5.0, 5.0, 0.0, 11)))
     at, known = torch.tensor([10]), torch.tensor([1.0])
     lagging, slow = StopLaggingRuns(0.0, 1.0), StopSlowAscents()
     for optimizer, ends in ((FMN(20), [True, False]), (PGD(20), [False, True]), (Square(20), [False, False])):
@@ -156,7 +166,7 @@ def test_what_has_no_gradient_always_goes_on() -> None:
 def test_every_rule_says_why_it_is_there() -> None:
     kinds = [*Rule.__subclasses__(), *(each for kind in Rule.__subclasses__() for each in kind.__subclasses__())]
     told = [kind for kind in kinds if not kind.__subclasses__()]
-    assert len(told) == 5
+    assert len(told) == 6
     assert all(kind.reason and kind.source and kind.roles for kind in told)
     assert len({kind.reason for kind in told}) == len(told)
 

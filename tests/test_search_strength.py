@@ -1,8 +1,11 @@
-"""The default is at least as strong as any attack of its norm that takes no more passes, on networks of four kinds."""
+"""The default is at least as strong as any attack of its norm that takes no more passes, and as any of its own legs, on
+networks of four kinds; and it takes no more passes of a sample than its rule allows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -12,10 +15,17 @@ from torch.nn import functional
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.passes import passes_of_a_run
+from robustatlas.attacks.definition import Attack
 from robustatlas.classifier.randomness import seeded
+from robustatlas.search.plan import ruled
+from robustatlas.search.rules import MostPasses
 
-IMAGES, STRENGTHS = 100, [round(0.005 * k, 3) for k in range(1, 41)]
+IMAGES = 100
+STRENGTHS = {
+    "linf": [round(0.005 * k, 3) for k in range(1, 41)],
+    "l2": [round(0.04 * k, 2) for k in range(1, 41)],
+    "elastic": [round(0.025 * k, 3) for k in range(1, 41)],
+}
 
 
 class Residual(nn.Module):
@@ -69,6 +79,7 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], Callable[[Tensor, Tensor], Tenso
 }
 
 
+@cache
 def trained(kind: str) -> ra.Classifier:
     """A network of that kind, trained on the digits for a second."""
     make, loss = KINDS[kind]
@@ -92,25 +103,55 @@ def rivals(norm: str, passes: float) -> list[str]:
         name
         for name, attack in catalogue().items()
         if name != norm and attack.threat == threat and "descent" in attack.plans
-        and all(passes_of_a_run(leg) <= passes for leg in attack.plans["descent"].legs)
+        and all(leg.passes_of_a_run <= passes for leg in attack.plans["descent"].legs)
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_part_that_takes_no_more_passes_is_stronger_than_the_default(kind: str) -> None:
-    model, data, norm = trained(kind), ra.load_dataset("digits").take(IMAGES), "linf"
+def alone(attack: Attack) -> Iterator[Attack]:
+    """The attack by each leg that needs no other's example to begin."""
+    plan = attack.plans["descent"]
+    for leg in plan.having("bound", "ascend"):
+        yield replace(attack, plans={"descent": ruled((leg,), [r for r in plan.rules if r.concerns({leg.role})])})
 
-    def accuracies(attack: str) -> tuple[np.ndarray, float]:
-        result = ra.evaluate(model, data, attack, strengths={attack: STRENGTHS}, search="descent", progress=False)
-        return result.outcome(attack).accuracies(), sum(result.passes(attack))
 
-    default, passes = accuracies(norm)
-    assert default[0] > 50 and default[-1] < 40, "the strengths show the whole curve"
+def accuracies(kind: str, attack: Attack, strengths: list[float]) -> tuple[np.ndarray, float]:
+    """Robust accuracies by the descent, and passes a sample."""
+    data, name = ra.load_dataset("digits").take(IMAGES), attack.name
+    result = ra.evaluate(
+        trained(kind), data, attack, strengths={name: strengths}, search="descent", diagnose=False, progress=False
+    )
+    return result.outcome(name).accuracies(), sum(result.passes(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*(("linf", kind) for kind in KINDS), *((name, "fully connected") for name in ("l2", "elastic")),
+     ("l2", "attention"), ("elastic", "residual")],
+)  # fmt: skip
+def test_no_part_that_takes_no_more_passes_is_stronger_than_the_default(name: str, kind: str) -> None:
+    attack, strengths = attack_named(name), STRENGTHS[name]
+    default, passes = accuracies(kind, attack, strengths)
+    assert default[0] > 50 and default[-1] < 50, "the strengths show the whole curve"
     held = []
-    for rival in rivals(norm, 2 * passes):  # many runs end before their last step
-        theirs, cost = accuracies(rival)
+    others = [attack_named(rival) for rival in rivals(name, 2 * passes)]  # many runs end before their last step
+    for rival in (*others, *alone(attack)):
+        theirs, cost = accuracies(kind, rival, strengths)
         if cost <= passes:
             held.append(rival)
-            assert default.mean() <= theirs.mean(), (rival, cost)
-            assert (default <= theirs + 100 / IMAGES).all(), (rival, default - theirs)
+            assert default.mean() <= theirs.mean(), (rival.plans, cost)
+            assert (default <= theirs + 100 / IMAGES).all(), (rival.plans, default - theirs)
     assert held
+
+
+@pytest.mark.parametrize("name", ["linf", "l1", "elastic", "affine"])
+def test_no_sample_of_a_stubborn_network_takes_more_passes_than_the_rule_allows(name: str) -> None:
+    data = ra.load_dataset("digits").take(40)
+    usual, least = attack_named(name), MostPasses(300)
+    rules = [least if isinstance(rule, MostPasses) else rule for rule in usual.plans["descent"].rules]
+    assert least in rules and MostPasses() in usual.plans["descent"].rules
+    fewer = replace(usual, plans={"descent": replace(usual.plans["descent"], rules=tuple(rules))})
+    for attack, most in ((usual, MostPasses().passes), (fewer, least.passes)):
+        outcome = ra.evaluate(trained("fully connected"), data, attack, diagnose=False, progress=False).outcome(name)
+        spent = outcome.forward + outcome.backward
+        assert spent.max() <= most, attack.plans
+    assert spent.max() > least.passes / 2

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.plans import AGAIN, as_published, by_kinds, legs, plans, swept, two_kinds
+from robustatlas.attacks.plans import AGAIN, as_published, bounds_of, legs, plans, restarts, swept, two_kinds
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
@@ -25,7 +25,7 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.optimizers.scan import Once, Scan
 from robustatlas.search.plan import Judge, ruled
-from robustatlas.search.rules import PATIENT, StopFruitless
+from robustatlas.search.rules import PATIENT, MostPasses, StopFruitless
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Brightness, Contrast, Hue, Saturation
 from robustatlas.threats.corruption import CORRUPTIONS, Corruption
@@ -58,14 +58,18 @@ _UAR_PGD = PGD(_STEPS, _STEPS**-0.5)
 
 _PERCEPTUAL_ASCENT = PGD(steps=10, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
 _ASCENT = PGD(steps=16, rate=0.25, schedule="cosine", momentum=0.75)
-_LONG, _FINE, _BRIEF = replace(_ASCENT, rate=0.5), replace(_ASCENT, steps=40, rate=0.02), replace(_ASCENT, steps=10)
+_LONG, _BRIEF = replace(_ASCENT, rate=0.5), replace(_ASCENT, steps=10)
+_FINE, _FINEST = replace(_ASCENT, steps=25, rate=0.05), replace(_ASCENT, steps=40, rate=0.02)
 _BOUND_STEPS = 12
 
-BOUNDS = by_kinds(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS), replace(AGAIN, steps=_BOUND_STEPS), kick=1.0)
+BOUNDS = (
+    *bounds_of(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS)),
+    *restarts(replace(AGAIN, steps=_BOUND_STEPS), kick=1.0, further=4.0),
+)
 PATIENCE = StopFruitless(patience=3, stubborn=12)
 USUAL = two_kinds(_ASCENT, _ASCENT)
 LONG_STEPS = two_kinds(_LONG, _LONG)
-FINE = two_kinds(_FINE, _FINE, classes=3, starts=4)
+FINE = two_kinds(_FINEST, _FINE, classes=3, starts=4)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
 the others need many starts."""
 MANY_STARTS = two_kinds(_BRIEF, _BRIEF, starts=48)
@@ -78,7 +82,7 @@ SCANNED = plans(legs("ascend", _SCAN), legs("bound", _SCAN), (), frontier=ruled(
 
 def ascending(ascents: tuple[Leg, ...] = USUAL, bounds: tuple[Leg, ...] = BOUNDS) -> dict[Search, Plan]:
     """The plans of an attack on sets beyond lp: bounds, restarts, and ascents of two kinds."""
-    return plans(ascents, bounds, ascents, patience=PATIENCE, frontier=swept())
+    return plans(ascents, bounds, ascents, patience=PATIENCE, most=MostPasses(), frontier=swept())
 
 
 @dataclass(frozen=True)

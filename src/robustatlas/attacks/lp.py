@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.plans import AGAIN, IN_TURN, RESTARTS, SWEEP, by_kinds, legs, plans, swept, two_kinds
+from robustatlas.attacks.plans import AGAIN, SWEEP, bounds_of, legs, plans, restarts, swept, two_kinds
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer
@@ -15,6 +15,7 @@ from robustatlas.optimizers.fab import FAB
 from robustatlas.optimizers.fmn import FMN, long_fmn
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
+from robustatlas.search.rules import MostPasses
 from robustatlas.threats.lp import L0, L1, L2, Linf, Lp
 
 UNITS = {
@@ -32,13 +33,14 @@ _CLASSES = 3
 _KICK = 6.0
 """How far restarts move the smallest example, as a multiple of its size."""
 _STEPS = 24
-_DENSE = FMN(40, alpha=4.0, gamma=0.2, dense=True)
+_LONG, _DENSE = long_fmn(_STEPS), replace(long_fmn(40), dense=True)
 _BOUNDS = {
-    "linf": by_kinds(FMN(_STEPS), long_fmn(_STEPS), AGAIN, _KICK),
-    "l2": by_kinds(long_fmn(_STEPS), long_fmn(_STEPS), AGAIN, _KICK),
-    "l1": by_kinds(_DENSE, _DENSE, replace(AGAIN, dense=True), _KICK),
+    "linf": (*bounds_of(FMN(_STEPS), _LONG), *restarts(AGAIN, _KICK, _KICK)),
+    "l2": (*bounds_of(_LONG, _LONG), *restarts(AGAIN, _KICK, _KICK)),
+    "l1": (*bounds_of(_DENSE, _DENSE), *restarts(AGAIN, _KICK, _KICK)),
 }
-"""In l1 FMN steps along the gradient itself: the steepest direction moves few values, until the box stops them."""
+"""In l1 bounds step along the gradient itself, and restarts in the steepest direction, which moves few values until the
+box stops them: each is right on other networks."""
 
 _ASCENT = PGD(steps=20, rate=1.0, schedule="cosine", momentum=0.5)
 _ASCENT_L1 = APGDL1(steps=30, schedule=((1.0, 1.0),))
@@ -76,7 +78,7 @@ def autoattack(norm: str) -> Attack:
         Leg(Stage(apgd, "dlr", targets="logits"), runs=targets),
         Leg(Stage(FAB(exact=True), "margin", targets="logits"), runs=9),
     )
-    made = plans(published, _BOUNDS[norm], _BELOW[norm], frontier=_FRONTIERS[norm])
+    made = plans(published, _BOUNDS[norm], _BELOW[norm], most=MostPasses(), frontier=_FRONTIERS[norm])
     source = (
         "Dai et al. 2023 (MultiRobustBench): set and grid, and at one strength AutoAttack's APGD-T and FAB-T "
         "(Croce and Hein 2020)"
@@ -95,10 +97,9 @@ def sparse() -> Attack:
     count, restarts of sigma-zero lower it; projected ascent on the largest changes, by steps from border to border of
     the box, tries below; at last FAB goes on from the smallest example."""
     ascent = Leg(_BORDERS, runs=_CLASSES)
-    again = (Leg(Stage(_SIGMA_AGAIN, each, start="best", kick=_KICK), "restart", RESTARTS) for each in IN_TURN)
     made = plans(
         (ascent, Leg(replace(_SIGMA, targets=None)), Leg(_FAB, runs=_CLASSES)),
-        (Leg(_SIGMA, "bound", _CLASSES), Leg(_FAB, "bound"), *again),
+        (Leg(_SIGMA, "bound", _CLASSES), Leg(_FAB, "bound"), *restarts(_SIGMA_AGAIN, _KICK, _KICK)),
         (ascent, Leg(replace(_FAB, start="best"), "refine", _CLASSES)),
         frontier=swept((Leg(replace(_SIGMA, targets=None), "bound"),)),
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from robustatlas.objectives import Objective
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
@@ -15,6 +14,7 @@ from robustatlas.search.plan import Leg, Plan, Stage, ruled
 from robustatlas.search.rules import (
     PATIENT,
     Approach,
+    MostPasses,
     Role,
     Rule,
     StopFruitless,
@@ -33,7 +33,6 @@ RESTARTS = 12
 """At most, by each objective; rules end them earlier."""
 AGAIN = FMN(20, gamma=0.3)
 """What comes down again from a moved example: its size may fall fast."""
-IN_TURN: tuple[Objective, ...] = ("dlr", "margin")
 _PATIENCE = StopFruitless()
 
 
@@ -87,6 +86,7 @@ def plans(
     below: Legs,
     *,
     patience: StopFruitless = _PATIENCE,
+    most: MostPasses | None = None,
     frontier: Plan | None = None,
 ) -> dict[Search, Plan]:
     """The plans of an attack on nested sets, its descent first.
@@ -96,10 +96,11 @@ def plans(
         bounds: legs that bound the size, by the descent and the search for the smallest size.
         below: what these do below the bound.
         patience: when runs for the smallest size end; the search for the smallest size waits longer.
+        most: what a descent may cost (None: what it takes).
         frontier: the plan of that search; None: the attack does not have it.
     """
     downward, grid = (*bounds, *below), Plan(tuple(at_strength))
-    descent = ruled(downward, patient(DESCENT, patience))
+    descent = ruled(downward, (*patient(DESCENT, patience), *([most] if most else [])))
     made: dict[Search, Plan] = {"descent": descent, "bisection": grid, "every": grid}
     if frontier is not None:
         made["frontier"] = frontier
@@ -107,15 +108,20 @@ def plans(
     return made
 
 
-def by_kinds(careful: Optimizer[Any], far: Optimizer[Any], again: Optimizer[Any], kick: float) -> tuple[Leg, ...]:
-    """Bounds that end in different valleys: a careful run towards the nearest class, one of long steps by another
-    objective, and restarts from the smallest example, moved by ``kick`` times its size and down again, by the two
-    objectives in turn."""
-    return (
-        Leg(Stage(careful, "margin", targets="distance"), "bound"),
-        Leg(Stage(far, "dlr"), "bound"),
-        *(Leg(Stage(again, each, start="best", kick=kick), "restart", RESTARTS) for each in IN_TURN),
+def bounds_of(careful: Optimizer[Any], far: Optimizer[Any]) -> tuple[Leg, ...]:
+    """Bounds of two kinds: a careful run towards the nearest class, and one of long steps by another objective."""
+    return Leg(Stage(careful, "margin", targets="distance"), "bound"), Leg(Stage(far, "dlr"), "bound")
+
+
+def restarts(down: Optimizer[Any], kick: float, further: float) -> tuple[Leg, ...]:
+    """Restarts of three kinds in turn, from the smallest example moved by ``kick`` times its size: by two objectives,
+    and between these towards the nearest classes, moved by ``further`` times its size."""
+    stages = (
+        Stage(down, "dlr", start="best", kick=kick),
+        Stage(down, "margin", targets="distance", start="best", kick=further),
+        Stage(down, "margin", start="best", kick=kick),
     )
+    return legs("restart", *stages, runs=RESTARTS)
 
 
 def two_kinds(towards: Optimizer[Any], away: Optimizer[Any], classes: int = 1, starts: int = 1) -> tuple[Leg, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.attacks.passes import passes_of_a_run
 from robustatlas.engine.setting import Setting
 from robustatlas.search.plan import Leg
 
@@ -20,7 +19,7 @@ def skip_hopeless(setting: Setting, rows: Tensor) -> None:
         return
     ledger, schedule = setting.ledger, setting.schedule
     inside = torch.tensor([_stays(attempt.leg) for attempt in schedule.attempts], device=rows.device)
-    passes = torch.tensor([passes_of_a_run(attempt.leg) for attempt in schedule.attempts], device=rows.device)
+    passes = torch.tensor([attempt.leg.passes_of_a_run for attempt in schedule.attempts], device=rows.device)
     while True:
         rows = rows[~schedule.done[rows]]
         certain = schedule.epsilon(rows, ledger.best_size[rows]) <= setting.certified[rows]

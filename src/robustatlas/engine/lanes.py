@@ -125,7 +125,7 @@ def further(
     smallest, epsilon = lanes.candidate_size, lanes.problem.epsilon
     better, ended = judged(evaluation, stage.judge, smallest, epsilon, lanes.bounding, finished)
     trace = lanes.trace
-    if schedule.stops:
+    if schedule.stops or schedule.budget:
         trace = trace.after(evaluation, lanes.problem, step, schedule.slow.part(stage.optimizer.steps))
     for rule in schedule.stops:
         ended = ended | rule.ends(trace, step, stage.optimizer, lanes.known)

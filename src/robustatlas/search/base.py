@@ -18,7 +18,7 @@ from robustatlas.bundle import Tree
 from robustatlas.errors import UserError
 from robustatlas.search.plan import MINIMUM_SIZE, Leg, Plan
 from robustatlas.search.remembered import SharedExamples
-from robustatlas.search.rules import EarlyStop, MostQueries, Role, Rule, StopSlowAscents
+from robustatlas.search.rules import EarlyStop, MostPasses, MostQueries, Role, Rule, StopSlowAscents
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Schedule(ABC):
     bool [N]; ``warm`` bool [N]: the last run found something, from which the next may start.
     Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``leg_of`` (into the plan's legs; -1: it only
     goes on from what another found), ``number_of`` and ``bounds`` (it looks for the smallest size). ``stops``: the
-    rules that end runs early, ``slow``: the one that says after how many steps their margin is noted; ``most``: the one
-    that says how often a sample may be asked about; ``shared``: what
+    rules that end runs early, ``slow``: the one that says after how many steps their margin is noted; ``most`` and
+    ``budget``: those that say how often a sample may be asked about, and how many passes it may take; ``shared``: what
     a search remembers of its runs besides the smallest example.
 
     Args:
@@ -76,7 +76,7 @@ class Schedule(ABC):
         self.number_of = torch.tensor([a.number for a in self.attempts], device=todo.device)
         self.bounds = torch.tensor([a.minimum_size for a in self.attempts], device=todo.device)
         self.slow = plan.rule(StopSlowAscents) or StopSlowAscents()
-        self.most = plan.rule(MostQueries)
+        self.most, self.budget = plan.rule(MostQueries), plan.rule(MostPasses)
         self.stops = tuple(rule for rule in plan.rules if isinstance(rule, EarlyStop))
         self.level = torch.zeros_like(todo, dtype=torch.int64)
         self.attempt = torch.zeros_like(self.level)
@@ -112,6 +112,10 @@ class Schedule(ABC):
 
     def begin(self, theta: Tree) -> None:  # noqa: B027 - most searches remember nothing
         """Before the first run; ``theta``: the parameters that the N samples begin with."""
+
+    def charge(self, rows: Tensor, evaluations: Tensor) -> None:  # noqa: B027 - most searches are done when they are
+        """Samples ``rows`` ended a run, of so many ``evaluations`` [B] (where a rule of the plan asks for them);
+        :meth:`advance` follows."""
 
     def source(self, rows: Tensor) -> Tensor:
         """Index of the strength within which the start of each run lies; the number of strengths: anywhere."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.search.base import Attempt, Schedule, attempts_of
 from robustatlas.search.plan import Plan
-from robustatlas.search.rules import Approach, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
+from robustatlas.search.rules import Approach, MostPasses, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
 
 
 class Downward(Schedule):
@@ -21,17 +21,18 @@ class Downward(Schedule):
 
     Indices of ``attempts``: the first restart (``again``), the first ascent (``first``) and the first that refines
     (``last``). Of each sample: ``smallest`` [N], its smallest size when its last run ended, ``in_vain`` [N], how many
-    runs in a row have found nothing smaller, and ``stubborn`` [N]: a restart found something.
+    runs in a row have found nothing smaller, ``stubborn`` [N]: a restart found something, and ``spent`` [N]: passes.
+    Of each attempt: ``dear`` [A], the passes of a whole run and of all that refine.
     """
 
-    version = 2
+    version = 3
     order = (
         frozenset({"bound"}),
         frozenset({"restart"}),
         frozenset({"ascend"}),
         frozenset({"refine"}),
     )
-    reads: ClassVar[tuple[type[Rule], ...]] = (StopLaggingRuns, StopSlowAscents, StopFruitless)
+    reads: ClassVar[tuple[type[Rule], ...]] = (StopLaggingRuns, StopSlowAscents, StopFruitless, MostPasses)
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
@@ -40,6 +41,9 @@ class Downward(Schedule):
         self.fruitless = plan.rule(StopFruitless)
         self.smallest = torch.full_like(self.level, torch.inf, dtype=strengths.dtype)
         self.in_vain, self.stubborn = torch.zeros_like(self.level), torch.zeros_like(todo)
+        self.spent = torch.full_like(self.level, plan.passes_before(classes))
+        refined = sum(attempt.leg.passes_of_a_run for attempt in self.attempts[self.last :])
+        self.dear = torch.tensor([attempt.leg.passes_of_a_run + refined for attempt in self.attempts]).to(todo.device)
 
     @classmethod
     def runs(cls, plan: Plan, classes: int) -> list[Attempt]:
@@ -49,6 +53,10 @@ class Downward(Schedule):
         first = sum(a.leg.role == "bound" for a in made)
         return [*made[:first], *turns, *made[first + len(turns) :]]
 
+    def charge(self, rows: Tensor, evaluations: Tensor) -> None:
+        each = torch.tensor([attempt.leg.passes(1) - 1 for attempt in self.attempts], device=rows.device)
+        self.spent[rows] += each[self.attempt[rows]] * evaluations + 1
+
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         before = self.attempt[rows]
         bounding, refining = before < self.first, before >= self.last
@@ -57,6 +65,7 @@ class Downward(Schedule):
         self.warm[rows] = fooled | bounding
         attempt, settled = self._below_bounds(rows, attempt, best_size, (attempt >= self.first) & ~refining)
         settled |= self._all_found(best_size) & (attempt >= self.again) & ~refining
+        settled |= self._too_dear(rows, attempt) & (attempt < self.last)
         attempt = torch.where(settled, self.last, attempt)
         self.done[rows] = (settled & best_size.isinf()) | (attempt >= len(self.attempts))
         self.attempt[rows] = attempt.clamp_max(len(self.attempts) - 1)
@@ -70,6 +79,13 @@ class Downward(Schedule):
         if rule is None:
             return torch.zeros_like(gained)
         return in_vain >= torch.where(self.stubborn[rows], rule.stubborn, rule.patience)
+
+    def _too_dear(self, rows: Tensor, attempt: Tensor) -> Tensor:
+        """``[B]``: the ``attempt`` [B] that comes next, with what refines at the end, could take more passes than there
+        may be."""
+        if self.budget is None:
+            return torch.zeros_like(attempt, dtype=torch.bool)
+        return self.budget.over(self.spent[rows], self.dear[attempt.clamp_max(len(self.attempts) - 1)])
 
     @abstractmethod
     def _gained(self, best_size: Tensor, before: Tensor) -> Tensor:

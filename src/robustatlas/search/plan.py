@@ -137,6 +137,16 @@ class Leg:
         if (self.role == "restart") != bool(self.stage.kick):
             raise UserError(f"A leg got role={self.role!r} with kick={self.stage.kick}; a kick is what restarts have.")
 
+    def passes(self, evaluations: int) -> int:
+        """Forward and backward passes of so many evaluations and of the one that verifies: those of the network itself,
+        without what perceptual projections and attacks of other libraries ask besides."""
+        return (1 + self.stage.optimizer.needs_gradient) * evaluations + 1
+
+    @property
+    def passes_of_a_run(self) -> int:
+        """:meth:`passes` of a run that goes on to its end."""
+        return self.passes(self.stage.optimizer.evaluations)
+
     def runs_of(self, classes: int) -> int:
         """How often it runs on a model of so many classes."""
         return self.runs if self.stage.targets in (None, "random") else min(self.runs, classes - 1)
@@ -190,6 +200,11 @@ class Plan:
     def rule(self, kind: type[R]) -> R | None:
         """The rule of that kind, if the plan has one."""
         return next((rule for rule in self.rules if isinstance(rule, kind)), None)
+
+    def passes_before(self, classes: int) -> int:
+        """Forward and backward passes before the first run: the clean one, and those that order classes."""
+        ordered = any(leg.stage.targets == "distance" for leg in self.legs)
+        return 1 + ordered * (1 + min(NEAREST, classes - 1))
 
     @property
     def judges_last(self) -> bool:

@@ -35,19 +35,21 @@ class Trace(Bundle):
     """What a run has come to.
 
     ``smallest`` [B]: the smallest size that was misclassified (inf: none); ``lowest`` [B]: the lowest margin of the
-    logits; ``earlier`` [B]: that at the end of the last part of the run, ``fall`` [B] what it fell within that part.
+    logits; ``earlier`` [B]: that at the end of the last part of the run, ``fall`` [B] what it fell within that part;
+    ``evaluations`` int64 [B]: how many it took.
     """
 
     smallest: Tensor
     lowest: Tensor
     earlier: Tensor
     fall: Tensor
+    evaluations: Tensor
 
     @classmethod
     def none(cls, like: Tensor) -> Trace:
         """Of runs that begin, one for each number of ``like`` [B]."""
         never = torch.full_like(like, torch.inf)
-        return cls(never, never, never, never)
+        return cls(never, never, never, never, torch.zeros_like(like, dtype=torch.int64))
 
     def after(self, evaluation: Evaluation, problem: Problem, step: Tensor, part: int) -> Trace:
         """What it is after evaluation number ``step`` [B] (from 0) of a run whose parts have ``part`` steps."""
@@ -59,6 +61,7 @@ class Trace(Bundle):
             lowest=lowest,
             earlier=torch.where(ends, lowest, self.earlier),
             fall=torch.where(ends & (step > 0), self.earlier - lowest, self.fall),
+            evaluations=step + 1,
         )
 
 
@@ -209,6 +212,29 @@ class Approach(Rule):
     roles: ClassVar[Set[Role]] = frozenset({"bound", "ascend"})
 
     shares: tuple[float, ...] = (0.9, 0.99)
+
+
+@dataclass(frozen=True)
+class MostPasses(Rule):
+    """No run begins that could take a sample beyond so many forward and backward ``passes`` (of a randomised model: so
+    many for each draw). High effort has no such limit.
+
+    Example:
+        >>> MostPasses(800).over(torch.tensor([700, 780]), torch.tensor([41, 41])).tolist()
+        [False, True]
+    """
+
+    reason: ClassVar[str] = "what is left of a stubborn sample by then is for high effort"
+    roles: ClassVar[Set[Role]] = frozenset(get_args(Role))
+
+    passes: int = 800
+
+    def over(self, made: Tensor, ahead: Tensor) -> Tensor:
+        """``[B]``: ``made`` [B] passes and those of the whole run ``ahead`` [B] are too many."""
+        return made + ahead > self.passes
+
+    def at_effort(self, effort: Effort) -> Rule | None:
+        return None if effort == "high" else self
 
 
 @dataclass(frozen=True)
