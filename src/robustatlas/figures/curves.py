@@ -115,7 +115,8 @@ def _draw(
     values = curve.at(sizes)
     axes.step(
         sizes, values if error else 100 - values, where="post", color=style.colour, linestyle=style.linestyle,
-        linewidth=1.3, marker=style.marker, markersize=3.2, markevery=(0.06 + 0.05 * (place % 4), 0.2), label=wording.shortened(name),
+        linewidth=1.3, marker=style.marker, markersize=3.2, markevery=(0.06 + 0.05 * (place % 4), 0.2),
+        label=wording.shortened(name),
     )  # fmt: skip
     if confidence is not None:
         low, high = curve.band(confidence, "pointwise").at(sizes)
