@@ -27,7 +27,8 @@ class Number:
 
 
 def numbers_of(facts: RunFacts) -> Iterator[Number]:
-    """Clean, average and union accuracy, UA2, and accuracies of each attack at each strength, in percent."""
+    """Clean, average and union accuracy, UA2, and accuracies of each attack at each strength, in percent: what attacks
+    left, and what is certified of the model itself."""
     yield Number("clean_accuracy", facts.clean)
     for name, value in (("average_accuracy", facts.average), ("union_accuracy", facts.union)):
         if value is not None:
@@ -37,6 +38,9 @@ def numbers_of(facts: RunFacts) -> Iterator[Number]:
     for attack in facts.attacks:
         for step, cell in enumerate(attack.accuracy or ()):
             yield Number(f"robust_accuracy/{attack.attack}", cell, step, float(attack.strengths[step]))
+    for certified in (each for each in facts.certified if not each.held.of):
+        for step, cell in enumerate(certified.accuracy):
+            yield Number(f"certified_accuracy/{certified.row}", cell, step, float(certified.strengths[step]))
 
 
 def settings_of(result: Result) -> dict[str, Any]:

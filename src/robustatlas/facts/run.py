@@ -16,6 +16,7 @@ from robustatlas.facts import numbers
 from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.best_known import BestKnown, best_known
 from robustatlas.facts.breaking import BreakingPoint, breaking_point
+from robustatlas.facts.certified import CertifiedFacts, certified_of
 from robustatlas.facts.field import Beside, beside_the_field
 from robustatlas.facts.grids import GridAdvice, grid_advice
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
@@ -189,6 +190,7 @@ class RunFacts:
         void: attack -> share of the samples at which the model gave it no gradient, or one that misleads; every name of
             such a run and of such an attack carries a mark, and a warning says what it means.
         beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
+        certified: the other side of each attack that has one: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.styles.styles_of`).
     """
 
@@ -210,6 +212,7 @@ class RunFacts:
     void: Mapping[str, float] = field(default_factory=dict)
     beside: tuple[Beside, ...] = ()
     own: Mapping[str, Interval] = field(default_factory=dict)
+    certified: tuple[CertifiedFacts, ...] = ()
     fingerprint: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -259,6 +262,7 @@ def facts_of(
         void=result.void,
         beside=beside_the_field(result),
         own={name: found[name] for name in numbers.own(judged)},
+        certified=tuple(certified_of(result)),
         fingerprint=result.fingerprint,
     )
 
