@@ -20,6 +20,7 @@ from robustatlas.cli._terminal import accuracy_tables, safe
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
 from robustatlas.facts.rows import read_card
+from robustatlas.files import named
 from robustatlas.wording import in_shell
 
 if TYPE_CHECKING:
@@ -142,8 +143,8 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Directory of the run. One that exists is continued: what it holds is not computed again. By default "
-            "`runs/MODEL-DATA`.",
+            help="Directory of the run, or its address in a store of objects (`s3://bucket/run`). One that exists is "
+            "continued: what it holds is not computed again. By default `runs/MODEL-DATA`.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -315,7 +316,7 @@ def evaluate(
     given = list(default_attacks(classifier)) if attacks is None else names_in(attacks)
     chosen = _attacks.chosen(given, procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
-    folder = run or run_folder(classifier, dataset)
+    folder = named(run) if run else run_folder(classifier, dataset)
     _set_threads(threads, classifier, dataset, verbose)
     share = share_here(part)
     request = Request(

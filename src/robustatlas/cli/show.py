@@ -22,7 +22,6 @@ from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, 
 from robustatlas.errors import UserError
 from robustatlas.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.facts.card import ResultCard, card_of
-from robustatlas.facts.queries import query_successes
 from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import of_attack, of_model
 from robustatlas.references import Reference
@@ -79,7 +78,7 @@ def show(
         print_summary(facts, card_of(result, facts, chosen), console)
         for certified in facts.certified:
             console.print(safe(certified.sentence))
-        for found in _query_tables(result):
+        for found in _query_tables(facts):
             console.print(found)
         if every or explain:
             console.print(accuracy_tables(result, every))
@@ -269,10 +268,10 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
     return tables_that_fit(headings, rows, width)
 
 
-def _query_tables(result: Result) -> list[Table]:
+def _query_tables(facts: RunFacts) -> list[Table]:
     """Success over queries, of models that can only be asked."""
     tables = []
-    for found in query_successes(result):
+    for found in (success for attack in facts.attacks for success in attack.queries):
         rows = table(f"queries, {safe(found.attack)} at {found.strength:.4g}", "% broken, with 95 % interval")
         for limit, success in zip(found.limits, found.success, strict=True):
             rows.add_row(f"{limit:,}", shown(success))

@@ -13,6 +13,7 @@ from robustatlas.wording import MARK
 if TYPE_CHECKING:
     from robustatlas.facts.best_known import BestKnown
     from robustatlas.facts.certified import CertifiedFacts
+    from robustatlas.facts.queries import QuerySuccess
     from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
 
 
@@ -74,6 +75,7 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
         "origins": list(facts.origins),
         "best known": None if facts.best_known is None else _best_known(facts.best_known),
         "found last by": dict(facts.found_last),
+        "success over queries": [_success(found) for found in facts.queries],
         "strengths tell little": None if advice is None else {"why": advice.why, "better": advice.option},
     }
 
@@ -100,6 +102,14 @@ def _certified(facts: CertifiedFacts) -> dict[str, Any]:
 
 def _best_known(known: BestKnown) -> dict[str, Any]:
     return {"by": dict(known.by), "searched": None if known.searched is None else known.searched.tolist()}
+
+
+def _success(found: QuerySuccess) -> dict[str, Any]:
+    return {
+        "strength": found.strength,
+        "queries": list(found.limits),
+        "broken": [plain(share) for share in found.success],
+    }
 
 
 def _reference(facts: ReferenceFacts) -> dict[str, Any]:

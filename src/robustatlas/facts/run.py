@@ -21,6 +21,7 @@ from robustatlas.facts.field import Beside, beside_the_field
 from robustatlas.facts.grids import GridAdvice, grid_advice
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.facts.plain import plain_run
+from robustatlas.facts.queries import QuerySuccess, query_successes
 from robustatlas.facts.ranks import Place, place_among_published
 from robustatlas.facts.rows import about_of
 from robustatlas.facts.units import unit_of
@@ -91,6 +92,7 @@ class AttackFacts:
             that is not known.
         own_set: whether the run searched another set than the reference's, so that what is said beside it holds about.
         advice: better strengths, where these tell little; None where they do.
+        queries: success over the number of queries, of a model that could only be asked; empty of others.
     """
 
     attack: str
@@ -113,6 +115,7 @@ class AttackFacts:
     found_last: Mapping[str, float]
     own_set: bool
     advice: GridAdvice | None
+    queries: tuple[QuerySuccess, ...]
 
     @property
     def never(self) -> int:
@@ -307,6 +310,7 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
         found_last=_found_last(outcome),
         own_set=held is not None and attack in held.own_sets,
         advice=grid_advice(outcome, result.clean_accuracy),
+        queries=query_successes(outcome),
     )
 
 

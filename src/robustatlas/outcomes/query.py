@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError, brief
+from robustatlas.files import named
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
@@ -79,8 +80,8 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         ``samples``: run, index, label, clean_prediction, clean_margin.
         ``outcomes``: run, attack, index, minimal_strength, minimal_size, certified_size (up to which nothing can be
         found, where that is certified), found_class, forward, backward, mistakes,
-        drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled (the last four
-        are lists with one entry per strength).
+        drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled, queries (of a
+        model that could only be asked, until the first example; the last five are lists with one entry per strength).
         ``certified``: run, attack, of (what is certified where that is not the model itself), unit, index,
         certified_size, method (that certified most; empty where nothing is certain). Attacks that were certified and
         not run stand here alone.
@@ -114,7 +115,7 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     paths = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
     if not paths:
         raise UserError("No runs given; name at least one run directory.")
-    opened = {str(path): Run.open(path) for path in paths}
+    opened = {str(named(path)): Run.open(path) for path in paths}
     try:
         with duckdb.connect() as connection:
             _fill(connection, {name: (run, run.table()) for name, run in opened.items()})
@@ -209,7 +210,15 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
         "broken": outcome.broken(),
         "margins": outcome.margins,
         "fooled": outcome.fooled,
+        "queries": _queries(outcome),
     }
+
+
+def _queries(outcome: Outcome) -> NDArray[np.float64]:
+    """[N, S]: NaN where no example was seen, and where queries were not counted."""
+    if outcome.queries is None:
+        return np.full(outcome.margins.shape, np.nan)
+    return np.where(outcome.queries > 0, outcome.queries, np.nan)
 
 
 def _certified(run: str, held: CertifiedSizes) -> str:

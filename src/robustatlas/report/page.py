@@ -20,7 +20,7 @@ from robustatlas.files import write_text
 from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.registry import against_reference
 from robustatlas.references import Reference
-from robustatlas.report import field, looks, multiples, pages, words
+from robustatlas.report import field, looks, multiples, pages, queries, words
 from robustatlas.report.card import picture_of
 from robustatlas.report.gallery import Example, examples
 from robustatlas.report.plotted import plotted
@@ -108,6 +108,7 @@ def build_report(
         warnings=_alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         advice=_alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
         other_sets=words.OTHER_SETS,
+        asked=queries.asked(facts),
         fields=[view for place, run in enumerate(facts, 1) for view in field.views(run.name, run.beside, place)],
         crossings=_crossings(facts),
         confidence=round(100 * CONFIDENCE),
