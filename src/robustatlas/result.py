@@ -226,7 +226,7 @@ class Result(OutcomeTable, Tabular):
             UserError: nothing was certified under that attack.
         """
         sizes, held = self.certified_size(attack), self.certified_sizes[attack]
-        return RobustnessCurve(sizes, attack=attack, unit=held.unit)
+        return RobustnessCurve(sizes, attack=attack, unit=held.unit, model=self.fingerprint)
 
     def two_sided(self, attack: str) -> TwoSided:
         """Both sides of an attack's robustness curve: what was found, and what is certain.
@@ -255,7 +255,7 @@ class Result(OutcomeTable, Tabular):
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
-        return RobustnessCurve.of(self.outcome(attack))
+        return replace(RobustnessCurve.of(self.outcome(attack)), model=self.fingerprint)
 
     def card(self, reference: str | None = None) -> Any:
         """The robustness card: one picture of one format, with words for those who do not see it.
