@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from robustatlas import wording
 from robustatlas.errors import UserError
@@ -104,13 +104,7 @@ def build_report(
         axes={attack.attack: wording.axis(attack.unit) for run in facts for attack in run.attacks},
         measured={attack.attack for run in facts for attack in run.attacks if attack.frontier},
         against=against_reference(),
-        notes=_notes(facts),
-        warnings=_alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
-        advice=_alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
-        other_sets=words.OTHER_SETS,
-        asked=queries.asked(facts),
-        fields=[view for place, run in enumerate(facts, 1) for view in field.views(run.name, run.beside, place)],
-        crossings=_crossings(facts),
+        **_said(facts),
         confidence=round(100 * CONFIDENCE),
         wording=wording,
         percent=words.percent,
@@ -130,6 +124,19 @@ def _cards(
         svg_of(picture_of(card_of(result, run, reference, distances)))
         for result, run in zip(results, facts, strict=True)
     ]
+
+
+def _said(facts: Sequence[RunFacts]) -> dict[str, Any]:
+    """What the page says beside its numbers."""
+    return {
+        "notes": _notes(facts),
+        "warnings": _alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
+        "advice": _alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
+        "other_sets": words.OTHER_SETS,
+        "asked": queries.asked(facts),
+        "fields": [view for place, run in enumerate(facts, 1) for view in field.views(run.name, run.beside, place)],
+        "crossings": _crossings(facts),
+    }
 
 
 def _file(output: str | Path, runs: int) -> Path:
