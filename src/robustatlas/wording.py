@@ -309,3 +309,13 @@ def void_sentence(shares: Mapping[str, float]) -> str:
         f"{MARK} {'; '.join(said)}, so its robust accuracies are {judged}, and so is every ratio and average that "
         "counts them. Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf)."
     )
+
+
+def in_path(name: str) -> str:
+    """``name`` as that of a file or folder.
+
+    Example:
+        >>> in_path("timm:resnet18"), in_path("...")
+        ('timm-resnet18', 'model')
+    """
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"
