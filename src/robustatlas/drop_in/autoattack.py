@@ -171,7 +171,7 @@ class AutoAttack:
         for name, attack in [(OURS, whole_curve), *own]:
             if standing.any():
                 asked = torch.ones_like(standing) if name == OURS else standing
-                rows, examples = self._broken(attack, x_orig, y_orig, asked, bs, run)
+                rows, examples = self._broken(attack, x_orig, y_orig, asked, bs, run, diagnose=name == OURS)
                 found[rows], standing[rows] = examples, False
                 spent = time.monotonic() - begun
                 self._say(f"robust accuracy after {name.upper()}: {_share(standing)} (total time {spent:.1f} s)")
@@ -222,7 +222,7 @@ class AutoAttack:
         return (found, predicted) if labels else found
 
     def _broken(
-        self, attack: Attack, x: Tensor, y: Tensor, asked: Tensor, bs: int, run: Path | None
+        self, attack: Attack, x: Tensor, y: Tensor, asked: Tensor, bs: int, run: Path | None, *, diagnose: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Of the samples that are ``asked`` [N] about, the positions of those that are classified correctly and that
         ``attack`` breaks within epsilon, with the examples."""
@@ -236,6 +236,7 @@ class AutoAttack:
             run=run,
             batch_size=bs,
             keep_adversarial=True,
+            diagnose=diagnose,
             progress=None if self.verbose else False,
         )
         within = result.clean & result.outcome(attack.name).broken([self.epsilon])[:, 0]

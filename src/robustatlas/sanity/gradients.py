@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.bundle import flat
-from robustatlas.classifier import Classifier, seeded
+from robustatlas.classifier import Classifier, seeded, slope_of
 from robustatlas.classifier.backward import Backward, going_back
 from robustatlas.objectives import margin_of
 
@@ -98,7 +98,7 @@ def margin_gradients(
     margins, slopes = [], []
     for some, truth in zip(torch.split(images, AT_ONCE), torch.split(labels, AT_ONCE), strict=True):
         x, margin = watched_margin(model, some, truth, back)
-        connected = torch.autograd.grad(margin.sum(), x, allow_unused=True)[0] if margin.requires_grad else None
+        connected = slope_of(margin, x)
         margins.append(margin.detach())
         slopes.append(torch.zeros_like(x) if connected is None else connected)
     return torch.cat(margins), torch.cat(slopes)
