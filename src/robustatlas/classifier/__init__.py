@@ -2,7 +2,6 @@
 
 from robustatlas.classifier.classifier import Classifier
 from robustatlas.classifier.draws import Verdict
-from robustatlas.classifier.failing import BackwardError, slope_of, with_what_gradient_it_has
 from robustatlas.classifier.identity import ModelIdentity, Origin
 from robustatlas.classifier.normalisation import Statistic
 from robustatlas.classifier.outputs import Outputs, looks_like
@@ -14,7 +13,6 @@ from robustatlas.classifier.rejection import Errors, Rejection, looks_rejecting
 from robustatlas.classifier.settings import Knowledge, Precision
 
 __all__ = [
-    "BackwardError",
     "Classifier",
     "Errors",
     "Knowledge",
@@ -31,8 +29,6 @@ __all__ = [
     "looks_like",
     "looks_rejecting",
     "seeded",
-    "slope_of",
     "true_float32",
     "undisturbed",
-    "with_what_gradient_it_has",
 ]

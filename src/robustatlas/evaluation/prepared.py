@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Plan, Search
-from robustatlas.classifier import Classifier, seeded, undisturbed, with_what_gradient_it_has
+from robustatlas.classifier import Classifier, seeded, undisturbed
+from robustatlas.classifier.failing import with_what_gradient_it_has
 from robustatlas.errors import UserError, warn
 from robustatlas.evaluation.gradients import gradient_record
 from robustatlas.evaluation.identity import identity_of

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack, Plan
-from robustatlas.classifier import Classifier, seeded, with_what_gradient_it_has
+from robustatlas.classifier import Classifier, seeded
+from robustatlas.classifier.failing import with_what_gradient_it_has
 from robustatlas.diagnosis import Diagnosis
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Work

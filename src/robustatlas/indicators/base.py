@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import flat, per_sample
-from robustatlas.classifier import Classifier, Knowledge, seeded, slope_of
+from robustatlas.classifier import Classifier, Knowledge, seeded
 from robustatlas.classifier.backward import Backward, going_back
+from robustatlas.classifier.failing import slope_of
 from robustatlas.indicators.differences import Differences
 from robustatlas.noise import Noise
 from robustatlas.objectives import Objective

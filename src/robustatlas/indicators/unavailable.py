@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from robustatlas.bundle import flat
-from robustatlas.classifier import slope_of
+from robustatlas.classifier.failing import slope_of
 from robustatlas.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.objectives import cross_entropy
 

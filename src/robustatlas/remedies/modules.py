@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.bundle import flat, per_sample
-from robustatlas.classifier import BackwardError, Classifier, slope_of
+from robustatlas.classifier import Classifier
+from robustatlas.classifier.failing import BackwardError, slope_of
 from robustatlas.indicators import LookedAt
 from robustatlas.indicators.differences import cosine_of
 from robustatlas.remedies.ways import Way

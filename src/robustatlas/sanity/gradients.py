@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.bundle import flat
-from robustatlas.classifier import Classifier, seeded, slope_of
+from robustatlas.classifier import Classifier, seeded
 from robustatlas.classifier.backward import Backward, going_back
+from robustatlas.classifier.failing import slope_of
 from robustatlas.objectives import margin_of
 
 REMEDY = (

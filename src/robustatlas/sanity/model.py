@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.classifier import BackwardError, Classifier, looks_like, seeded, slope_of
+from robustatlas.classifier import Classifier, looks_like, seeded
+from robustatlas.classifier.failing import BackwardError, slope_of
 from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
 from robustatlas.sanity.accuracy import accuracy_warnings
