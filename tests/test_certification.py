@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import duckdb
+import jsonschema
 import numpy as np
 import pytest
 
@@ -12,8 +15,11 @@ from robustatlas.certification import forecast
 from robustatlas.cli import main
 from robustatlas.errors import RobustnessWarning
 from robustatlas.evaluation.request import Request
+from robustatlas.exports import EXPORTERS
+from robustatlas.exports.evidence import SCHEMA, evidence_of
 from robustatlas.outcomes import Run, merge
 from robustatlas.outcomes.certified import CertificateRecord
+from robustatlas.outcomes.query import query
 
 COUNT = 6
 COMMON = {"samples": COUNT, "progress": False}
@@ -134,3 +140,72 @@ def test_damaged_parts_count_as_not_done(folder: Path, tmp_path: Path, model: ra
         again = ra.certify(model, data, "linf", effort="low", run=copy.path, **COMMON)
     np.testing.assert_array_equal(again.certified_size("linf"), ra.load_result(folder).certified_size("linf"))
     assert Run.open(tmp_path / "copy").certified_by()
+
+
+def test_json_says_both_sides_with_methods_and_what_was_spared(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["show", str(folder), "--json"])
+    told, result = json.loads(capsys.readouterr().out)["certified"], ra.load_result(folder)
+    assert set(told) == {"linf", "l2"}
+    linf, both = told["linf"], result.two_sided("linf")
+    np.testing.assert_array_equal(linf["sizes"], result.certified_size("linf"))
+    assert linf["by"] == ["crown-ibp"] * COUNT
+    (method,) = linf["methods"]
+    assert (method["method"], method["version"], method["box"]) == ("crown-ibp", 1, True)
+    assert linf["closed"] == both.share_closed
+    assert linf["area between"] == both.area
+    least = [both.at(strength).least for strength in linf["strengths"]]
+    assert [cell["value"] for cell in linf["robust accuracy, at least"]] == pytest.approx(least)
+    spared = result.outcome("linf").saved
+    assert spared is not None and linf["passes spared, at most"] == spared.mean()
+    assert told["l2"]["closed"] is None
+    assert told["l2"]["passes spared, at most"] is None
+
+
+def test_csv_has_a_column_of_certified_accuracies(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["show", str(folder), "--csv"])
+    heading, *rows = [line.split(",") for line in capsys.readouterr().out.splitlines()]
+    assert heading == ["attack", "strength", "accuracy", "low", "high", "certified"]
+    linf, l2 = ([row for row in rows if row[0] == attack] for attack in ("linf", "l2"))
+    assert all(float(row[5]) <= float(row[2]) for row in linf)
+    assert all(row[2:5] == ["", "", ""] and 0 <= float(row[5]) <= 100 for row in l2)
+
+
+def test_exports_frames_and_sql_hold_the_certified_side(folder: Path, tmp_path: Path) -> None:
+    result = ra.load_result(folder)
+    told = json.loads(json.dumps(evidence_of(result)))
+    jsonschema.validate(told, json.loads(SCHEMA.read_text()))
+    assert {row["attack"] for row in told["outcomes"]} == {"linf"}
+    assert {record["key"] for record in told["certificates"]} == {
+        record.key for held in result.certified_sizes.values() for record in held.records
+    }
+    EXPORTERS["parquet"].write(result, tmp_path / "both.parquet")
+    written = duckdb.sql(f"SELECT * FROM '{tmp_path / 'both.parquet'}'").fetchnumpy()
+    frame = result.to_pandas()
+    views = query("SELECT attack, certified_size, method FROM certified ORDER BY attack DESC, index", folder)
+    for attack in ("linf", "l2"):
+        sizes = result.certified_size(attack)
+        np.testing.assert_array_equal([r["certified_size"] for r in told["certified"] if r["attack"] == attack], sizes)
+        np.testing.assert_array_equal(written["certified_size"][written["attack"] == attack], sizes)
+        np.testing.assert_array_equal(frame[frame.attack == attack].certified_size, sizes)
+        assert [row[1:] for row in views.rows if row[0] == attack] == [(size, "crown-ibp") for size in sizes]
+    assert written["minimal_size"].mask[written["attack"] == "l2"].all()  # NULL: the attack was not run
+
+
+def test_a_run_of_certificates_alone_can_be_shown_queried_and_exported(
+    tmp_path: Path, model: ra.Classifier, data: ra.Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = ra.certify(model, data, "linf", method="interval", run=tmp_path / "run", **COMMON)
+    assert result.attacks == ()
+    assert "certified" in repr(result)
+    assert len(result.to_pandas()) == COUNT
+    assert evidence_of(result)["outcomes"] == []
+    assert query("SELECT * FROM outcomes", tmp_path / "run").rows == []
+    assert query("SELECT count(*) FROM certified", tmp_path / "run").rows == [(COUNT,)]
+    for flag in ("--json", "--csv", "--explain"):
+        with pytest.raises(SystemExit) as ended:
+            main(["show", str(tmp_path / "run"), flag])
+        assert not ended.value.code, capsys.readouterr().err

@@ -67,6 +67,8 @@ def test_it_is_at_least_as_strong_as_autoattack() -> None:
         _, labels = peer.run_standard_evaluation(X, Y, batch_size=24)
         _, own = ours.run_standard_evaluation(X, Y, return_labels=True)  # type: ignore[misc]
         assert int(((own == Y) & (labels != Y)).sum()) == 0, norm
+        assert ours.result is not None and ours.result.diagnosis is not None
+        assert ours.result.diagnosis.verdict != "untold", "square, the last attack, has no gradients; the search has"
     logging.disable(logging.NOTSET)
 
 
@@ -128,6 +130,48 @@ torch.save({"adv_complete": adv_complete}, "aa.pth")
     assert (tmp_path / "log.txt").read_text().count("initial accuracy") == 1
     assert torch.load(tmp_path / "aa.pth")["adv_complete"].shape == (12, 1, 8, 8)
     assert ra.load_result(tmp_path / "state").attacks == ("linf",)
+
+
+def test_scripts_as_repositories_use_it_run_with_one_changed_import(tmp_path: Path) -> None:
+    """RobustBench's evaluation (a log, a state, labels), and that of a training script (a function, one attack)."""
+    script = tmp_path / "eval.py"
+    script.write_text(
+        """
+from pathlib import Path
+import torch
+import robustatlas as ra
+from robustatlas.drop_in import AutoAttack
+
+def clean_accuracy(model, x, y, batch_size=100, device=None):
+    acc = 0.
+    with torch.no_grad():
+        for start in range(0, len(x), batch_size):
+            acc += (model(x[start:start + batch_size]).max(1)[1] == y[start:start + batch_size]).float().sum()
+    return acc.item() / len(x)
+
+model = ra.load_model("builtin:digits-linf").net
+data = ra.load_dataset("digits").take(8)
+device = torch.device("cpu")
+x, y = data.images.to(device), data.labels.to(device)
+adversary = AutoAttack(model, norm="Linf", eps=0.1, version="standard", device=device, log_path="log.txt")
+adversary.apgd.n_iter = adversary.apgd_targeted.n_iter = adversary.fab.n_iter = adversary.square.n_queries = 3
+x_adv, y_adv = adversary.run_standard_evaluation(x, y, bs=4, return_labels=True, state_path=Path("aa_state"))
+assert clean_accuracy(model, x_adv, y, batch_size=4, device=device) == (y_adv == y).float().mean().item()
+
+def forward_pass(x):
+    return model(x * 1.0)
+
+adversary = AutoAttack(forward_pass, norm="Linf", eps=0.1, version="custom", attacks_to_run=["apgd-ce"], verbose=False)
+adversary.apgd.n_iter = 3
+adversary.seed = 7
+each = adversary.run_standard_evaluation_individual(x, y, bs=8)
+print("robust", (model(each["apgd-ce"]).argmax(1) == y).float().mean().item(), adversary.clean_accuracy(x, y, bs=8))
+""",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, "eval.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "robust" in done.stdout and "SQUARE" in (tmp_path / "log.txt").read_text()
 
 
 def test_the_example_of_the_installed_package_runs_with_one_changed_import(

@@ -91,3 +91,17 @@ def test_two_and_three_classes() -> None:
         for search in ("descent", "bisection"):
             result = ra.evaluate(linear(weight, bias), data, "linf", strengths=strengths, search=search)
             assert result.accuracies().values("linf").tolist() == [50]
+
+
+def test_a_scan_ends_where_mistakes_begin() -> None:
+    images = 0.4 + 0.2 * torch.rand(8, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    images = images - images.mean((1, 2, 3), keepdim=True) + torch.linspace(0.35, 0.65, 8).view(-1, 1, 1, 1)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2))
+    weight, bias = torch.stack([torch.full((16,), 8.0), torch.zeros(16)]), torch.tensor([0.0, 64.0])
+    net.load_state_dict({"1.weight": weight, "1.bias": bias})
+    labels = (images.mean((1, 2, 3)) < 0.5).long()
+    result = ra.evaluate(net, (images, labels), "brightness", progress=False)
+    exact = (images.mean((1, 2, 3)) - 0.5).abs().double().numpy()  # nothing is clipped
+    found = result.minimal_size("brightness")
+    assert (found >= exact * (1 - 1e-5)).all()
+    np.testing.assert_allclose(found, exact, rtol=1.1e-3)

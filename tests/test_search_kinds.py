@@ -21,7 +21,7 @@ from robustatlas.cli import app
 from robustatlas.facts import facts_of
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.outcomes.outcome import smallest_of
+from robustatlas.outcomes.union import smallest_of
 
 WEAK = Leg(Stage(FMN(3), "margin"), "bound")
 STRONG = Leg(Stage(PGD(30), "margin"))

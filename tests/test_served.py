@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ import robustatlas as ra
 from helpers_core import digits_images, digits_network
 from robustatlas.cli import app
 from robustatlas.models.remote import asking
+from robustatlas.models.remote.answers import KeptAnswers
+from robustatlas.models.remote.tally import Tally
+from robustatlas.outcomes import query
+from robustatlas.report.page import build_report
 from serving import Service, serving
 from test_docs import blocks
 
@@ -136,6 +141,44 @@ def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:
             ra.evaluate(asked(service, queries=12), (X, Y), **SQUARE, run=tmp_path / "run")
 
 
+def test_workers_share_a_budget_and_what_was_answered(tmp_path: Path) -> None:
+    with serving() as service:
+        whole = ra.evaluate(asked(service, queries=10), (X, Y), **SQUARE, run=tmp_path / "whole", batch_size=3)
+        alone = service.asked
+    with serving() as service:
+        few = asked(service, queries=10, budget=alone - 10)
+        with pytest.raises(ra.UserError, match=f"budget of {alone - 10}"):
+            ra.evaluate(few, (X, Y), **SQUARE, run=tmp_path / "run", batch_size=3, workers=2)
+        assert len(list((tmp_path / "run" / "answers").glob("*.answers"))) >= 2
+        assert service.asked <= alone - 10
+        more = asked(service, queries=10)
+        result = ra.evaluate(more, (X, Y), **SQUARE, run=tmp_path / "run", batch_size=3)
+        assert service.asked <= alone + 4 * 3  # each process asks again what shows that the model is the same
+        assert np.array_equal(result.minimal_size("square-linf"), whole.minimal_size("square-linf"))
+    with serving() as service, pytest.raises(ra.UserError, match=f"budget of {alone - 10}"):
+        ra.evaluate(asked(service, queries=10, budget=alone - 10), (X, Y), **SQUARE, batch_size=3, workers=2)
+    assert service.asked <= alone - 10
+
+
+def test_a_rate_is_one_for_all_processes(tmp_path: Path) -> None:
+    one, other = Tally(tmp_path / "asked"), Tally(tmp_path / "asked")
+    waits = [tally.charge(10, per_second=100.0)[1] for tally in (one, other, one, other)]
+    np.testing.assert_allclose(waits, [0.0, 0.1, 0.2, 0.3], atol=0.05)
+
+
+def test_a_process_goes_on_with_what_another_one_was_answered_meanwhile(tmp_path: Path) -> None:
+    """A worker that died leaves a part to one that began before it."""
+
+    def never(x: Any) -> Any:
+        raise AssertionError(f"{len(x)} images are asked about again")
+
+    x = np.random.default_rng(0).random((5, 1, 8, 8), np.float32)
+    survivor, died = KeptAnswers(tmp_path), KeptAnswers(tmp_path)
+    survivor.of(x[:1], lambda images: images.reshape(len(images), -1)[:, :3])
+    answers = died.of(x[1:], lambda images: images.reshape(len(images), -1)[:, :3])
+    assert np.array_equal(survivor.of(x[1:], never), answers)
+
+
 @pytest.mark.parametrize("answers", ["probabilities", "labels"])
 def test_attacks_are_chosen_by_what_the_answers_hold_and_queries_are_counted(answers: str) -> None:
     with serving(answers=answers) as service:
@@ -198,9 +241,22 @@ def test_the_page_says_what_runs() -> None:
 
 
 def test_success_over_queries_is_shown(tmp_path: Path) -> None:
+    """The same numbers on the terminal, as JSON, by SQL, and in the report."""
+    run = tmp_path / "run"
     net = digits_network()
     ask = ra.from_predictions(lambda x: net(torch.tensor(x)).softmax(1).numpy(), queries=30)
-    ra.evaluate(ask, (X, Y), **SQUARE, run=tmp_path / "run")
-    done = CliRunner().invoke(app, ["show", str(tmp_path / "run")])
+    result = ra.evaluate(ask, (X, Y), **SQUARE, run=run)
+    done = CliRunner().invoke(app, ["show", str(run)])
     assert done.exit_code == 0, done.output
     assert "queries, square-linf at 0.3" in done.output and "% broken" in done.output
+    told = json.loads(CliRunner().invoke(app, ["show", str(run), "--json"]).output)
+    weak, strong = told["attacks"]["square-linf"]["success over queries"]
+    assert (weak["strength"], strong["strength"], strong["queries"][0]) == (0.1, 0.3, 10)
+    queries = result.outcome("square-linf").queries
+    assert queries is not None
+    within = ((queries[:, 1] > 0) & (queries[:, 1] <= 10)).mean()
+    assert strong["broken"][0]["value"] == pytest.approx(100 * within)
+    (row,) = query("SELECT avg((queries[2] <= 10 AND queries[2] IS NOT NULL)::INT) FROM outcomes", run).rows
+    assert row[0] == pytest.approx(within)
+    page = build_report([result], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Success over queries" in page and f">{100 * within:.0f}</td>" in page

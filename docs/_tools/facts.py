@@ -488,17 +488,18 @@ def cost_and_strength() -> str:
     others = {norm: best_of_others("fashion-max", norm) for norm in NORMS}
     first, count, facts = ours["linf"]["first"], ours["linf"]["samples"], inline()
     paragraph = (
-        f"Beside MultiRobustBench's procedure (bisection by APGD-T and FAB-T of pyautoattack) on {one['samples']} MNIST images and a "
-        f"small network with masked gradients; {measured['threads']} threads of a shared x86-64 machine, torch "
-        f"{measured['torch'].split('+')[0]}. Last column: mean (and largest) difference in points; below zero, we found more "
-        f"adversarial examples. `--effort low` takes {facts['effort_low']} of the passes, `high` {facts['effort_high']} as many. "
-        "[Optimality](docs/research/optimality.md), which is 1 where nobody found smaller examples, on Fashion-MNIST images "
-        f"{first:,} to {first + count - 1:,}, which decided next to nothing of our settings: "
-        f"{_optimalities(ours)}; the best attack of {_libraries('fashion-max')}: "
-        f"{_optimalities(others)}. All of this was measured before the present plans of the searches, which take more passes where a "
-        "network is stubborn and find smaller examples there ([Ablations](docs/research/ablations.md#before-and-now))."
+        f"Beside MultiRobustBench's procedure (bisection by pyautoattack's APGD-T and FAB-T): {one['samples']} MNIST images, "
+        f"{measured['threads']} threads of a shared x86-64 machine. Last column: mean (largest) difference in points, below zero where we found more. "
+        f"`--effort low` takes {facts['effort_low']} of the passes, `high` {facts['effort_high']} as many. "
+        f"[Optimality](docs/research/optimality.md) (1: nobody found smaller) on Fashion-MNIST images {first:,} to "
+        f"{first + count - 1:,}, which decided next to nothing: {_optimalities(ours)}; best of {_libraries('fashion-max')}: "
+        f"{_optimalities(others)}. Measured before the present plans, which take more passes on stubborn networks "
+        "([Ablations](docs/research/ablations.md#before-and-now))."
     )
-    return f"{curve_cost_table(('default',))}\n\n{textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)}"
+    prose = textwrap.fill(
+        paragraph.replace(" %", "\N{NO-BREAK SPACE}%"), 120, break_long_words=False, break_on_hyphens=False
+    )
+    return f"{curve_cost_table(('default',))}\n\n{prose}"
 
 
 def _optimalities(rows: Mapping[str, Mapping[str, Any]]) -> str:
@@ -506,7 +507,13 @@ def _optimalities(rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def default_descent() -> str:
-    return "\n".join(f"  - `{names}`: {words}" for words, names in _merged({n: said(catalogue()[n]) for n in NORMS}))
+    found = _merged({norm: said(catalogue()[norm]) for norm in NORMS})
+    return (
+        textwrap.fill(
+            "; ".join(f"`{names}`: {words}" for words, names in found), 120, initial_indent="  ", subsequent_indent="  "
+        )
+        + "."
+    )
 
 
 README_PARTS: dict[str, Callable[[], str]] = {"cost": cost_and_strength, "default-descent": default_descent}

@@ -58,6 +58,10 @@ x_test, y_test = images, labels = data.images[:4], data.labels[:4]
 import foolbox
 fmodel = foolbox.PyTorchModel(model, bounds=(0, 1))
 """,
+    "extending": """
+from robustatlas.search import SEARCHES, Schedule
+SEARCHES["downwards"] = Schedule  # an installed package has given the name before
+""",
     "coming_from": """
 import robustatlas as ra
 net = ra.load_model("builtin:digits-linf").net

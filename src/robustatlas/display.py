@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.tabular import Grid
+from robustatlas.tabular import Grid, objects
 from robustatlas.wording import counted, marked, size, strength
 
 _HEADINGS = ("attack", "median size", "strengths", "passes")
@@ -42,7 +42,8 @@ def rows(table: OutcomeTable) -> list[tuple[str, str, str, str]]:
 
 
 def text_of(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = "") -> str:
-    """For ``repr``: a line for the run, one for the verdict and each warning, and one for each attack."""
+    """For ``repr``: a line for the run, one for the verdict and each warning, one for each attack, and one for what is
+    certified under each."""
     listed = rows(table)
     lines = [
         f"  {attack}: median size {median}, strengths {span}, {passes} passes a sample"
@@ -50,6 +51,9 @@ def text_of(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = ""
     ]
     if len(listed) > _MOST_LINES:
         lines.append(f"  and {counted(len(listed) - _MOST_LINES, 'more attack')}")
+    for row, held in table.certified_sizes.items():
+        middle = np.sort(held.sizes)[(len(held.sizes) - 1) // 2]
+        lines.append(f"  {row}: median certified size {size(float(middle))}, by {', '.join(held.methods)}")
     return "\n".join([heading(table, warnings, verdict), *lines])
 
 
@@ -58,16 +62,37 @@ def grid_of(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = ""
     return Grid(heading(table, warnings, verdict), _HEADINGS, rows(table), numbers=(1, 3))
 
 
+_NOT_RUN = {"minimal_strength": np.nan, "minimal_size": np.nan, "found_class": -1, "forward": 0, "backward": 0}
+"""Of an attack that was certified and not run."""
+
+
 def columns_of(table: OutcomeTable) -> dict[str, NDArray[Any]]:
-    """One long table: a row for each attack and sample, the attacks one after the other."""
+    """One long table: a row for each attack and sample, the attacks one after the other; those that were certified and
+    not run come last, without sizes found."""
     outcomes = [table.outcome(attack) for attack in table.attacks]
+    alone = [row for row in table.certified_sizes if row not in table.attacks]
+    names = [*table.attacks, *alone]
     samples = {"index": table.index, "label": table.labels, "clean_prediction": table.clean_prediction}
-    columns = {name: np.tile(values, len(outcomes)) for name, values in samples.items()}
-    columns["attack"] = np.repeat(np.array(table.attacks, dtype=object), table.samples)
-    for name in ("minimal_strength", "minimal_size", "found_class", "forward", "backward"):
-        columns[name] = np.concatenate([getattr(outcome, name) for outcome in outcomes])
+    columns = {name: np.tile(values, len(names)) for name, values in samples.items()}
+    columns["attack"] = np.repeat(objects(names), table.samples)
+    for name, nothing in _NOT_RUN.items():
+        found = [getattr(outcome, name) for outcome in outcomes]
+        columns[name] = np.concatenate([*found, np.full(table.samples * len(alone), nothing)])
     if any(outcome.drawn is not None for outcome in outcomes):
+        none = np.zeros(table.samples, np.int64)
         for name in ("mistakes", "drawn"):
-            known = [getattr(outcome, name) for outcome in outcomes]
-            columns[name] = np.concatenate([np.zeros(table.samples, np.int64) if k is None else k for k in known])
-    return columns
+            known = [*(getattr(outcome, name) for outcome in outcomes), *[None] * len(alone)]
+            columns[name] = np.concatenate([none if values is None else values for values in known])
+    return columns | _certified(table, names)
+
+
+def _certified(table: OutcomeTable, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Certified sizes, NaN where nobody asked, and the method that certified each; nothing of a run without any."""
+    if not table.certified_sizes:
+        return {}
+    held = [table.certified_sizes.get(name) for name in names]
+    unknown = np.full(table.samples, np.nan)
+    return {
+        "certified_size": np.concatenate([unknown if each is None else each.sizes for each in held]),
+        "certified_by": objects([by for each in held for by in ([""] * table.samples if each is None else each.by)]),
+    }

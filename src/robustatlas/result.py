@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas import display
+from robustatlas.audits import Audits
 from robustatlas.diagnosis import Diagnosis
 from robustatlas.errors import UserError
-from robustatlas.metrics.audit import Audited, audited, concern, sentence
+from robustatlas.metrics.audit import Audited
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
@@ -109,6 +110,11 @@ class Result(OutcomeTable, Tabular):
         return display.columns_of(self)
 
     @property
+    def fingerprint(self) -> str:
+        """What stands for the model where it is drawn: its hashes, or its name where they are not known."""
+        return self.identity.model.fingerprint if self.identity is not None else self.name
+
+    @property
     def complete(self) -> bool:
         """Whether every attack has finished every sample that was asked for."""
         return not self.missing
@@ -121,7 +127,7 @@ class Result(OutcomeTable, Tabular):
         said = [warning for plan in last.values() for warning in plan.warnings]
         lost, diagnosis = super().void, self.diagnosis
         found = [void_sentence(lost)] if lost else []
-        found += filter(None, (concern(attack, *self._audit_of(attack)) for attack in self._audited_ones()))
+        found += self._audits.concerns()
         if diagnosis is not None and diagnosis.doubted:
             found.append(diagnosis.warned)
         return tuple(dict.fromkeys([*found, *said]))
@@ -222,7 +228,7 @@ class Result(OutcomeTable, Tabular):
             UserError: nothing was certified under that attack.
         """
         sizes, held = self.certified_size(attack), self.certified_sizes[attack]
-        return RobustnessCurve(sizes, attack=attack, unit=held.unit)
+        return RobustnessCurve(sizes, attack=attack, unit=held.unit, model=self.fingerprint)
 
     def two_sided(self, attack: str) -> TwoSided:
         """Both sides of an attack's robustness curve: what was found, and what is certain.
@@ -251,7 +257,7 @@ class Result(OutcomeTable, Tabular):
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
-        return RobustnessCurve.of(self.outcome(attack))
+        return replace(RobustnessCurve.of(self.outcome(attack)), model=self.fingerprint)
 
     def card(self, reference: str | None = None) -> Any:
         """The robustness card: one picture of one format, with words for those who do not see it.
@@ -300,38 +306,15 @@ class Result(OutcomeTable, Tabular):
             >>> result.audited("brightness").audited
             3
         """
-        beside = self._run.audit if self._run is not None else None
-        if beside is None:
-            raise UserError("This result was not audited; evaluate with audit=50, or 'robustatlas audit RUN'.")
-        outcome = self.outcome(attack)
-        dear = beside.table([attack], None, {attack: outcome.strengths.tolist()})
-        rows = np.flatnonzero(np.isin(self.index, dear.index))
-        place = {int(position): row for row, position in enumerate(dear.index)}
-        by_both = self.correct(attack)[rows] & dear.correct(attack)[[place[int(i)] for i in self.index[rows]]]
-        return audited(self.correct(attack), rows, by_both, outcome.strengths)
+        return self._audits.of(attack)
 
     def audit_sentences(self) -> dict[str, str]:
         """Attack -> what its audit says in words; empty where there was none."""
-        told = {}
-        for attack in self._audited_ones():
-            beside = self._run.audit if self._run is not None else None
-            assert beside is not None
-            dear = sum(_passes(beside, record) for record in beside.records().values() if record.name == attack)
-            told[attack] = sentence(self.audited(attack), dear / max(1.0, sum(self.passes(attack))))
-        return told
+        return self._audits.sentences()
 
-    def _audited_ones(self) -> list[str]:
-        beside = self._run.audit if self._run is not None else None
-        names = {record.name for record in beside.records().values()} if beside is not None else set()
-        return [attack for attack in self.attacks if attack in names]
-
-    def _audit_of(self, attack: str) -> tuple[Audited, str]:
-        """An audit, and the kind of attack that found most in it."""
-        beside = self._run.audit if self._run is not None else None
-        said = {key: value for card in beside.cards() for key, value in card.about.items()} if beside else {}
-        kinds = said.get(f"kinds {attack}")
-        counts = {kind: int(str(count)) for kind, count in kinds.items()} if isinstance(kinds, dict) else {}
-        return self.audited(attack), max(counts, key=counts.__getitem__) if counts else ""
+    @property
+    def _audits(self) -> Audits:
+        return Audits(self, self._run.audit if self._run is not None else None)
 
     def searched(self, attack: str) -> Outcome:
         """What the run's own searches found under an attack, without the examples that others handed over."""
@@ -381,12 +364,6 @@ class Result(OutcomeTable, Tabular):
         if self._run is None:
             raise UserError("This result has no adversarial examples; evaluate with keep_adversarial=True.")
         return self._run.adversarial(attack, self.index)
-
-
-def _passes(run: Run, record: AttackRecord) -> float:
-    """Mean passes a sample of one search."""
-    columns = run.columns(record, run.done(record), ("forward", "backward"))
-    return float(columns["forward"].mean() + columns["backward"].mean())
 
 
 def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Result:

@@ -493,7 +493,7 @@ def test_the_board_comes_before_the_plots(published_site: Path, visit: Visit) ->
         " sum += shift.value; }).observe({type: 'layout-shift', buffered: true}); setTimeout(() => done(sum), 100); })"
     )
     assert moved < 0.1  # of 0.65 where the page was shown before its table
-    assert sum(file.stat().st_size for file in published_site.parent.iterdir()) < 6_000_000
+    assert sum(file.stat().st_size for file in published_site.parent.iterdir()) < 2_000_000
 
 
 def test_a_reference_without_clean_accuracy(tmp_path: Path, visit: Visit, reference: Reference) -> None:

@@ -42,7 +42,7 @@ def test_every_section_is_drawn(full_page: Path, look: Visit) -> None:
     assert page.locator(".heat .cell").count() == 180
     height = page.evaluate("document.documentElement.scrollHeight")
     assert height < 6 * 900, height
-    assert full_page.stat().st_size < 3_000_000
+    assert full_page.stat().st_size < 1_300_000
 
 
 def test_figures_of_an_attack_are_tabs_of_one_card(full_page: Path, look: Visit) -> None:

@@ -125,9 +125,9 @@ class Attack:
             raise UserError(f"{self.name!r} has no plan for any search; expected some for {', '.join(allowed)}.")
         for search, plan in self.plans.items():
             if search not in allowed:
+                why = self._why() if search in SEARCHES else "there is no such search"
                 raise UserError(
-                    f"{self.name!r} cannot be searched by {search!r}: {self._why()}; expected among "
-                    f"{', '.join(allowed)}."
+                    f"{self.name!r} cannot be searched by {search!r}: {why}; expected among {', '.join(allowed)}."
                 )
             search_named(search).check(plan)
             for leg in plan.legs:

@@ -22,8 +22,6 @@ from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, 
 from robustatlas.errors import UserError
 from robustatlas.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.facts.card import ResultCard, card_of
-from robustatlas.facts.certified import certified_sentences
-from robustatlas.facts.queries import query_successes
 from robustatlas.facts.run import ReferenceFacts
 from robustatlas.metrics.registry import of_attack, of_model
 from robustatlas.references import Reference
@@ -53,7 +51,7 @@ def show(
         bool,
         typer.Option(
             "--csv",
-            help="Print attack, strength, accuracy and the accuracy's interval as CSV, and no tables.",
+            help="Print attack, strength, accuracy, its interval and the certified accuracy as CSV, and no tables.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
@@ -78,9 +76,9 @@ def show(
         console = Console(highlight=False)
         chosen = chosen_reference(reference, [result])
         print_summary(facts, card_of(result, facts, chosen), console)
-        for sentence in certified_sentences(result):
-            console.print(safe(sentence))
-        for found in _query_tables(result):
+        for certified in facts.certified:
+            console.print(safe(certified.sentence))
+        for found in _query_tables(facts):
             console.print(found)
         if every or explain:
             console.print(accuracy_tables(result, every))
@@ -270,10 +268,10 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
     return tables_that_fit(headings, rows, width)
 
 
-def _query_tables(result: Result) -> list[Table]:
+def _query_tables(facts: RunFacts) -> list[Table]:
     """Success over queries, of models that can only be asked."""
     tables = []
-    for found in query_successes(result):
+    for found in (success for attack in facts.attacks for success in attack.queries):
         rows = table(f"queries, {safe(found.attack)} at {found.strength:.4g}", "% broken, with 95 % interval")
         for limit, success in zip(found.limits, found.success, strict=True):
             rows.add_row(f"{limit:,}", shown(success))
@@ -301,12 +299,24 @@ def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:
 
 
 def _write_csv(facts: RunFacts) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["attack", "strength", "accuracy", "low", "high"])
-    writer.writerow(["clean", 0.0, facts.clean.value, facts.clean.low, facts.clean.high])
+    """A row for each attack and strength; certified accuracies in a column of their own, where there are such."""
+    rows: dict[tuple[str, float], list[float | None]] = {
+        ("clean", 0.0): [facts.clean.value, facts.clean.low, facts.clean.high]
+    }
     for attack in facts.attacks:
         for strength, cell in zip(attack.strengths.tolist(), attack.accuracy or (), strict=bool(attack.accuracy)):
-            writer.writerow([attack.attack, strength, cell.value, cell.low, cell.high])
+            rows[attack.attack, strength] = [cell.value, cell.low, cell.high]
+    columns = ["attack", "strength", "accuracy", "low", "high"]
+    if facts.certified:
+        columns.append("certified")
+        least = {
+            (certified.row, strength): cell.value
+            for certified in facts.certified
+            for strength, cell in zip(certified.strengths, certified.accuracy, strict=True)
+        }
+        rows = {at: [*rows.get(at, [None] * 3), least.get(at)] for at in rows | dict.fromkeys(least)}
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerows([columns, *([*at, *values] for at, values in rows.items())])
 
 
 def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | None) -> None:

@@ -242,7 +242,8 @@ class AutoAttack:
         within = result.clean & result.outcome(attack.name).broken([self.epsilon])[:, 0]
         index, examples = result.adversarial(attack.name)
         kept = np.isin(index, result.index[within])
-        return torch.from_numpy(index[kept]).to(x.device), torch.from_numpy(examples[kept]).to(x)
+        rows, found = torch.from_numpy(index[kept]).to(x.device), torch.from_numpy(examples[kept]).to(x)
+        return rows, found.reshape(-1, *x.shape[1:])  # of none, arrays do not say of what
 
     @property
     def _norm(self) -> str:

@@ -25,8 +25,7 @@ from robustatlas.errors import UserError, brief
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.gradients import GradientRecord
-from robustatlas.outcomes.outcome import merged_strengths
-from robustatlas.outcomes.strengths import check_strengths, position_of
+from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of
 from robustatlas.sanity import check_inputs
 from robustatlas.scalars import real
 from robustatlas.search import search_named

@@ -17,7 +17,8 @@ from robustatlas.evaluation.plan import Samples, samples_of
 from robustatlas.evaluation.request import Request
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
-from robustatlas.outcomes.table import OutcomeTable, common_strengths
+from robustatlas.outcomes.shared import common_strengths
+from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.result import Result, load_result
 from robustatlas.scalars import real
 from robustatlas.workers.share import WHOLE

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.display import columns_of
 from robustatlas.errors import UserError
 from robustatlas.files import write_text
-from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.tables import write_parquet
 from robustatlas.result import Result
 from robustatlas.tabular import objects
@@ -43,6 +43,7 @@ def about_of(result: Result) -> dict[str, Any]:
         "clean_accuracy": result.clean_accuracy,
         "complete": result.complete,
         "attacks": [record.model_dump(mode="json") | {"key": key} for key, record in result.records.items()],
+        "certificates": [record.shown() for held in result.certified_sizes.values() for record in held.records],
         "circumstances": [dict(place) for place in result.circumstances],
         "void": dict(result.void),
         "diagnosis": None if result.diagnosis is None else result.diagnosis.to_dict(),
@@ -65,36 +66,40 @@ def evidence_of(result: Result) -> dict[str, Any]:
     """
     columns = _columns(result)
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)
-    return about_of(result) | {"outcomes": [_row(dict(zip(columns, row, strict=True))) for row in rows]}
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    return about_of(result) | {
+        "outcomes": [_row(row) for row in found if row["attack"] in result.attacks],
+        "certified": [_certified(row) for row in found if not math.isnan(row["certified_size"])],
+    }
+
+
+_OUTCOME = ("minimal_size", "minimal_strength", "found_class", "verified", "forward", "backward")
+_SAMPLE = ("attack", "index", "label", "clean_prediction")
+_CERTIFIED = ("certified_size", "certified_by")
 
 
 def _columns(result: Result) -> dict[str, NDArray[Any]]:
     """One row for each attack and sample. What is verified was judged once more, by the model itself in full precision;
     every example is, and inputs that are misclassified clean are their own."""
-    outcomes = [result.outcome(attack) for attack in result.attacks]
-
-    def all_of(values: Callable[[Outcome], NDArray[Any]]) -> NDArray[Any]:
-        return np.concatenate([values(outcome) for outcome in outcomes])
-
-    sizes = all_of(lambda outcome: outcome.minimal_size)
-    return {
-        "attack": np.repeat(objects(list(result.attacks)), result.samples),
-        "index": all_of(lambda _: result.index),
-        "label": all_of(lambda _: result.labels),
-        "clean_prediction": all_of(lambda _: result.clean_prediction),
-        "minimal_size": sizes,
-        "minimal_strength": all_of(lambda outcome: outcome.minimal_strength),
-        "found_class": all_of(lambda outcome: outcome.found_class),
-        "verified": np.isfinite(sizes),
-        "forward": all_of(lambda outcome: outcome.forward),
-        "backward": all_of(lambda outcome: outcome.backward),
-    }
+    columns = columns_of(result)
+    count = len(columns["index"])
+    columns["verified"] = np.isfinite(columns["minimal_size"])
+    columns = {"certified_size": np.full(count, np.nan), "certified_by": objects([""] * count)} | columns
+    return {name: columns[name] for name in (*_SAMPLE, *_OUTCOME, *_CERTIFIED)}
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An outcome of an attack."""
+    found = {name: row[name] for name in (*_SAMPLE, *_OUTCOME)}
     if not row["verified"]:
-        return dict(row) | {"minimal_size": None, "minimal_strength": None, "found_class": None}
-    return dict(row) | {"minimal_strength": _finite(row["minimal_strength"])}
+        return found | {"minimal_size": None, "minimal_strength": None, "found_class": None}
+    return found | {"minimal_strength": _finite(row["minimal_strength"])}
+
+
+def _certified(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What is certain of a sample under an attack."""
+    found, size = {name: row[name] for name in (*_SAMPLE, *_CERTIFIED)}, row["certified_size"]
+    return found | {"certified_size": _finite(size), "at_every_size": math.isinf(size)}
 
 
 def _finite(value: float) -> float | None:
@@ -107,8 +112,8 @@ def write_json(result: Result, path: Path) -> None:
 
 
 def write_table(result: Result, path: Path) -> None:
-    """Write the outcomes of a run to a Parquet file at ``path`` (no example: an infinite size), with everything else of
-    :func:`evidence_of` as JSON in its metadata, under ``robustatlas``."""
+    """Write the outcomes of a run to a Parquet file at ``path`` (no example: an infinite size; not run, or not
+    certified: NULL), with everything else of :func:`evidence_of` as JSON in its metadata, under ``robustatlas``."""
     about = {"robustatlas": json.dumps(about_of(result), allow_nan=False)}
     columns = _columns(result)
-    write_parquet(path, columns | {"attack": columns["attack"].astype(str)}, about)
+    write_parquet(path, columns | {name: columns[name].astype(str) for name in ("attack", "certified_by")}, about)

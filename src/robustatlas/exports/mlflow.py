@@ -38,7 +38,8 @@ def write(result: Result, path: Path | None) -> str:
             for end, value in ends.items():
                 mlflow.log_metric(number.name.replace("accuracy", f"accuracy{end}"), value, step=number.step)
             if number.strength is not None:
-                mlflow.log_metric(number.name.replace("robust_accuracy", "strength"), number.strength, step=number.step)
+                strength = number.name.replace("robust_accuracy", "strength").replace("accuracy", "strength")
+                mlflow.log_metric(strength, number.strength, step=number.step)
         for warning in facts.warnings:
             mlflow.set_tag("warning", warning[:5000])
         for file in files:

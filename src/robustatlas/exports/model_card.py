@@ -77,4 +77,6 @@ def _section(facts: Any, settings: dict[str, Any]) -> str:
     warned = [f"- Warning: {warning}" for warning in facts.warnings]
     table = ["| | strength | % | 95 % interval |", "| --- | --- | --- | --- |", *rows]
     said = "Robust accuracies are upper bounds: an adversarial example that no attack found may still exist."
+    if facts.certified:
+        said += " Certified accuracies are lower bounds: no example is there."
     return "\n".join(["## Adversarial robustness", "", said, "", *table, "", *made, *warned, ""])

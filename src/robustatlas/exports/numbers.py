@@ -27,7 +27,8 @@ class Number:
 
 
 def numbers_of(facts: RunFacts) -> Iterator[Number]:
-    """Clean, average and union accuracy, UA2, and accuracies of each attack at each strength, in percent."""
+    """Clean, average and union accuracy, UA2, and accuracies of each attack at each strength, in percent: what attacks
+    left, and what is certified of the model itself."""
     yield Number("clean_accuracy", facts.clean)
     for name, value in (("average_accuracy", facts.average), ("union_accuracy", facts.union)):
         if value is not None:
@@ -37,6 +38,9 @@ def numbers_of(facts: RunFacts) -> Iterator[Number]:
     for attack in facts.attacks:
         for step, cell in enumerate(attack.accuracy or ()):
             yield Number(f"robust_accuracy/{attack.attack}", cell, step, float(attack.strengths[step]))
+    for certified in (each for each in facts.certified if not each.held.of):
+        for step, cell in enumerate(certified.accuracy):
+            yield Number(f"certified_accuracy/{certified.row}", cell, step, float(certified.strengths[step]))
 
 
 def settings_of(result: Result) -> dict[str, Any]:
@@ -58,14 +62,17 @@ def files_of(result: Result) -> Iterator[list[Path]]:
     """The curve of each attack as a figure, and the evidence of a run, as files that are gone afterwards."""
     from matplotlib import pyplot as plt
 
-    from robustatlas.figures import COLUMN, plot_curves
+    from robustatlas.figures import COLUMN, plot_curves, plot_two_sided
 
     with TemporaryDirectory() as folder:
         made = []
         for attack in result.attacks:
             if result.outcome(attack).judged:
                 drawn, ax = plt.subplots(figsize=(COLUMN, 0.75 * COLUMN), layout="constrained")
-                plot_curves(result.curve(attack), ax)
+                if attack in result.certified_sizes:
+                    plot_two_sided(result.two_sided(attack), ax)
+                else:
+                    plot_curves(result.curve(attack), ax)
                 made.append(Path(folder) / f"curve-{attack}.png")
                 drawn.savefig(made[-1], dpi=200)
                 plt.close(drawn)

@@ -1,38 +1,92 @@
-"""What is certain of a run's attacks, in sentences."""
+"""What is certain of a run's attacks, as numbers and in sentences."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from robustatlas.facts.numbers import CONFIDENCE
+from robustatlas.facts.units import unit_of
+from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.metrics.intervals import Interval, proportion_interval
+from robustatlas.metrics.two_sided import TwoSided
+from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.result import Result
 from robustatlas.wording import listed, strength
 
 
-def certified_sentences(result: Result) -> list[str]:
-    """A sentence for each attack of which sizes are certified: at the middle one of its strengths, from both sides
-    where it was run too.
+@dataclass(frozen=True)
+class CertifiedFacts:
+    """The lower side of one attack, and both where it was run too.
+
+    Attributes:
+        row: what tables call it: the attack, and of another model than the run's own which.
+        held: sizes, methods, and what was certified.
+        unit: of its sizes.
+        strengths: those of the attack as it was run, or of the certificate.
+        accuracy: certified accuracy at each strength, in percent: what robust accuracy is at least.
+        curve: the curve of the certified sizes.
+        both: both sides; None where the attack was not run, or another model is certified.
+        saved: passes a sample at most that the attack was spared by certificates; None: nothing was certified before.
+    """
+
+    row: str
+    held: CertifiedSizes
+    unit: str
+    strengths: tuple[float, ...]
+    accuracy: tuple[Interval, ...]
+    curve: RobustnessCurve
+    both: TwoSided | None
+    saved: float | None
+
+    @property
+    def sentence(self) -> str:
+        """At the middle one of its strengths, from both sides where it was run too."""
+        middle = (len(self.strengths) - 1) // 2
+        beginning = f"{self.row}, certified by {listed(list(self.held.methods))}:"
+        at = self.strengths[middle]
+        if self.both is None:
+            said = f"{beginning} at least {self.accuracy[middle].value:.1f} % robust at {strength(at)}."
+        else:
+            meet = f"both sides meet on {self.both.share_closed:.1f} % of the images"
+            said = f"{beginning} {self.both.at(at)}; {meet}."
+        return f"{said} {self.thanks}" if self.saved else said
+
+    @property
+    def thanks(self) -> str:
+        """What certificates spared the attack."""
+        return f"They spared the attack up to {self.saved:.0f} passes a sample." if self.saved else ""
+
+
+def certified_of(result: Result) -> Iterator[CertifiedFacts]:
+    """The certified side of each attack that has one.
 
     Args:
         result: of a run.
 
-    Returns:
-        one sentence an attack; nothing certified is called robust without "at least".
+    Yields:
+        one for each row of what is certified; nothing in it is called robust without "at least".
 
     Example:
         >>> import numpy as np
-        >>> from robustatlas.outcomes.certified import CertifiedSizes
         >>> found = Result.from_arrays([0, 1], [0, 1], {"linf": [0.15, np.inf]}, {"linf": [0.1, 0.2]})
         >>> sizes = CertifiedSizes("linf", np.array([0.14, 0.05]), ("crown",), strengths=(0.1, 0.2))
         >>> vars(found)["certified_sizes"] = {"linf": sizes}
-        >>> certified_sentences(found)
+        >>> [facts.sentence for facts in certified_of(found)]
         ['linf, certified by crown: at least 50.0 %, at most 100.0 % robust at 0.1; both sides meet on 0.0 % ...']
     """
-    return [_sentence(result, row) for row in result.certified_sizes]
-
-
-def _sentence(result: Result, row: str) -> str:
-    held = result.certified_sizes[row]
-    beginning = f"{row}, certified by {listed(list(held.methods))}:"
-    middle = held.strengths[(len(held.strengths) - 1) // 2]
-    if row not in result.attacks or not result.outcome(row).judged:
-        return f"{beginning} at least {held.accuracies([middle])[0]:.1f} % robust at {strength(middle)}."
-    both = result.two_sided(row)
-    return f"{beginning} {both.at(middle)}; both sides meet on {both.share_closed:.1f} % of the images."
+    for row, held in result.certified_sizes.items():
+        run = row in result.attacks and not held.of and result.outcome(row).judged
+        strengths = tuple(result.strengths(row).tolist()) if row in result.attacks else held.strengths
+        correct = [round(share * len(held.sizes) / 100) for share in held.accuracies(strengths).tolist()]
+        saved = result.outcome(row).saved if run else None
+        yield CertifiedFacts(
+            row=row,
+            held=held,
+            unit=unit_of(held.attack, held.unit),
+            strengths=strengths,
+            accuracy=tuple(proportion_interval(count, len(held.sizes), CONFIDENCE) for count in correct),
+            curve=result.certified(row),
+            both=result.two_sided(row) if run else None,
+            saved=None if saved is None else float(saved.mean()),
+        )

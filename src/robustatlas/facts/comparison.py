@@ -17,7 +17,8 @@ from robustatlas.metrics.differences import paired_differences
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.points import different_points
-from robustatlas.outcomes.table import OutcomeTable, common_strengths, shared_samples
+from robustatlas.outcomes.shared import common_strengths, shared_samples
+from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.result import Result
 from robustatlas.wording import marked, wording
 

@@ -12,6 +12,8 @@ from robustatlas.wording import MARK
 
 if TYPE_CHECKING:
     from robustatlas.facts.best_known import BestKnown
+    from robustatlas.facts.certified import CertifiedFacts
+    from robustatlas.facts.queries import QuerySuccess
     from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
 
 
@@ -31,6 +33,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         **{name: plain(number) for name, number in facts.own.items()},
         "breaks": None if breaking is None else {"attack": breaking.attack, "half": finite([breaking.half])[0]},
         "attacks": {attack.attack: _attack(attack) for attack in facts.attacks},
+        "certified": {certified.row: _certified(certified) for certified in facts.certified},
         "reference": None if facts.reference is None else _reference(facts.reference),
         "field": {beside.field.name: beside.to_dict() for beside in facts.beside},
         "diagnosis": None if facts.diagnosis is None else facts.diagnosis.to_dict(),
@@ -72,12 +75,41 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
         "origins": list(facts.origins),
         "best known": None if facts.best_known is None else _best_known(facts.best_known),
         "found last by": dict(facts.found_last),
+        "success over queries": [_success(found) for found in facts.queries],
         "strengths tell little": None if advice is None else {"why": advice.why, "better": advice.option},
+    }
+
+
+def _certified(facts: CertifiedFacts) -> dict[str, Any]:
+    """The certified side, of each sample its size (None: there is no example at any size) and its method."""
+    held, both = facts.held, facts.both
+    return {
+        "attack": held.attack,
+        "of": held.of or None,
+        "unit": facts.unit,
+        "strengths": list(facts.strengths),
+        "robust accuracy, at least": [plain(cell) for cell in facts.accuracy],
+        "median certified size": finite([float(facts.curve.quantile(0.5))])[0],
+        "closed": None if both is None else both.share_closed,
+        "area between": None if both is None else both.area,
+        "upper / lower": None if both is None else finite([both.width])[0],
+        "passes spared, at most": facts.saved,
+        "methods": [record.shown() for record in held.records],
+        "sizes": finite(held.sizes.tolist()),
+        "by": held.by,
     }
 
 
 def _best_known(known: BestKnown) -> dict[str, Any]:
     return {"by": dict(known.by), "searched": None if known.searched is None else known.searched.tolist()}
+
+
+def _success(found: QuerySuccess) -> dict[str, Any]:
+    return {
+        "strength": found.strength,
+        "queries": list(found.limits),
+        "broken": [plain(share) for share in found.success],
+    }
 
 
 def _reference(facts: ReferenceFacts) -> dict[str, Any]:

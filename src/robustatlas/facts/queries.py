@@ -9,7 +9,7 @@ import numpy as np
 from robustatlas.facts.numbers import CONFIDENCE
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.queries import success_over_queries
-from robustatlas.result import Result
+from robustatlas.outcomes.outcome import Integers, Outcome
 
 LIMITS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
 """Numbers of queries at which success is told, about a third of a decade apart."""
@@ -36,11 +36,11 @@ class QuerySuccess:
     success: tuple[Interval, ...]
 
 
-def query_successes(result: Result) -> list[QuerySuccess]:
-    """Each attack of a model that could only be asked, at its middle and its largest strength.
+def query_successes(outcome: Outcome) -> tuple[QuerySuccess, ...]:
+    """What one attack found at its middle and its largest strength.
 
     Args:
-        result: of a run.
+        outcome: of the attack.
 
     Returns:
         none where gradients were used, or queries were not counted.
@@ -50,19 +50,18 @@ def query_successes(result: Result) -> list[QuerySuccess]:
         >>> ask = ra.from_predictions(lambda x: (x.sum((1, 2, 3)) > 2).astype(int), "labels", classes=2, queries=60)
         >>> data = (np.full((2, 1, 2, 2), 0.6, np.float32), np.array([1, 1]))
         >>> result = ra.evaluate(ask, data, strengths={"hop-skip-jump-l2": [0.5, 1.0]})
-        >>> [(found.strength, found.limits) for found in query_successes(result)]
+        >>> [(found.strength, found.limits) for found in query_successes(result.outcome("hop-skip-jump-l2"))]
         [(0.5, (10, 30, 60)), (1.0, (10, 30, 60))]
     """
-    found = []
-    for attack in result.attacks:
-        outcome = result.outcome(attack)
-        if outcome.queries is None:
-            continue
-        asked = int(outcome.forward.max())
-        limits = (*(limit for limit in LIMITS if limit < asked), asked)
-        for level in sorted({(len(outcome.strengths) - 1) // 2, len(outcome.strengths) - 1}):
-            shares = success_over_queries(outcome.queries[:, level], limits)
-            counts = np.rint(shares / 100 * result.samples).astype(int).tolist()
-            success = tuple(proportion_interval(count, result.samples, CONFIDENCE) for count in counts)
-            found.append(QuerySuccess(attack, float(outcome.strengths[level]), limits, success))
-    return found
+    if outcome.queries is None:
+        return ()
+    asked, last = int(outcome.forward.max()), len(outcome.strengths) - 1
+    limits = (*(limit for limit in LIMITS if limit < asked), asked)
+    return tuple(_at(outcome, outcome.queries[:, level], level, limits) for level in sorted({last // 2, last}))
+
+
+def _at(outcome: Outcome, queries: Integers, level: int, limits: tuple[int, ...]) -> QuerySuccess:
+    shares = success_over_queries(queries, limits)
+    counts = np.rint(shares / 100 * outcome.samples).astype(int).tolist()
+    success = tuple(proportion_interval(count, outcome.samples, CONFIDENCE) for count in counts)
+    return QuerySuccess(outcome.attack, float(outcome.strengths[level]), limits, success)

@@ -106,6 +106,7 @@ class Row:
         union: accuracy in percent under all attacks at once, each up to the middle one of its strengths; None for a
             single attack, and for rows of which only the accuracies are known.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
+        fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.styles.styles_of`).
     """
 
     name: str
@@ -122,6 +123,7 @@ class Row:
     own_sets: tuple[str, ...] = ()
     union: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
+    fingerprint: str = ""
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
         """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
@@ -156,6 +158,7 @@ def published_rows(reference: Reference) -> list[Row]:
             samples=samples,
             notes="; ".join(defense.notes),
             petaflops=defense.train_petaflops,
+            fingerprint=defense.name,
         )
         for defense in reference.defenses
     ]
@@ -205,6 +208,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         own_sets=held.own_sets,
         union=100 * float(judged.survivors(union_strengths(judged)).mean()) if len(judged.attacks) > 1 else None,
         own={name: statistic.value for name, statistic in own(judged).items()},
+        fingerprint=result.fingerprint,
     )
 
 

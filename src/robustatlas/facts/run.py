@@ -16,10 +16,12 @@ from robustatlas.facts import numbers
 from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.best_known import BestKnown, best_known
 from robustatlas.facts.breaking import BreakingPoint, breaking_point
+from robustatlas.facts.certified import CertifiedFacts, certified_of
 from robustatlas.facts.field import Beside, beside_the_field
 from robustatlas.facts.grids import GridAdvice, grid_advice
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.facts.plain import plain_run
+from robustatlas.facts.queries import QuerySuccess, query_successes
 from robustatlas.facts.ranks import Place, place_among_published
 from robustatlas.facts.rows import about_of
 from robustatlas.facts.units import unit_of
@@ -90,6 +92,7 @@ class AttackFacts:
             that is not known.
         own_set: whether the run searched another set than the reference's, so that what is said beside it holds about.
         advice: better strengths, where these tell little; None where they do.
+        queries: success over the number of queries, of a model that could only be asked; empty of others.
     """
 
     attack: str
@@ -112,6 +115,7 @@ class AttackFacts:
     found_last: Mapping[str, float]
     own_set: bool
     advice: GridAdvice | None
+    queries: tuple[QuerySuccess, ...]
 
     @property
     def never(self) -> int:
@@ -189,6 +193,8 @@ class RunFacts:
         void: attack -> share of the samples at which the model gave it no gradient, or one that misleads; every name of
             such a run and of such an attack carries a mark, and a warning says what it means.
         beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
+        certified: the other side of each attack that has one: what robust accuracy is at least.
+        fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.styles.styles_of`).
     """
 
     name: str
@@ -209,6 +215,8 @@ class RunFacts:
     void: Mapping[str, float] = field(default_factory=dict)
     beside: tuple[Beside, ...] = ()
     own: Mapping[str, Interval] = field(default_factory=dict)
+    certified: tuple[CertifiedFacts, ...] = ()
+    fingerprint: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
@@ -257,6 +265,8 @@ def facts_of(
         void=result.void,
         beside=beside_the_field(result),
         own={name: found[name] for name in numbers.own(judged)},
+        certified=tuple(certified_of(result)),
+        fingerprint=result.fingerprint,
     )
 
 
@@ -300,6 +310,7 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
         found_last=_found_last(outcome),
         own_set=held is not None and attack in held.own_sets,
         advice=grid_advice(outcome, result.clean_accuracy),
+        queries=query_successes(outcome),
     )
 
 

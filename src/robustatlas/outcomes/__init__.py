@@ -7,8 +7,9 @@ from robustatlas.outcomes.merge import merge
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.query import query
 from robustatlas.outcomes.records import AttackRecord, CallRecord
+from robustatlas.outcomes.shared import common_strengths, shared_samples
 from robustatlas.outcomes.store import Run
-from robustatlas.outcomes.table import OutcomeTable, common_strengths, shared_samples
+from robustatlas.outcomes.table import OutcomeTable
 
 __all__ = [
     "AccuracyTable",

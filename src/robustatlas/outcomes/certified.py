@@ -77,6 +77,10 @@ class CertificateRecord(Record):
         """Name of its files: ``linf-crown-0123456789ab``."""
         return f"{self.name}-{self.method}-{self.fingerprint}"
 
+    def shown(self) -> dict[str, Any]:
+        """What a reader has to know of it: attack, method, version, settings, sets, box and source."""
+        return self.model_dump(mode="json", exclude={"strengths"}) | {"key": self.key}
+
     @property
     def row(self) -> str:
         """What tables call it: the attack, and of another model than the run's own which."""
@@ -95,6 +99,8 @@ class CertifiedSizes:
         of: what is certified where that is not the model itself; empty: the model.
         unit: of the sizes.
         strengths: of the attack, at which tables show it.
+        method_of: ``[N]``, position in ``methods`` of the one that certified most; None: it is the only one.
+        records: the methods as they were run, with version, settings, sets and box.
 
     Example:
         >>> CertifiedSizes("linf", np.array([0.1, 0.0]), strengths=(0.05, 0.2)).accuracies().tolist()
@@ -107,10 +113,20 @@ class CertifiedSizes:
     of: str = ""
     unit: str = ""
     strengths: tuple[float, ...] = ()
+    method_of: Integers | None = None
+    records: tuple[CertificateRecord, ...] = ()
 
     def select(self, positions: Integers) -> CertifiedSizes:
         """The samples at some positions."""
-        return replace(self, sizes=self.sizes[positions])
+        method_of = None if self.method_of is None else self.method_of[positions]
+        return replace(self, sizes=self.sizes[positions], method_of=method_of)
+
+    @property
+    def by(self) -> list[str]:
+        """Of each sample the method that certified most; empty where nothing is certain of it."""
+        of = np.zeros(len(self.sizes), np.int64) if self.method_of is None else self.method_of
+        rows = zip(of.tolist(), self.sizes.tolist(), strict=True)
+        return [self.methods[k] if self.methods and size > 0 else "" for k, size in rows]
 
     def accuracies(self, strengths: Sequence[float] | Floats | None = None) -> Floats:
         """Certified accuracy in percent at each strength (default: the attack's): what robust accuracy is at least."""
@@ -165,21 +181,15 @@ class Certificates:
 
     def sizes(self, records: Iterable[CertificateRecord], index: Integers) -> dict[str, CertifiedSizes]:
         """Row -> what the records certify of the samples ``index`` together: the larger size counts."""
-        found: dict[str, CertifiedSizes] = {}
+        by_row: dict[str, list[tuple[CertificateRecord, Floats]]] = {}
         for record in records:
             held = self._of(record)
             rows = np.isin(index, held["index"])
-            if not rows.any():
-                continue
-            sizes = np.zeros(len(index))
-            sizes[rows] = rows_at(held, index[rows])["certified_size"]
-            old = found.get(record.row)
-            methods = (record.method,) if old is None else (*old.methods, record.method)
-            best = sizes if old is None else np.maximum(old.sizes, sizes)
-            found[record.row] = CertifiedSizes(
-                record.name, best, tuple(dict.fromkeys(methods)), record.of, record.unit, record.strengths
-            )
-        return found
+            if rows.any():
+                sizes = np.zeros(len(index))
+                sizes[rows] = rows_at(held, index[rows])["certified_size"]
+                by_row.setdefault(record.row, []).append((record, sizes))
+        return {row: _joined(held) for row, held in by_row.items()}
 
     def _names(self, record: CertificateRecord) -> list[str]:
         return self._parts.placed(self._storage.names(f"certified/{record.key}"), record)
@@ -199,6 +209,23 @@ class Certificates:
                 warn(f"A damaged part counts as not done: {error}")
                 self._read[name] = None
         return self._read[name]
+
+
+def _joined(held: Sequence[tuple[CertificateRecord, Floats]]) -> CertifiedSizes:
+    """What several methods certify together: of each sample the largest size, and the first method that has it."""
+    records, sizes = [record for record, _ in held], np.stack([sizes for _, sizes in held])
+    methods = tuple(dict.fromkeys(record.method for record in records))
+    positions = np.array([methods.index(record.method) for record in records])
+    return CertifiedSizes(
+        attack=records[0].name,
+        sizes=sizes.max(0),
+        methods=methods,
+        of=records[0].of,
+        unit=records[0].unit,
+        strengths=max((record.strengths for record in records), key=len),
+        method_of=positions[sizes.argmax(0)],
+        records=tuple(records),
+    )
 
 
 def check_sides(name: str, attack: str, index: Integers, certified: CertifiedSizes, found: Floats) -> None:
@@ -224,9 +251,3 @@ def check_sides(name: str, attack: str, index: Integers, certified: CertifiedSiz
         f"{', '.join(certified.methods)} certifies that none is below {written(float(certified.sizes[row]))}{more}. "
         "One of the two is wrong, so none of these numbers can be trusted: please report it, with the model."
     )
-
-
-def as_columns(certified: Mapping[str, CertifiedSizes], attack: str, samples: int) -> Any:
-    """``[N]``: certified sizes of the model itself under an attack; NaN where nobody asked."""
-    known = certified.get(attack)
-    return np.full(samples, np.nan) if known is None else known.sizes

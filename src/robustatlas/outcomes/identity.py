@@ -48,6 +48,11 @@ class ModelRecord(Record):
     home: str | None = None
     library: str | None = None
 
+    @property
+    def fingerprint(self) -> str:
+        """What stands for the model where it is drawn: the hashes of its weights and code, its name without any."""
+        return f"{self.weights_sha256 or ''}{self.code_sha256 or ''}" or self.name
+
     @model_validator(mode="after")
     def _check(self) -> ModelRecord:
         if len({len(row) for row in self.probe}) > 1:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError, brief
-from robustatlas.outcomes.certified import as_columns
+from robustatlas.files import named
+from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
@@ -79,8 +80,11 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         ``samples``: run, index, label, clean_prediction, clean_margin.
         ``outcomes``: run, attack, index, minimal_strength, minimal_size, certified_size (up to which nothing can be
         found, where that is certified), found_class, forward, backward, mistakes,
-        drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled (the last four
-        are lists with one entry per strength).
+        drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled, queries (of a
+        model that could only be asked, until the first example; the last five are lists with one entry per strength).
+        ``certified``: run, attack, of (what is certified where that is not the model itself), unit, index,
+        certified_size, method (that certified most; empty where nothing is certain). Attacks that were certified and
+        not run stand here alone.
         ``broken(strength)``: run, attack, index, broken: which samples are broken at one strength of the attacks.
 
     ``run`` is the path as given. Each view holds the very numbers of :func:`robustatlas.load_result`: of attacks that
@@ -111,7 +115,7 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     paths = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
     if not paths:
         raise UserError("No runs given; name at least one run directory.")
-    opened = {str(path): Run.open(path) for path in paths}
+    opened = {str(named(path)): Run.open(path) for path in paths}
     try:
         with duckdb.connect() as connection:
             _fill(connection, {name: (run, run.table()) for name, run in opened.items()})
@@ -139,8 +143,19 @@ def _refusal(error: duckdb.Error) -> str:
     return " ".join([*lines[:quoting], *lines[quoting:][-1:]]).rstrip(".")
 
 
+_EMPTY: Mapping[str, str] = {
+    "attacks": "run VARCHAR, attack VARCHAR, unit VARCHAR, strengths DOUBLE[], monotone BOOLEAN, origins VARCHAR[]",
+    "outcomes": "run VARCHAR, attack VARCHAR, index BIGINT, minimal_strength DOUBLE, minimal_size DOUBLE, "
+    "certified_size DOUBLE, found_class BIGINT, forward BIGINT, backward BIGINT, mistakes DOUBLE, drawn DOUBLE, "
+    "broken BOOLEAN[], margins FLOAT[], fooled TINYINT[], strengths DOUBLE[]",
+    "certified": "run VARCHAR, attack VARCHAR, of VARCHAR, unit VARCHAR, index BIGINT, certified_size DOUBLE, "
+    "method VARCHAR",
+}
+"""Columns of views that runs may have nothing for."""
+
+
 def _fill(connection: duckdb.DuckDBPyConnection, runs: Mapping[str, tuple[Run, OutcomeTable]]) -> None:
-    views: dict[str, list[str]] = {"runs": [], "attacks": [], "samples": [], "outcomes": []}
+    views: dict[str, list[str]] = {"runs": [], "attacks": [], "samples": [], "outcomes": [], "certified": []}
     for name, (run, table) in runs.items():
         texts = {"run": name, "model": table.name, "data": table.data, "created": run.identity.created}
         fields = ", ".join(f"{quoted(value)} AS {key}" for key, value in texts.items())
@@ -156,7 +171,10 @@ def _fill(connection: duckdb.DuckDBPyConnection, runs: Mapping[str, tuple[Run, O
             views["outcomes"].append(
                 _registered(connection, begin, _outcome_columns(table, outcome), _list(outcome.strengths.tolist()))
             )
+        for held in table.certified_sizes.values():
+            views["certified"].append(_registered(connection, _certified(name, held), _certified_columns(table, held)))
     for view, selects in views.items():
+        selects = selects or [_nothing(_EMPTY[view])]
         connection.execute(f"CREATE VIEW {view} AS {' UNION ALL BY NAME '.join(selects)}")
     connection.execute(
         'CREATE MACRO broken(strength) AS TABLE SELECT run, attack, "index", '
@@ -178,11 +196,12 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
     none = np.zeros(outcome.samples, np.int64)
     mistakes = none if outcome.mistakes is None else outcome.mistakes
     drawn = none if outcome.drawn is None else outcome.drawn
+    certified = table.certified_sizes.get(outcome.attack)
     return {
         "index": table.index,
         "minimal_strength": outcome.minimal_strength,
         "minimal_size": outcome.minimal_size,
-        "certified_size": as_columns(table.certified_sizes, outcome.attack, outcome.samples),
+        "certified_size": np.full(outcome.samples, np.nan) if certified is None else certified.sizes,
         "found_class": outcome.found_class,
         "forward": outcome.forward,
         "backward": outcome.backward,
@@ -191,7 +210,30 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
         "broken": outcome.broken(),
         "margins": outcome.margins,
         "fooled": outcome.fooled,
+        "queries": _queries(outcome),
     }
+
+
+def _queries(outcome: Outcome) -> NDArray[np.float64]:
+    """[N, S]: NaN where no example was seen, and where queries were not counted."""
+    if outcome.queries is None:
+        return np.full(outcome.margins.shape, np.nan)
+    return np.where(outcome.queries > 0, outcome.queries, np.nan)
+
+
+def _certified(run: str, held: CertifiedSizes) -> str:
+    texts = {"run": run, "attack": held.attack, "of": held.of, "unit": held.unit}
+    return f"SELECT {', '.join(f'{quoted(value)} AS {identifier(key)}' for key, value in texts.items())}"
+
+
+def _certified_columns(table: OutcomeTable, held: CertifiedSizes) -> dict[str, NDArray[Any]]:
+    return {"index": table.index, "certified_size": held.sizes, "method": objects(held.by)}
+
+
+def _nothing(columns: str) -> str:
+    """A SELECT without rows that has the columns, such as `run VARCHAR, index BIGINT`."""
+    typed = (column.split(" ") for column in columns.split(", "))
+    return f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {identifier(name)}' for name, kind in typed)} WHERE false"
 
 
 def _registered(

@@ -67,3 +67,17 @@ def check_strengths(strengths: Sequence[float], attack: str) -> None:
 
 def _listed(strengths: Sequence[float]) -> str:
     return ", ".join(f"{strength:g}" for strength in strengths)
+
+
+def merged_strengths(grids: Sequence[NDArray[np.float64]]) -> list[float]:
+    """All strengths of several grids, increasing, each once.
+
+    Example:
+        >>> merged_strengths([np.array([0.1, 0.2]), np.array([0.15, 0.2])])
+        [0.1, 0.15, 0.2]
+    """
+    merged: list[float] = []
+    for strength in sorted(strength for grid in grids for strength in grid.tolist()):
+        if position_of(strength, merged[-1:]) is None:
+            merged.append(strength)
+    return merged

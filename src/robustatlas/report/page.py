@@ -24,7 +24,7 @@ from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import against_reference
 from robustatlas.references import Reference
-from robustatlas.report import field, multiples, pages, words
+from robustatlas.report import field, multiples, pages, queries, words
 from robustatlas.report.card import picture_of
 from robustatlas.report.gallery import Example, examples
 from robustatlas.report.shapes import svg_of
@@ -93,9 +93,7 @@ def build_report(
     text = pages.render(
         "report.html",
         title=_title(facts),
-        cards=[
-            svg_of(picture_of(card_of(r, run, reference, distances))) for r, run in zip(results, facts, strict=True)
-        ],
+        cards=_cards(results, facts, reference, distances),
         multiples=multiples.panels(facts, distances),
         runs=runs,
         many=len(runs) > 1,
@@ -113,6 +111,7 @@ def build_report(
         warnings=_alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         advice=_alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
         other_sets=words.OTHER_SETS,
+        asked=queries.asked(facts),
         fields=[view for run in facts for view in field.views(run.name, run.beside)],
         crossings=_crossings(facts),
         confidence=round(100 * CONFIDENCE),
@@ -124,6 +123,16 @@ def build_report(
     )
     write_text(path, text)
     return path
+
+
+def _cards(
+    results: Sequence[Result], facts: Sequence[RunFacts], reference: Reference | None, distances: Mapping[str, float]
+) -> list[str]:
+    """Each run's robustness card, as SVG."""
+    return [
+        svg_of(picture_of(card_of(result, run, reference, distances)))
+        for result, run in zip(results, facts, strict=True)
+    ]
 
 
 def _file(output: str | Path, runs: int) -> Path:

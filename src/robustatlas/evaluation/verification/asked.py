@@ -21,7 +21,7 @@ from robustatlas.evaluation.examples import Examples
 from robustatlas.evaluation.plan import Work, samples_of
 from robustatlas.models import load_model
 from robustatlas.outcomes import AttackRecord, Run
-from robustatlas.outcomes.outcome import merged_strengths
+from robustatlas.outcomes.strengths import merged_strengths
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L0, L1, L2, Linf
 from robustatlas.wording import counted

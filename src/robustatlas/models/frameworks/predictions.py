@@ -17,6 +17,7 @@ from torch import Tensor
 from robustatlas.classifier import Classifier, Knowledge, Outputs
 from robustatlas.errors import UserError
 from robustatlas.models.remote.answers import KeptAnswers
+from robustatlas.models.remote.tally import Tally
 from robustatlas.scalars import real, whole
 
 Answers = Literal["probabilities", "logits", "labels"]
@@ -42,11 +43,11 @@ def from_predictions(
         answers: ``"probabilities"`` [B, C] (default), ``"logits"`` [B, C], or ``"labels"``, class numbers [B].
         classes: how many there are; needed for labels.
         batch_size: the only size of batch that it takes; default: any.
-        per_second: at most so many samples a second are asked about.
-        budget: at most so many samples are asked about altogether.
+        per_second: at most so many samples a second are asked about, by all workers together.
+        budget: at most so many samples are asked about altogether, by all workers together.
         queries: at most so many questions about one sample by each attack.
         keeps: keep the answers in the directory of a run: what an interrupted evaluation asked is not asked again, and
-            the budget is one for all calls and processes. For answers that take long or cost money.
+            the budget is one for all calls and machines. For answers that take long or cost money.
         name: what reports call it.
 
     Returns:
@@ -87,10 +88,10 @@ def from_predictions(
 
 
 class Oracle:
-    """A function of arrays, asked within a rate and a budget; threads take turns.
+    """A function of arrays, asked within a rate and a budget; threads and processes take turns.
 
-    ``classes``: the answers are labels of so many classes (None: scores). ``asked``: samples so far. ``keeps``: its
-    answers are kept in the directory of a run, see :meth:`keep_answers`.
+    ``classes``: the answers are labels of so many classes (None: scores). ``keeps``: its answers are kept in the
+    directory of a run, see :meth:`keep_answers`.
     """
 
     def __init__(
@@ -104,8 +105,7 @@ class Oracle:
         self.function, self.classes, self.per_second, self.budget = function, classes, per_second, budget
         self.keeps = keeps
         self._kept: KeptAnswers | None = None
-        self.asked = 0
-        self._free_at = 0.0
+        self._tally = Tally() if per_second or budget else None
         self._asking = threading.Lock()
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class Oracle:
     def keep_answers(self, folder: Path) -> None:
         """Answer from what was kept in a folder where it can, and keep there what is asked from now on."""
         if self.keeps and (self._kept is None or self._kept.folder != folder):
-            self._kept = KeptAnswers(folder)
+            self._kept, self._tally = KeptAnswers(folder), Tally(folder / "asked")
 
     def _remembered(self, x: NDArray[np.float32], kept: KeptAnswers) -> NDArray[np.float32]:
         """Kept answers are rows of numbers, a label one of one."""
@@ -133,21 +133,16 @@ class Oracle:
         return answers[:, 0] if self.classes is not None else answers
 
     def _ask(self, x: NDArray[np.float32]) -> NDArray[Any]:
-        self._charge(len(x))
+        if self._tally is not None:
+            before, wait = self._tally.charge(len(x), self.budget, self.per_second)
+            if self.budget is not None and before + len(x) > self.budget:
+                raise UserError(
+                    f"The model was asked about {before} samples and {len(x)} more would exceed the budget of "
+                    f"{self.budget}; give a larger budget, or fewer samples or strengths. Finished parts of a run are "
+                    "kept."
+                )
+            time.sleep(wait)
         return np.asarray(self.function(x))
-
-    def _charge(self, count: int) -> None:
-        asked = self.asked if self._kept is None else self._kept.charge(count, self.budget)
-        if self.budget is not None and asked + count > self.budget:
-            raise UserError(
-                f"The model was asked about {asked} samples and {count} more would exceed the budget of "
-                f"{self.budget}; give a larger budget, or fewer samples or strengths. Finished parts of a run are kept."
-            )
-        if self.per_second is not None:
-            now = time.monotonic()
-            time.sleep(max(0.0, self._free_at - now))
-            self._free_at = max(now, self._free_at) + count / self.per_second
-        self.asked += count
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_asking"}

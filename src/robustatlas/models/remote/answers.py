@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import uuid
@@ -20,7 +19,7 @@ from robustatlas.files import one_sentence, write_atomically
 Floats = NDArray[np.float32]
 Ask = Callable[[Floats], Floats]
 
-_FIRST, _COUNT, _KEY = "first.npz", "asked", 16
+_FIRST, _KEY = "first.npz", 16
 _COMPARED = 4
 """Inputs of before that a model is asked about again; one alone may be answered alike by two models."""
 
@@ -55,19 +54,21 @@ class KeptAnswers:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: defaultdict[bytes, list[Floats]] | None = None
+        self._known: defaultdict[bytes, list[Floats]] = defaultdict(list)
+        self._rows: defaultdict[Path, int] = defaultdict(int)
+        self._checked = False
         self._turn: defaultdict[bytes, int] = defaultdict(int)
         self._file: io.FileIO | None = None
 
     def of(self, x: Floats, ask: Ask) -> Floats:
         """The answers [B, C] to ``x`` [B, ...]; ``ask`` is called about those that are not known."""
-        known = self._checked(ask)
+        self._check(ask)
         keys = [hashlib.blake2b(row.tobytes(), digest_size=_KEY).digest() for row in np.ascontiguousarray(x)]
-        found: list[Floats | None] = []
-        for key in keys:
-            turn, answers = self._turn[key], known.get(key, [])
-            found.append(answers[turn] if turn < len(answers) else None)
-            self._turn[key] += 1
+        turns = [self._turn_of(key) for key in keys]
+        found = self._found(keys, turns)
+        if any(answer is None for answer in found):
+            self._read()  # this process may go on with what another one began and left
+            found = self._found(keys, turns)
         unknown = [row for row, answer in enumerate(found) if answer is None]
         if unknown:
             given = np.asarray(ask(x[unknown]), np.float32)
@@ -76,45 +77,44 @@ class KeptAnswers:
                 found[row] = answer
         return np.stack([answer for answer in found if answer is not None])
 
-    def charge(self, count: int, most: int | None) -> int:
-        """Note that the model is about to be asked about ``count`` more inputs; how many it was asked about before, by
-        all processes together. Nothing is noted where that would be more than ``most``."""
-        with one_sentence(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with (self.folder / _COUNT).open("a+", encoding="ascii") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                file.seek(0)
-                before = int(file.read() or 0)
-                if most is None or before + count <= most:
-                    file.seek(0)
-                    file.truncate()
-                    file.write(str(before + count))
-        return before
+    def _turn_of(self, key: bytes) -> int:
+        """How often this process asked about an input before."""
+        self._turn[key] += 1
+        return self._turn[key] - 1
 
-    def _checked(self, ask: Ask) -> dict[bytes, list[Floats]]:
-        """What is known, once the model has shown that it still is the one that answered."""
-        if self._known is None:
-            self._known = self._read()
-            if self._known and (self.folder / _FIRST).is_file():
-                with np.load(self.folder / _FIRST, allow_pickle=False) as first:
-                    x, before = first["x"], first["answers"]
-                now = np.asarray(ask(x), np.float32)
-                if now.shape != before.shape or np.abs(now - before).max() > _SAME * max(np.abs(before).max(), 1e-6):
-                    raise UserError(
-                        f"The model answers otherwise than it did when {self.folder} was begun: it is another one by "
-                        "now, or its answers vary. Give a new run directory."
-                    )
-        return self._known
+    def _found(self, keys: list[bytes], turns: list[int]) -> list[Floats | None]:
+        known = [self._known.get(key, []) for key in keys]
+        return [answers[turn] if turn < len(answers) else None for answers, turn in zip(known, turns, strict=True)]
 
-    def _read(self) -> defaultdict[bytes, list[Floats]]:
-        known: defaultdict[bytes, list[Floats]] = defaultdict(list)
+    def _check(self, ask: Ask) -> None:
+        """Before the first answer, have the model show that it still is the one that answered."""
+        if self._checked:
+            return
+        self._checked = True
+        self._read()
+        if self._known and (self.folder / _FIRST).is_file():
+            with np.load(self.folder / _FIRST, allow_pickle=False) as first:
+                x, before = first["x"], first["answers"]
+            now = np.asarray(ask(x), np.float32)
+            if now.shape != before.shape or np.abs(now - before).max() > _SAME * max(np.abs(before).max(), 1e-6):
+                self._checked = False
+                raise UserError(
+                    f"The model answers otherwise than it did when {self.folder} was begun: it is another one by "
+                    "now, or its answers vary. Give a new run directory."
+                )
+
+    def _read(self) -> None:
+        """Take in what other processes have kept since the last time."""
+        own = None if self._file is None else Path(str(self._file.name))
         for path in sorted(self.folder.glob("*.answers"), key=lambda path: (path.stat().st_mtime, path.name)):
-            kind = _record(int(path.name.partition("-")[0]))
+            if path == own:
+                continue
+            kind, before = _record(int(path.name.partition("-")[0])), self._rows[path]
             whole = path.stat().st_size // kind.itemsize  # a writer that was killed may have left a part of one
-            rows = np.fromfile(path, kind, whole)
+            rows = np.fromfile(path, kind, whole - before, offset=before * kind.itemsize)
             for key, answer in zip(rows["key"], rows["answer"], strict=True):
-                known[key.tobytes()].append(answer)
-        return known
+                self._known[key.tobytes()].append(answer)
+            self._rows[path] = whole
 
     def _keep(self, x: Floats, keys: list[bytes], answers: Floats) -> None:
         with one_sentence(self.folder):

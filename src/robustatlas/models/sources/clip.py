@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,30 +78,8 @@ def huggingface_clip(
     prompts = prompts_of(prompt)
     transformers = optional("transformers", source, "clip")
     config, local = configuration_of(transformers, name, {})
-    try:
-        if pretrained:
-            model = transformers.AutoModel.from_pretrained(name, config=config, use_safetensors=True, **local)
-        else:
-            model = transformers.AutoModel.from_config(config)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **local)
-    except OSError as error:
-        raise unreachable(source, "Hugging Face", error) from error
-    except (ValueError, ImportError) as error:
-        raise UserError(f"{source} cannot be read by transformers: {first_of(error)}.") from error
-    if not (hasattr(model, "get_text_features") and hasattr(model, "get_image_features")):
-        raise UserError(f"{source} is a {type(model).__name__}; expected one with two towers, such as CLIP or SigLIP.")
-    model.eval()
-    padding = "max_length" if "siglip" in config.model_type else True
-    longest = config.text_config.max_position_embeddings
-
-    def encoded(texts: list[str]) -> Tensor:
-        tokens = tokenizer(texts, padding=padding, max_length=longest, truncation=True, return_tensors="pt")
-        given = {key: tokens[key] for key in ("input_ids", "attention_mask") if key in tokens}
-        if padding == "max_length":
-            given.pop("attention_mask", None)  # SigLIP was trained to see its padding
-        return pooled(model.get_text_features(**given))
-
-    texts = text_features(encoded, names, prompts)
+    model, tokenizer = _two_towers(transformers, name, config, local, pretrained)
+    texts = text_features(partial(_encoded, model, tokenizer), names, prompts)
     bias = getattr(model, "logit_bias", torch.zeros(()))
     net = ZeroShot(_Tower(model), texts, model.logit_scale.exp(), bias).eval()
     about = preprocessor_of(transformers, name, local)
@@ -113,6 +92,34 @@ def huggingface_clip(
         notes=() if pretrained else (_RANDOM.format(source),),
     )
     return Classifier(net, mean, std, prepare=resizing_of(about), origin=origin)
+
+
+def _two_towers(transformers: Any, name: str, config: Any, local: dict[str, Any], pretrained: bool) -> tuple[Any, Any]:
+    """A model with an image and a text tower, and its tokenizer; ``pretrained``: with its weights."""
+    source = f"hf-clip:{name}"
+    try:
+        if pretrained:
+            model = transformers.AutoModel.from_pretrained(name, config=config, use_safetensors=True, **local)
+        else:
+            model = transformers.AutoModel.from_config(config)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **local)
+    except OSError as error:
+        raise unreachable(source, "Hugging Face", error) from error
+    except (ValueError, ImportError) as error:
+        raise UserError(f"{source} cannot be read by transformers: {first_of(error)}.") from error
+    if not (hasattr(model, "get_text_features") and hasattr(model, "get_image_features")):
+        raise UserError(f"{source} is a {type(model).__name__}; expected one with two towers, such as CLIP or SigLIP.")
+    return model.eval(), tokenizer
+
+
+def _encoded(model: Any, tokenizer: Any, texts: list[str]) -> Tensor:
+    """Features ``[K, D]`` of texts, by the text tower."""
+    siglip = "siglip" in model.config.model_type
+    longest = model.config.text_config.max_position_embeddings
+    padding = "max_length" if siglip else True
+    tokens = tokenizer(texts, padding=padding, max_length=longest, truncation=True, return_tensors="pt")
+    seen = ("input_ids",) if siglip else ("input_ids", "attention_mask")  # SigLIP was trained to see its padding
+    return pooled(model.get_text_features(**{key: tokens[key] for key in seen if key in tokens}))
 
 
 def open_clip_model(

@@ -1,0 +1,71 @@
+"""What an audit, kept beside a run, says of the run's own numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from robustatlas.errors import UserError
+from robustatlas.metrics.audit import Audited, audited, concern, sentence
+from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.store import Run
+from robustatlas.outcomes.table import OutcomeTable
+
+
+class Audits:
+    """The audits of some attacks.
+
+    Args:
+        table: what the run's own searches found.
+        dear: what the searches of the audit found, of some of the samples; None: there was none.
+    """
+
+    def __init__(self, table: OutcomeTable, dear: Run | None) -> None:
+        self._table, self._dear = table, dear
+
+    def of(self, attack: str) -> Audited:
+        """The audit of one attack.
+
+        Raises:
+            UserError: there was none, or it did not have this attack.
+        """
+        if self._dear is None:
+            raise UserError("This result was not audited; evaluate with audit=50, or 'robustatlas audit RUN'.")
+        table, strengths = self._table, self._table.strengths(attack)
+        dear = self._dear.table([attack], None, {attack: strengths.tolist()})
+        rows = np.flatnonzero(np.isin(table.index, dear.index))
+        place = {int(position): row for row, position in enumerate(dear.index)}
+        there = dear.correct(attack)[[place[int(position)] for position in table.index[rows]]]
+        return audited(table.correct(attack), rows, table.correct(attack)[rows] & there, strengths)
+
+    def sentences(self) -> dict[str, str]:
+        """Attack -> what its audit says in words; empty where there was none."""
+        told = {}
+        for attack, records in self._records().items():
+            dear = sum(_passes(self._dear, record) for record in records if self._dear is not None)
+            told[attack] = sentence(self.of(attack), dear / max(1.0, sum(self._table.passes(attack))))
+        return told
+
+    def concerns(self) -> list[str]:
+        """What the audits hold against the numbers, in a sentence each."""
+        return [said for attack in self._records() if (said := concern(attack, self.of(attack), self._finder(attack)))]
+
+    def _records(self) -> dict[str, list[AttackRecord]]:
+        """Attack -> how the audit searched it."""
+        known = list(self._dear.records().values()) if self._dear is not None else []
+        by_name = {attack: [record for record in known if record.name == attack] for attack in self._table.attacks}
+        return {attack: records for attack, records in by_name.items() if records}
+
+    def _finder(self, attack: str) -> str:
+        """The kind of attack that found most in the audit of one, "" where that is not known."""
+        cards = self._dear.cards() if self._dear is not None else []
+        counts = [kinds for card in cards if isinstance(kinds := card.about.get(f"kinds {attack}"), dict)]
+        found = Counter({kind: int(str(count)) for kind, count in counts[-1].items()} if counts else {})
+        return next((kind for kind, _ in found.most_common(1)), "")
+
+
+def _passes(run: Run, record: AttackRecord) -> float:
+    """Mean passes a sample of one search."""
+    columns = run.columns(record, run.done(record), ("forward", "backward"))
+    return float(columns["forward"].mean() + columns["backward"].mean())

@@ -1,0 +1,131 @@
+"""Several outcomes of one attack on the same samples as one: at every sample the smallest example counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome
+from robustatlas.outcomes.strengths import merged_strengths, positions_of
+
+
+def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Outcome:
+    """Several outcomes of one attack on the same N samples as one: at every sample the smallest example counts.
+
+    Args:
+        outcomes: of the same attack, set and samples; their strengths may differ.
+        covered: for each outcome, ``[N]`` which samples it is about; its rows elsewhere are ignored.
+
+    Margins and judgements are those of the union of the strengths; passes and seconds add up.
+    """
+    if len(outcomes) == 1:
+        return outcomes[0]
+    rows = np.stack(covered)
+    sizes = np.where(rows, [outcome.minimal_size for outcome in outcomes], np.inf)
+    best = sizes.argmin(0)
+
+    def of_best(columns: Sequence[Integers | None], otherwise: int) -> Integers:
+        known = np.stack([np.zeros(outcomes[0].samples, np.int64) if column is None else column for column in columns])
+        return np.where(np.isfinite(sizes.min(0)), np.take_along_axis(known, best[None], 0)[0], otherwise)
+
+    strengths, margins, fooled = _on_one_grid(outcomes, covered)
+    origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
+    kinds = [*dict.fromkeys(kind for outcome in outcomes for kind in outcome.kinds)]
+    drawn = any(outcome.drawn is not None for outcome in outcomes)
+    return replace(
+        outcomes[0],
+        strengths=np.asarray(strengths),
+        minimal_size=sizes.min(0),
+        found_class=of_best([outcome.found_class for outcome in outcomes], -1),
+        margins=margins,
+        fooled=fooled,
+        forward=(rows * [outcome.forward for outcome in outcomes]).sum(0),
+        backward=(rows * [outcome.backward for outcome in outcomes]).sum(0),
+        seconds=sum(outcome.seconds for outcome in outcomes),
+        rejected=sum(outcome.rejected for outcome in outcomes),
+        origins=tuple(origins),
+        origin_of=of_best([_origins_among(origins, outcome) for outcome in outcomes], 0),
+        kinds=tuple(kinds),
+        kind_of=of_best([_kinds_among(kinds, outcome) for outcome in outcomes], -1),
+        possible_size=_possible(outcomes, rows),
+        mistakes=of_best([outcome.mistakes for outcome in outcomes], 0) if drawn else None,
+        drawn=of_best([outcome.drawn for outcome in outcomes], 0) if drawn else None,
+        queries=_queries(outcomes, covered, strengths),
+        frontier=any(
+            outcome.frontier and len(outcome.strengths) == len(strengths) and bool(here.all())
+            for outcome, here in zip(outcomes, covered, strict=True)
+        ),
+        without_gradient=_without_gradient(outcomes, covered),
+        saved=_saved(outcomes, covered),
+    )
+
+
+def _possible(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
+    """The smallest sizes with every error counted that may be one; None of models that are not randomised."""
+    if all(outcome.possible_size is None for outcome in outcomes):
+        return None
+    return np.asarray(np.where(rows, [outcome.doubted().minimal_size for outcome in outcomes], np.inf).min(0))
+
+
+def _saved(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Integers | None:
+    """Passes that certificates saved; None where there were none."""
+    known = [here * outcome.saved for outcome, here in zip(outcomes, covered, strict=True) if outcome.saved is not None]
+    return np.sum(known, axis=0) if known else None
+
+
+def _on_one_grid(
+    outcomes: Sequence[Outcome], covered: Sequence[Booleans]
+) -> tuple[list[float], NDArray[np.float32], NDArray[np.int8]]:
+    """The union of the strengths, with the lowest margins and all judgements at them."""
+    strengths = merged_strengths([outcome.strengths for outcome in outcomes])
+    shape = (outcomes[0].samples, len(strengths))
+    margins, fooled = np.full(shape, np.inf), np.full(shape, -1, np.int8)
+    for outcome, rows in zip(outcomes, covered, strict=True):
+        columns = positions_of(outcome.strengths.tolist(), strengths)
+        seen = np.where(rows[:, None] & ~np.isnan(outcome.margins), outcome.margins, np.inf)
+        margins[:, columns] = np.minimum(margins[:, columns], seen)
+        fooled[:, columns] = np.maximum(fooled[:, columns], np.where(rows[:, None], outcome.fooled, -1))
+    if outcomes[0].monotone:
+        margins = np.minimum.accumulate(margins, axis=1)
+    return strengths, np.where(np.isfinite(margins), margins, np.nan).astype(np.float32), fooled
+
+
+def _origins_among(origins: Sequence[str], outcome: Outcome) -> Integers | None:
+    """``[N]``: which of the ``origins`` each sample's smallest example has."""
+    if not outcome.origins:
+        return None
+    own = np.array([origins.index(origin) for origin in outcome.origins])
+    return own[np.zeros(outcome.samples, np.int64) if outcome.origin_of is None else outcome.origin_of]
+
+
+def _kinds_among(kinds: Sequence[str], outcome: Outcome) -> Integers:
+    """``[N]``: which of the ``kinds`` of runs found each sample's smallest example, -1 where that is not known."""
+    own = np.array([*(kinds.index(kind) for kind in outcome.kinds), -1])
+    return own[np.full(outcome.samples, -1) if outcome.kind_of is None else outcome.kind_of]
+
+
+def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Integers | None:
+    """The fewest of any search, at the union of the strengths."""
+    if all(outcome.queries is None for outcome in outcomes):
+        return None
+    never = np.iinfo(np.int64).max
+    fewest = np.full((outcomes[0].samples, len(strengths)), never)
+    for outcome, rows in zip(outcomes, covered, strict=True):
+        if outcome.queries is not None:
+            columns = positions_of(outcome.strengths.tolist(), list(strengths))
+            seen = np.where(rows[:, None] & (outcome.queries >= 0), outcome.queries, never)
+            fewest[:, columns] = np.minimum(fewest[:, columns], seen)
+    return np.where(fewest == never, -1, fewest)
+
+
+def _without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:
+    """At each sample the best gradient that it was searched by counts."""
+    told = [
+        np.where(rows, outcome.without_gradient, 1.0)
+        for outcome, rows in zip(outcomes, covered, strict=True)
+        if outcome.without_gradient is not None
+    ]
+    return float(np.min(told, axis=0).mean()) if told else None

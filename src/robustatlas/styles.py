@@ -1,0 +1,114 @@
+"""Colour, dash and marker of a model, in every figure and on every page: one rule, by the model's hash."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import product
+from typing import Any
+
+COLOURS = (
+    ("#0a6670", "#4bb8c2"),  # teal
+    ("#d95f0e", "#ff8a3d"),  # orange
+    ("#6a38a7", "#8070ef"),  # violet
+    ("#9b8d69", "#e8c08e"),  # sand
+    ("#1c2024", "#f4f2ec"),  # ink
+    ("#7b3111", "#916f53"),  # brown
+)
+"""On a light and on a dark ground. Any two differ by 26 and more in CIELAB, also as protanopes, deuteranopes and
+tritanopes see them (by the matrices of Machado et al. 2009), and each by 3 : 1 from its ground."""
+
+DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.2, 1.2), (5, 1.4, 1.2, 1.4), (9, 2), (3, 1, 1, 1, 1, 1))
+"""Lengths of strokes and gaps, in widths of the line; none for a solid line."""
+
+MARKERS = (("o", "circle"), ("s", "square"), ("D", "diamond"), ("^", "triangle-up"), ("X", "x"), ("v", "triangle-down"))
+"""What goes with each dash, by the names of matplotlib and of plotly."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a model is drawn.
+
+    Attributes:
+        colour: on a light ground.
+        on_dark: on a dark ground.
+        dash: lengths of strokes and gaps, in widths of the line; empty for a solid line.
+        marker: of matplotlib.
+        symbol: the same marker, of plotly.
+    """
+
+    colour: str
+    on_dark: str
+    dash: tuple[float, ...]
+    marker: str
+    symbol: str
+
+    @property
+    def linestyle(self) -> Any:
+        """The dash, for matplotlib."""
+        return (0, self.dash) if self.dash else "solid"
+
+    def strokes(self, width: float, unit: str = "", between: str = " ") -> str:
+        """The dash of a line of that width as text: as SVG writes it, or with ``"px"`` and ``","`` as plotly does;
+        empty for a solid line.
+
+        Example:
+            >>> styles_of(["a model"])[0].strokes(2, "px", ",")
+            '2.4px,2.4px'
+        """
+        return between.join(f"{length * width:g}{unit}" for length in self.dash)
+
+    def page(self, width: float = 2) -> dict[str, str]:
+        """What a page's drawings need, for lines of that width.
+
+        Example:
+            >>> list(styles_of(["a model"])[0].page())
+            ['colour', 'onDark', 'dasharray', 'dash', 'symbol']
+        """
+        return {
+            "colour": self.colour,
+            "onDark": self.on_dark,
+            "dasharray": self.strokes(width),
+            "dash": self.strokes(width, "px", ",") or "solid",
+            "symbol": self.symbol,
+        }
+
+
+def styles_of(models: Sequence[str]) -> list[Style]:
+    """The styles of all models of one figure or page.
+
+    A model has the colour and the dash that its hash gives it, wherever it is drawn. Where two would have the same one,
+    that with the smaller hash keeps it and the other takes the next that fewest have: so six models and fewer differ in
+    both, and 36 in one of them. The order in which models are given changes nothing, except among equal ones.
+
+    Args:
+        models: what stands for each: its fingerprint, or its name where there is none.
+
+    Returns:
+        a style for each, in their order.
+
+    Example:
+        >>> first, second = styles_of(["mine", "another"])
+        >>> first.colour != second.colour, first.dash != second.dash, styles_of(["another", "mine"])[1] == first
+        (True, True, True)
+    """
+    hashes = [int(sha256(model.encode()).hexdigest(), 16) for model in models]
+    colours, dashes, pairs = Counter[int](), Counter[int](), Counter[tuple[int, int]]()
+    found: dict[int, Style] = {}
+    for place in sorted(range(len(models)), key=hashes.__getitem__):
+        wanted = divmod(hashes[place], len(COLOURS))[::-1]
+        colour, dash = min(
+            product(_from(wanted[0], len(COLOURS)), _from(wanted[1], len(DASHES))),
+            key=lambda pair: (pairs[pair], colours[pair[0]], dashes[pair[1]]),
+        )
+        colours[colour], dashes[dash] = colours[colour] + 1, dashes[dash] + 1
+        pairs[colour, dash] += 1
+        found[place] = Style(*COLOURS[colour], DASHES[dash], *MARKERS[dash])
+    return [found[place] for place in range(len(models))]
+
+
+def _from(first: int, count: int) -> Iterable[int]:
+    """All places of a ring, beginning with one."""
+    return [(first + step) % count for step in range(count)]
