@@ -9,19 +9,19 @@ from torch import Tensor
 
 from robustatlas.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.indicators.differences import Differences
-from robustatlas.indicators.directional import AGREES
 
 _DIRECTIONS = 4
-_MATTERS = 0.1
+_SEEN = _MATTERS = 0.1
 """Part of the mean square of the changes, of steps by which every value moves by the same (at the border half of them
 move, elsewhere all, there and back): where values at the border make less of it, an attack that cannot move them finds
 sizes by about a tenth too large at most."""
 
 
 class BorderGradient(Indicator):
-    """Cosine of the changes of the margin that are measured at random steps of the values that are 0, and of those that
-    are 1, towards the inside of [0, 1], and those that the gradient claims; the lower of both, and 1 where these values
-    hardly matter. A ReLU as the first layer has no gradient at 0, and one at each value inside."""
+    """What the gradient claims of random steps of the values that are 0, and of those that are 1, towards the inside of
+    [0, 1], relative to the changes of the margin that are measured there; the lower of both, at most 1, and 1 where
+    these values hardly matter. A ReLU as the first layer has no gradient at 0, and one at each value inside. Whether
+    claims point the right way is what the indicator ``gradient`` looks at."""
 
     name = "border-gradient"
     severity = "masked"
@@ -31,18 +31,18 @@ class BorderGradient(Indicator):
         "'diagnose --repair' takes gradients a quarter of a grey level inside"
     )
     source = "ours: one-sided differences at kinks, where autograd gives the derivative of one side"
-    limit = f"cosine below {AGREES:g}, where these values make a tenth of the changes"
+    limit = "claims below a tenth of the changes, where these values make a tenth of all changes"
 
     def measure(self, look: LookedAt) -> Measured:
         """8 forward passes a sample."""
-        values = torch.minimum(*(self._agreement(look, border) for border in (0, 1)))
-        return Measured.of(values, values < AGREES)
+        values = torch.minimum(*(self._seen(look, border) for border in (0, 1)))
+        return Measured.of(values, values < _SEEN)
 
-    def _agreement(self, look: LookedAt, border: int) -> Tensor:
+    def _seen(self, look: LookedAt, border: int) -> Tensor:
         found = Differences.between(self._pairs(look, border), look.lead_at, look.slopes)
         here, all_values = (2 * found.size).square(), (look.differences.size / 2).square()
         matters = (here >= _MATTERS * (here + all_values)) & (found.size >= look.rounding)
-        return torch.where(matters, found.agreement, 1.0)
+        return torch.where(matters, found.claimed / found.size, 1.0).clamp_max(1.0)
 
     @staticmethod
     def _pairs(look: LookedAt, border: int) -> Iterator[tuple[Tensor, Tensor]]:
