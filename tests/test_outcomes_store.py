@@ -274,7 +274,9 @@ def test_what_is_done_is_seen_without_reading_it_all(tmp_path: Path, monkeypatch
     whole = examples.fill(examples.begin(tmp_path))
     run, other = examples.begin(tmp_path), examples.begin(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("robustatlas.outcomes.storage.read_parquet", lambda path: pytest.fail(f"{path} is read whole"))
+        patch.setattr(
+            "robustatlas.outcomes.storage.directory.read_parquet", lambda path: pytest.fail(f"{path} is read whole")
+        )
         done = run.done(record)
         np.testing.assert_array_equal(done, whole.done(record))
         some = run.columns(record, done[::-1], ("minimal_size", "fooled"))

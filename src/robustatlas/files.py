@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 from robustatlas.errors import UserError, brief
 
 _STALE_SECONDS = 600.0
 _LONGEST_NAME = 255
 """Bytes of a file's or folder's name that file systems allow."""
+_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]+:/")
+
+
+class Address(PosixPath):
+    """Where a store of objects keeps something, such as ``s3://bucket/run``: a path in all but the slash after its
+    scheme that pathlib takes away and this puts back.
+
+    Example:
+        >>> str(Address("s3://bucket/run") / "run.json"), Address("s3://bucket/run").name
+        ('s3://bucket/run/run.json', 'run')
+    """
+
+    def __str__(self) -> str:
+        return super().__str__().replace(":/", "://", 1)
+
+
+def cache_folder() -> Path:
+    """Where downloads and copies are kept: the system's folder for caches, ``~/.cache/robustatlas`` on Linux."""
+    import pooch  # takes a while, and most commands keep nothing there
+
+    return Path(pooch.os_cache("robustatlas"))
 
 
 def named(path: object, expected: str = "the path of a file or folder") -> Path:
-    """``path``, where a file can have such a name.
+    """``path``, where a file can have such a name; an :class:`Address` where it begins with the scheme of one.
 
     Raises:
         UserError: it is no path, or none that a file system and DuckDB can take.
 
     Example:
-        >>> named("runs/a").parts
-        ('runs', 'a')
+        >>> named("runs/a").parts, str(named("s3://bucket/run"))
+        (('runs', 'a'), 's3://bucket/run')
         >>> named(3, "the folder of a run")
         Traceback (most recent call last):
         robustatlas.errors.UserError: 3 is given; expected the folder of a run.
@@ -43,7 +65,7 @@ def named(path: object, expected: str = "the path of a file or folder") -> Path:
             f"{brief(repr(str(found)))} is no name that a file can have (at most {_LONGEST_NAME} bytes between "
             "slashes); give another one."
         )
-    return found
+    return Address(found) if _SCHEME.match(str(found)) else found
 
 
 @contextmanager

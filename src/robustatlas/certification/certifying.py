@@ -56,7 +56,7 @@ def certified(model: Model, data: Data, request: Request, method: Methods = None
         check_answers(ready.subject.model, run, ready.work)
         for task in ready.tasks:
             run.certificates.add(task.record)
-        with run.claims() as claims:
+        with run.kept(), run.claims() as claims:
             whole = False
             while not whole:
                 dispatcher = _dispatcher(run, ready, request, claims)

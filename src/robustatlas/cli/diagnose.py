@@ -15,6 +15,7 @@ from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe
 from robustatlas.errors import UserError
+from robustatlas.outcomes import storage
 
 if TYPE_CHECKING:
     from robustatlas.diagnosis import Diagnosis
@@ -94,7 +95,7 @@ def diagnose(
     import robustatlas as ra
 
     run = Path(subject)
-    is_run = (run / "run.json").is_file()
+    is_run = storage.is_run(run)
     given = None
     if not is_run or weights is not None or mean is not None or std is not None or settings:
         source = ra.load_result(run).identity if is_run else None

@@ -11,6 +11,7 @@ from rich.console import Console
 from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import accuracy_tables, safe, table
+from robustatlas.files import named
 from robustatlas.outcomes import merge as merge_runs
 from robustatlas.result import Result, load_result
 from robustatlas.wording import in_shell
@@ -31,6 +32,7 @@ def merge(runs: _runs.Joined, output: Output) -> None:
 
         robustatlas merge runs/first runs/second -o runs/both
     """
+    output = named(output)
     merged = Result.of_run(merge_runs(runs, output))
     console = Console(highlight=False)
     console.print(accuracy_tables(merged))
@@ -48,11 +50,14 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
 
         robustatlas best-known runs/default runs/seed1 runs/high -o runs/best
     """
+    output = named(output)
     merged = Result.of_run(merge_runs(runs, output))
     rows = table("optimality, 0 to 1", *map(safe, merged.attacks))
     for run in runs:
         found = load_result(run).optimality(merged)
-        rows.add_row(safe(run), *(f"{found[attack]:.4f}" if attack in found else "-" for attack in merged.attacks))
+        rows.add_row(
+            safe(named(run)), *(f"{found[attack]:.4f}" if attack in found else "-" for attack in merged.attacks)
+        )
     console = Console(highlight=False)
     console.print(rows)
     console.print(

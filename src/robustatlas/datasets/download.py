@@ -18,11 +18,6 @@ from robustatlas.files import one_sentence, write_atomically
 _TIMEOUT_SECONDS = 20.0
 
 
-def cache_folder() -> Path:
-    """Where downloads are kept: the system's folder for caches, ``~/.cache/robustatlas`` on Linux."""
-    return Path(pooch.os_cache("robustatlas"))
-
-
 def download(address: str, path: Path, md5: str) -> None:
     """Fetch ``address`` to ``path``, with a progress bar on standard error; :class:`UserError` where that fails."""
     with one_sentence(path), Progress(console=Console(stderr=True), transient=True) as shown:

@@ -13,13 +13,13 @@ import numpy as np
 
 from robustatlas.datasets.classes import CIFAR10, CIFAR100
 from robustatlas.datasets.dataset import Dataset
-from robustatlas.datasets.download import cache_folder, download, download_members
+from robustatlas.datasets.download import download, download_members
 from robustatlas.datasets.formats import read_cifar_binary, read_idx, read_npz
 from robustatlas.datasets.loaders import AS_THEY_ARE, Sizing
 from robustatlas.datasets.on_disk import load_on_disk
 from robustatlas.datasets.pickles import read_cifar_pickle
 from robustatlas.errors import UserError, brief
-from robustatlas.files import named
+from robustatlas.files import cache_folder, named
 from robustatlas.scalars import whole
 from robustatlas.wording import instead
 

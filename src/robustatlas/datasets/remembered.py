@@ -11,10 +11,9 @@ from pathlib import Path
 from torch import Tensor
 
 from robustatlas.datasets.dataset import Fingerprint
-from robustatlas.datasets.download import cache_folder
 from robustatlas.datasets.rows import Rows
 from robustatlas.errors import UserError
-from robustatlas.files import write_text
+from robustatlas.files import cache_folder, write_text
 
 _VERSION = 1
 

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from robustatlas.errors import UserError
+from robustatlas.files import Address, named
 from robustatlas.outcomes import Run, sha256_of_array
+from robustatlas.outcomes.storage import is_run
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -67,9 +69,9 @@ def read_examples(path: str | Path) -> Examples:
     Raises:
         UserError: nothing there, or none of these.
     """
-    place = Path(path)
-    if place.is_dir():
-        return _of_run(place) if (place / "run.json").is_file() else _of_folder(place)
+    place = named(path)
+    if isinstance(place, Address) or place.is_dir():
+        return _of_run(place) if is_run(place) else _of_folder(place)
     if not place.is_file():
         raise UserError(f"There is no file or folder {place}; give a .npz file, a folder of PNGs, or a run.")
     return examples_of(_read_npz(place), str(place))

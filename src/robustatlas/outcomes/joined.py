@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.errors import UserError
 from robustatlas.outcomes.columns import rows_at
 from robustatlas.outcomes.outcome import Integers, Outcome
-from robustatlas.outcomes.parts import Parts
+from robustatlas.outcomes.parts import AdversarialExamples, Parts
 from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.storage import Storage
 from robustatlas.outcomes.strengths import merged_strengths, position_of
 from robustatlas.outcomes.union import smallest_of
 
@@ -75,3 +77,40 @@ def intersection(sets: Sequence[NDArray[Any]]) -> Integers:
     for other in sets[1:]:
         common = np.intersect1d(common, other)
     return np.asarray(common, np.int64)
+
+
+def examples_of(
+    parts: Parts, storage: Storage, records: Sequence[AttackRecord], index: Integers
+) -> AdversarialExamples:
+    """The smallest adversarial examples that the records of an attack kept of some samples.
+
+    Raises:
+        UserError: none was kept.
+    """
+    smallest, best = _smallest(parts, records), dict[int, NDArray[np.float32]]()
+    wanted = set(index.tolist())
+    kept = False
+    for record in records:
+        for name in parts.names(record, "adversarial"):
+            kept, stored = True, storage.read(name)
+            part = parts.one(name.replace("adversarial/", "outcomes/", 1), record)
+            sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
+            for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
+                if position in wanted and sizes[position] == smallest[position]:
+                    best.setdefault(position, image)
+    if not kept:
+        raise UserError("This run did not keep its adversarial examples; evaluate with keep_adversarial=True.")
+    found = [position for position in index.tolist() if position in best]
+    images = [best[position] for position in found]
+    return np.array(found, np.int64), np.stack(images) if images else np.zeros((0,), np.float32)
+
+
+def _smallest(parts: Parts, records: Sequence[AttackRecord]) -> dict[int, float]:
+    """Sample -> size of its smallest example, by whatever search."""
+    smallest: dict[int, float] = {}
+    for record in records:
+        for columns in parts.valid(record).values():
+            if columns is not None:
+                for position, size in zip(columns["index"].tolist(), columns["minimal_size"].tolist(), strict=True):
+                    smallest[position] = min(size, smallest.get(position, np.inf))
+    return smallest

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from robustatlas.errors import UserError
-from robustatlas.files import one_sentence, write_atomically
+from robustatlas.files import is_temporary, one_sentence
 from robustatlas.outcomes.store import Run
 
 _FOLDERS = ("samples", "outcomes", "adversarial", "certified")
@@ -21,8 +19,8 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
     counts (a valid bound of each).
 
     Args:
-        runs: their folders.
-        into: the folder of the joined run; a new one, or one that is a run of the same model and data.
+        runs: their folders, or addresses in stores of objects.
+        into: the folder or address of the joined run; a new one, or one that is a run of the same model and data.
 
     Returns:
         the joined run.
@@ -42,37 +40,34 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
     """
     if not runs:
         raise UserError("No runs are given; name at least one run directory.")
-    _check_alike(list(map(Path, runs)))
-    for source in map(Path, runs):
-        run = Run.open(source)
-        joined = Run.begin(into, run.identity)
-        for plan in run.plans():
-            joined.add([record for key, record in run.records().items() if key in plan.attacks], plan)
-        for card in run.cards():
-            joined.keep(card)
-        for record in run.certified_by():
-            joined.certificates.add(record)
-        for diagnosis in run.diagnoses():
-            joined.keep_diagnosis(diagnosis)
-        with one_sentence(Path(into)):
-            for folder in _FOLDERS:
-                for file in sorted((source / folder).rglob("*.*")):
-                    _copy(file, Path(into) / file.relative_to(source))
+    given = [Run.open(run) for run in runs]
+    _check_alike(given)
+    joined = Run.begin(into, given[0].identity)
+    with joined.kept():
+        for run in given:
+            _add(run, joined)
     return Run.open(into)
 
 
-def _check_alike(runs: Sequence[Path]) -> None:
+def _add(run: Run, joined: Run) -> None:
+    for plan in run.plans():
+        joined.add([record for key, record in run.records().items() if key in plan.attacks], plan)
+    for card in run.cards():
+        joined.keep(card)
+    for record in run.certified_by():
+        joined.certificates.add(record)
+    for diagnosis in run.diagnoses():
+        joined.keep_diagnosis(diagnosis)
+    assert run.folder is not None
+    with one_sentence(joined.folder or Path()):
+        for folder in _FOLDERS:
+            for file in sorted((run.folder / folder).rglob("*.*")):
+                if file.suffix in (".parquet", ".npz") and not is_temporary(file):
+                    joined.adopt(file, file.relative_to(run.folder).as_posix())
+
+
+def _check_alike(runs: Sequence[Run]) -> None:
     """Raise where the runs are not about one model and data set, before anything is written."""
-    identities = [Run.open(run).identity for run in runs]
-    for run, identity in zip(runs, identities, strict=True):
-        if differences := identities[0].differences(identity):
-            raise UserError(f"{runs[0]} and {run} cannot be joined: {'; '.join(differences)}.")
-
-
-def _copy(file: Path, target: Path) -> None:
-    if file.suffix in (".parquet", ".npz") and not target.exists():
-        write_atomically(target, partial(_copied, file))
-
-
-def _copied(file: Path, target: Path) -> None:
-    shutil.copyfile(file, target)
+    for run in runs:
+        if differences := runs[0].identity.differences(run.identity):
+            raise UserError(f"{runs[0].path} and {run.path} cannot be joined: {'; '.join(differences)}.")

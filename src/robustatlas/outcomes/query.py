@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError, brief
+from robustatlas.files import named
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
@@ -114,7 +115,7 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     paths = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
     if not paths:
         raise UserError("No runs given; name at least one run directory.")
-    opened = {str(path): Run.open(path) for path in paths}
+    opened = {str(named(path)): Run.open(path) for path in paths}
     try:
         with duckdb.connect() as connection:
             _fill(connection, {name: (run, run.table()) for name, run in opened.items()})

@@ -22,15 +22,14 @@ merging runs is adding files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
-from robustatlas.files import is_temporary, named, one_sentence, publish_once, remove_stale_temporaries
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import now
@@ -38,17 +37,15 @@ from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
 from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.identity import FORMAT_VERSION, Identity, format_of
-from robustatlas.outcomes.joined import finished, grid_of, intersection, outcome_of, repeated
+from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersection, outcome_of, repeated
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
 from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord
-from robustatlas.outcomes.storage import Directory, Memory, Storage, text_of
+from robustatlas.outcomes.storage import Memory, Storage, is_run, place_of
+from robustatlas.outcomes.storage.places import Place
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns
-
-ANSWERS = "answers"
-"""What a model behind an API answered, kept in a run's directory from before it begins."""
 
 
 class Run:
@@ -56,7 +53,8 @@ class Run:
 
     Args:
         identity: what the run is about.
-        path: its folder; None: in memory.
+        path: its folder, or its address in a store of objects; None: in memory.
+        storage: where its files lie; default: in memory.
 
     Example:
         >>> from robustatlas.outcomes import DataRecord, ModelRecord
@@ -64,11 +62,11 @@ class Run:
         True
     """
 
-    def __init__(self, identity: Identity, path: Path | None = None) -> None:
+    def __init__(self, identity: Identity, path: Path | None = None, storage: Storage | None = None) -> None:
         self.identity = identity
         self.path = path
         self._audit: Run | None = None
-        self._storage: Storage = Memory() if path is None else Directory(path)
+        self._storage: Storage = storage or Memory()
         self._parts = Parts(self._storage, identity, str(path or "The run"))
         self.certificates = Certificates(self._storage, self._parts, path)
 
@@ -82,17 +80,9 @@ class Run:
         """
         if path is None:
             return cls(identity)
-        root = named(path, "the folder of a run")
-        file = root / "run.json"
-        with one_sentence(root):
-            root.mkdir(parents=True, exist_ok=True)
-            occupied = any(not is_temporary(entry) and entry.name != ANSWERS for entry in root.iterdir())
-        if occupied and not file.exists():
-            raise UserError(f"{root} is not empty and is not a run (no run.json); give a new or an empty folder.")
-        publish_once(file, identity.to_json())
-        run = cls.open(root)
+        root, place = place_of(path)
+        run = cls._of(root, place, place.begin(identity.to_json()))
         run._check_about(identity)
-        remove_stale_temporaries(root)
         return run
 
     @classmethod
@@ -102,9 +92,12 @@ class Run:
         Raises:
             UserError: as :meth:`begin`.
         """
-        if path is None or not (named(path, "the folder of a run") / "run.json").exists():
+        if path is None:
             return None
-        run = cls.open(path)
+        root, place = place_of(path)
+        if (about := place.about()) is None:
+            return None
+        run = cls._of(root, place, about)
         run._check_about(identity)
         return run
 
@@ -130,17 +123,20 @@ class Run:
         Raises:
             UserError: no run there, or one of an older format.
         """
-        root = named(path, "the folder of a run")
-        file = root / "run.json"
-        if not file.is_file():
+        root, place = place_of(path)
+        if (about := place.about()) is None:
             raise UserError(f"{root} is not a run: it has no run.json; give the folder that 'evaluate --run' wrote.")
-        text = text_of(file)
-        if (version := format_of(text, str(file))) < FORMAT_VERSION:
+        return cls._of(root, place, about)
+
+    @classmethod
+    def _of(cls, root: Path, place: Place, about: str) -> Run:
+        file = str(root / "run.json")
+        if (version := format_of(about, file)) < FORMAT_VERSION:
             raise UserError(
                 f"{root} is a run of format {version}, which was never released, and this robustatlas reads format "
                 f"{FORMAT_VERSION} alone; evaluate anew, in another folder."
             )
-        return cls(parse(Identity, text, str(file)), root)
+        return cls(parse(Identity, about, file), root, place.storage(about))
 
     def records(self) -> dict[str, AttackRecord]:
         """The attacks that were run, by their keys, in the order of the plans."""
@@ -188,7 +184,7 @@ class Run:
     @property
     def audit(self) -> Run | None:
         """What an audit found, kept apart from what the run holds; None: there was none."""
-        if self._audit is None and self.path is not None and (self.path / "audit" / "run.json").is_file():
+        if self._audit is None and self.path is not None and is_run(self.path / "audit"):
             self._audit = Run.open(self.path / "audit")
         return self._audit
 
@@ -239,7 +235,28 @@ class Run:
 
     def claims(self) -> Claims:
         """For those who work on the run at the same time, here or elsewhere: who is at which samples."""
-        return Claims(self.path / "claims" if self.path is not None else None)
+        return Claims(self.folder / "claims" if self.folder is not None else None)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its files, or copies of them, lie on this machine; None: in memory."""
+        return self._storage.folder
+
+    def adopt(self, file: Path, name: str) -> None:
+        """Keep a copy of a part of another run of the same model and data, under its ``name`` there."""
+        self._storage.adopt(file, name)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """What is written inside is where it belongs at the end.
+
+        Raises:
+            UserError: a store fails for minutes; what was written waits on this machine, and the message says where.
+        """
+        try:
+            yield
+        finally:
+            self._storage.flush()
 
     def columns(self, record: AttackRecord, index: Integers, wanted: Sequence[str] = tuple(OUTCOME_COLUMNS)) -> Arrays:
         """What one search found, as it was written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at the samples
@@ -353,33 +370,7 @@ class Run:
         Raises:
             UserError: the run kept no examples.
         """
-        records, smallest = self._by_name().get(attack, []), self._smallest(attack)
-        best: dict[int, NDArray[np.float32]] = {}
-        wanted = set(index.tolist())
-        kept = False
-        for record in records:
-            for name in self._parts.names(record, "adversarial"):
-                kept, stored = True, self._storage.read(name)
-                part = self._parts.one(name.replace("adversarial/", "outcomes/", 1), record)
-                sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
-                for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
-                    if position in wanted and sizes[position] == smallest[position]:
-                        best.setdefault(position, image)
-        if not kept:
-            raise UserError("This run did not keep its adversarial examples; evaluate with keep_adversarial=True.")
-        found = [position for position in index.tolist() if position in best]
-        images = [best[position] for position in found]
-        return np.array(found, np.int64), np.stack(images) if images else np.zeros((0,), np.float32)
-
-    def _smallest(self, attack: str) -> dict[int, float]:
-        """Sample -> size of its smallest example under an attack, by whatever search."""
-        smallest: dict[int, float] = {}
-        for record in self._by_name().get(attack, []):
-            for columns in self._parts.valid(record).values():
-                if columns is not None:
-                    for position, size in zip(columns["index"].tolist(), columns["minimal_size"].tolist(), strict=True):
-                        smallest[position] = min(size, smallest.get(position, np.inf))
-        return smallest
+        return examples_of(self._parts, self._storage, self._by_name().get(attack, []), index)
 
     def circumstances(self) -> list[dict[str, str]]:
         """Where and with what the parts were computed, each combination once."""

@@ -59,7 +59,28 @@ def write_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None 
         flat.update({key: np.ascontiguousarray(part) for key, part in parts.items()})
         value = ", ".join(parts) if values.ndim == 1 else f"[{', '.join(parts)}]"
         expressions.append(f"{value} AS {identifier(name)}")
-    select = f"SELECT {', '.join(expressions)} FROM flat"
+    _copy(f"SELECT {', '.join(expressions)} FROM flat", path, about, flat)
+
+
+def join_parquet(paths: Sequence[Path], target: Path, about: Mapping[str, str]) -> int:
+    """Write the rows of some files of :func:`write_parquet` that have the same columns as one file; how many these
+    are."""
+    rows = f"FROM {_of_files(paths)}"
+    _copy(f"SELECT * {rows}", target, about, {})
+    with _cursor() as connection:
+        return int(connection.sql(f"SELECT count(*) {rows}").fetchall()[0][0])
+
+
+def read_names(paths: Sequence[Path]) -> dict[Path, tuple[str, ...]]:
+    """The names of the columns of some files, by one query."""
+    query = "SELECT file_name, list(name ORDER BY name) FROM parquet_schema({}) GROUP BY file_name"
+    with _cursor() as connection:
+        found = connection.sql(query.format(f"[{', '.join(map(quoted, paths))}]")).fetchall()
+    return {Path(file): tuple(names) for file, names in found}
+
+
+def _copy(select: str, path: Path, about: Mapping[str, str] | None, flat: Columns) -> None:
+    """Write the rows of a SELECT, whole or not at all; ``flat``: the arrays that it calls by this name."""
     options = ["FORMAT parquet", "COMPRESSION zstd"]
     if about:
         entries = ", ".join(f"{identifier(key)}: {quoted(text)}" for key, text in about.items())
@@ -67,7 +88,8 @@ def write_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None 
 
     def write(temporary: Path) -> None:
         with _cursor() as connection:
-            connection.register("flat", flat)
+            if flat:
+                connection.register("flat", dict(flat))
             try:
                 connection.execute(f"COPY ({select}) TO {quoted(temporary)} ({', '.join(options)})")
             except duckdb.IOException as error:
@@ -85,6 +107,10 @@ def _as_os_error(error: duckdb.IOException) -> OSError:
 def parquet(path: Path) -> str:
     """The table function that reads one file; folders called ``key=value`` are the user's, not columns."""
     return f"read_parquet({quoted(path)}, hive_partitioning = false)"
+
+
+def _of_files(paths: Sequence[Path]) -> str:
+    return f"read_parquet([{', '.join(map(quoted, paths))}], hive_partitioning = false)"
 
 
 def read_abouts(paths: Sequence[Path]) -> dict[Path, dict[str, str]]:

@@ -100,5 +100,6 @@ def verify(
             case = Case(store, classifier, work, rows, given, wanted, finder.strip(), eight_bit)
             judged = judge(case, batch)
     before = accuracies_of(case)
-    enter(case, judged, batch)
+    with store.kept():
+        enter(case, judged, batch)
     return verification_of(case, judged, before)

@@ -1,20 +1,21 @@
-"""Where the files of a run lie: tables and texts by name, in a directory or in memory."""
+"""A run in a directory: tables and texts as files."""
 
 from __future__ import annotations
 
 import io
 import json
+import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from pydantic import TypeAdapter
 
 from robustatlas.errors import UserError
 from robustatlas.files import is_temporary, publish_once, write_atomically
-from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, stacked
+from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays
 from robustatlas.outcomes.tables import (
     Columns,
     CorruptFileError,
@@ -25,87 +26,24 @@ from robustatlas.outcomes.tables import (
 )
 
 
-class Storage(Protocol):
-    """Holds tables and texts under names like ``outcomes/linf-0123456789ab/0-512-1b2c3d4e``."""
-
-    def names(self, folder: str) -> list[str]:
-        """Of the tables in a folder."""
-        ...
-
-    def read(self, name: str) -> Arrays:
-        """A table; CorruptFileError where it is damaged."""
-        ...
-
-    def gather(self, names: Sequence[str], wanted: Sequence[str], strengths: int) -> Arrays:
-        """Some of OUTCOME_COLUMNS of several tables together; CorruptFileError where one is damaged."""
-        ...
-
-    def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None:
-        """Keep a table, whole or not at all."""
-        ...
-
-    def texts(self, folder: str) -> dict[str, str]:
-        """The texts in a folder, by their place."""
-        ...
-
-    def put_text(self, name: str, text: str) -> None:
-        """Keep a text, unless there is one of this name."""
-        ...
-
-    def place(self, name: str) -> str:
-        """What messages call a table."""
-        ...
-
-    def abouts(self, names: Sequence[str]) -> list[dict[str, str]]:
-        """What was said of each of some tables of one folder when it was written; CorruptFileError where one is
-        damaged."""
-        ...
-
-
-class Memory:
-    """In this process."""
-
-    def __init__(self) -> None:
-        self._tables: dict[str, Arrays] = {}
-        self._texts: dict[str, str] = {}
-        self._about: dict[str, dict[str, str]] = {}
-
-    def names(self, folder: str) -> list[str]:
-        return [name for name in self._tables if name.startswith(f"{folder}/")]
-
-    def read(self, name: str) -> Arrays:
-        return dict(self._tables[name])
-
-    def gather(self, names: Sequence[str], wanted: Sequence[str], strengths: int) -> Arrays:
-        return stacked([self._tables[name] for name in names], wanted, strengths)
-
-    def write(self, name: str, columns: Columns, about: Mapping[str, str]) -> None:
-        self._tables[name], self._about[name] = dict(columns), dict(about)
-
-    def texts(self, folder: str) -> dict[str, str]:
-        return {name: text for name, text in self._texts.items() if name.startswith(f"{folder}/")}
-
-    def put_text(self, name: str, text: str) -> None:
-        self._texts.setdefault(name, text)
-
-    def place(self, name: str) -> str:
-        return name
-
-    def abouts(self, names: Sequence[str]) -> list[dict[str, str]]:
-        return [self._about[name] for name in names]
-
-
 class Directory:
     """Files."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
+    @property
+    def folder(self) -> Path:
+        return self._root
+
+    def files(self, folder: str, *endings: str) -> list[Path]:
+        """Whole ones in a folder, sorted by their names."""
+        found = [path for path in self._root.glob(f"{folder}/*") if path.suffix in endings]
+        return sorted(path for path in found if not is_temporary(path))
+
     def names(self, folder: str) -> list[str]:
-        files = [path for path in self._root.glob(f"{folder}/*") if path.suffix in (".parquet", ".npz")]
-        return sorted(
-            path.relative_to(self._root).with_suffix("").as_posix() for path in files if not is_temporary(path)
-        )
+        files = self.files(folder, ".parquet", ".npz")
+        return sorted(path.relative_to(self._root).with_suffix("").as_posix() for path in files)
 
     def read(self, name: str) -> Arrays:
         path = self._path(name)
@@ -123,11 +61,14 @@ class Directory:
             write_parquet(path, columns, about)
 
     def texts(self, folder: str) -> dict[str, str]:
-        files = [path for path in sorted(self._root.glob(f"{folder}/*.json")) if not is_temporary(path)]
-        return {str(path): text_of(path) for path in files}
+        return {str(path): text_of(path) for path in self.files(folder, ".json")}
 
     def put_text(self, name: str, text: str) -> None:
         publish_once(self._root / f"{name}.json", text)
+
+    def adopt(self, file: Path, name: str) -> None:
+        if not (target := self._root / name).exists():
+            write_atomically(target, partial(_copied, file))
 
     def place(self, name: str) -> str:
         return str(self._path(name))
@@ -139,8 +80,15 @@ class Directory:
         told = read_abouts(paths)
         return [told[path] for path in paths]
 
+    def flush(self) -> None:
+        return
+
     def _path(self, name: str) -> Path:
         return self._root / f"{name}{'.npz' if name.startswith('adversarial/') else '.parquet'}"
+
+
+def _copied(file: Path, target: Path) -> None:
+    shutil.copyfile(file, target)
 
 
 def text_of(path: Path) -> str:
