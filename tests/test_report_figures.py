@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
 from robustatlas.errors import UserError
-from robustatlas.figures import COLOURS, DASHES, SEQUENCE, plot_accuracy_matrix, plot_curves
+from robustatlas.figures import (
+    SEQUENCE,
+    plot_accuracy_matrix,
+    plot_convergence,
+    plot_curves,
+    plot_frontier,
+    plot_over_epochs,
+    plot_scores,
+    plot_two_sided,
+)
 from robustatlas.metrics import AccuracyTable, RobustnessCurve
+from robustatlas.metrics.two_sided import TwoSided
+from robustatlas.report.training import plot_training
+from robustatlas.styles import styles_of
 
 UNIT = "largest change of a pixel value"
 A = RobustnessCurve(np.array([0.0, 0.01, 0.02, 0.03, np.inf]), attack="linf", unit=UNIT)
@@ -30,21 +46,26 @@ def headless() -> Iterator[None]:
 
 def test_the_line_is_the_curve() -> None:
     axes = plot_curves({"a": A})
-    sizes, errors = axes.lines[0].get_data()
-    assert errors == pytest.approx(A.at(sizes))
+    sizes, accuracies = axes.lines[0].get_data()
+    assert accuracies == pytest.approx(A.robust_accuracy(sizes))
     assert axes.lines[0].get_drawstyle() == "steps-post"
     assert axes.get_xlabel() == UNIT
-    assert axes.get_ylabel() == "robust error (%)"
+    assert axes.get_ylabel() == "robust accuracy (%)"
     assert axes.figure.get_size_inches()[0] == pytest.approx(3.3)
 
 
 def test_the_band_is_the_curves_band() -> None:
-    axes = plot_curves([A], confidence=0.9)
-    low, high = A.band(0.9).at(0.015)
+    axes = plot_curves([A], confidence=0.9, error=True)
+    assert axes.get_ylabel() == "robust error (%)"
+    assert axes.lines[0].get_ydata() == pytest.approx(A.at(axes.lines[0].get_xdata()))
+    low, high = A.band(0.9, "pointwise").at(0.015)
     vertices = axes.collections[0].get_paths()[0].vertices
     at_size = vertices[np.isclose(vertices[:, 0], 0.01), 1]
     assert low in at_size.round(9) or np.isclose(at_size, low).any()
     assert np.isclose(at_size, high).any()
+    fallen = plot_curves([A], confidence=0.9).collections[0].get_paths()[0].vertices
+    at_size = fallen[np.isclose(fallen[:, 0], 0.01), 1]
+    assert np.isclose(at_size, 100 - low).any() and np.isclose(at_size, 100 - high).any()
     assert not plot_curves([A], confidence=None).collections
 
 
@@ -57,9 +78,22 @@ def test_legends_stay_off_the_data() -> None:
 
 
 def test_lines_differ_without_colour() -> None:
-    assert len({str(dash) for dash in DASHES}) == len(DASHES) == len(COLOURS)
     axes = plot_curves({str(i): A for i in range(4)})
     assert len({line.get_linestyle() + str(line._dash_pattern) for line in axes.lines}) == 4
+    assert len({line.get_marker() for line in axes.lines}) == 4
+    shown = axes.get_legend().get_lines()
+    assert [line.get_marker() for line in shown] == [line.get_marker() for line in axes.lines]
+
+
+def test_a_model_looks_the_same_in_every_figure() -> None:
+    mine, other = replace(A, model="0123"), replace(B, model="4567")
+    alone = plot_curves(mine).lines[0]
+    together = plot_curves({"other": other, "renamed": mine}).lines[1]
+    (style,) = styles_of(["0123"])
+    for line in (alone, together, plot_two_sided(TwoSided(mine, mine, 0.05)).lines[0]):
+        assert (line.get_color(), line.get_marker()) == (style.colour, style.marker)
+    attacks = plot_curves([mine, replace(A, model="0123", attack="l2")]).lines  # one model: told apart by attack
+    assert attacks[0].get_color() != attacks[1].get_color()
 
 
 def test_the_map_gets_darker_all_the_way() -> None:
@@ -90,6 +124,7 @@ def test_significant_crossings_are_marked() -> None:
     axes = plot_curves({"steady": steady, "steep": steep})
     (crossing,) = steady.crossings(steep)
     assert [float(line.get_xdata()[0]) for line in axes.lines[2:]] == [pytest.approx(crossing.start)]
+    assert axes.lines[2].get_ydata()[0] == pytest.approx(float(steady.robust_accuracy(crossing.start)))
     assert len(plot_curves({"steady": steady, "steep": steep}, crossings=False).lines) == 2
 
 
@@ -114,6 +149,69 @@ def test_figures_can_be_saved(tmp_path: Path, ending: str) -> None:
         file = tmp_path / f"{number}.{ending}"
         axes.figure.savefig(file)
         assert file.stat().st_size > 1000
+
+
+def test_both_sides_of_a_curve_and_the_doubt_between_them() -> None:
+    certified = RobustnessCurve([0.0, 0.004, 0.004, 0.01, 0.02], attack="linf", unit=UNIT)
+    found = RobustnessCurve([0.0, 0.006, 0.02, np.inf, np.inf], attack="linf", unit=UNIT)
+    axes = TwoSided(certified, found, 0.03).plot(at=2 / 255)
+    assert axes.get_legend().get_title().get_text() == "at least 40.0 %, at most 60.0 % robust at 2/255"
+    most, least = axes.lines[:2]
+    assert most.get_ydata() == pytest.approx(found.robust_accuracy(most.get_xdata()))
+    assert least.get_ydata() == pytest.approx(certified.robust_accuracy(least.get_xdata()))
+    doubt = axes.collections[0].get_paths()[0].vertices
+    assert {40.0, 60.0} <= set(doubt[np.isclose(doubt[:, 0], 0.006), 1].round(9))
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["at most (attacked)", "at least (certified)", "in doubt"]
+    for wrong in ({"at": 0.0}, {"at": 0.04}, {"up_to": np.inf}):
+        with pytest.raises(UserError, match=r"at is 0\.0|at is 0\.04, beyond the axis|up_to is inf"):
+            plot_two_sided(TwoSided(certified, found, 0.03), **wrong)
+
+
+HISTORY = [
+    {"epoch": epoch, "loss": 2.0 / epoch, "training_accuracy": 9.0 * epoch, "clean": 8.0 * epoch, "robust": 5.0 * epoch}
+    for epoch in range(1, 11)
+]
+
+
+def all_figures() -> dict[str, list[Axes]]:
+    """Every figure, with long numbers and many lines."""
+    many = {f"a model with a name, number {number}": replace(A, model=str(number)) for number in range(6)}
+    points = np.array([[epoch, 50.0, 40.0, 60.0] for epoch in range(1, 31)])
+    small = RobustnessCurve(0.000123 * np.arange(1, 9), attack="linf", unit=UNIT)
+    return {
+        "curves": [plot_curves(many)],
+        "small sizes": [plot_curves(small)],
+        "two sides": [plot_two_sided(TwoSided(A, A, 8 / 255))],
+        "matrix": [plot_accuracy_matrix(TABLE)],
+        "scores": [plot_scores({f"model {row}": dict.fromkeys(("linf", "jpeg-linf", "fog"), 50.0) for row in "abc"})],
+        "epochs": [plot_over_epochs({"clean": points, "L∞": points})],
+        "frontier": [plot_frontier([0.8, 0.5, 0.0], clean=0.9, largest=8 / 255)],
+        "convergence": [plot_convergence({1: 0.25, 2: 0.375, 128: 0.4375}, limit=0.5, slope=0.25)],
+        "training": list(plot_training(HISTORY).axes),
+    }
+
+
+@pytest.mark.filterwarnings("error:constrained_layout not applied")
+def test_every_axis_says_what_it_is_and_no_ticks_collide() -> None:
+    for name, panels in all_figures().items():
+        panels[0].figure.canvas.draw()
+        for axes in panels:
+            assert axes.get_window_extent().width > 0.5 * axes.figure.bbox.width, name
+            assert axes.get_ylabel() or name in ("matrix", "scores"), name
+            assert axes.get_xlabel() or axes is not panels[-1], name
+            for axis, ends in ((axes.xaxis, ("x0", "x1")), (axes.yaxis, ("y0", "y1"))):
+                labels = [label for label in axis.get_ticklabels() if label.get_text() and not label.get_rotation()]
+                inside = [box for box in (label.get_window_extent() for label in labels) if _within(box, axes)]
+                boxes = sorted(inside, key=lambda box, first=ends[0]: getattr(box, first))
+                assert all(getattr(one, ends[1]) <= getattr(two, ends[0]) for one, two in pairwise(boxes)), name
+
+
+def _within(box: Any, axes: Axes) -> bool:
+    """Whether the middle of a label stands beside the axes: matplotlib keeps those of ticks that are not drawn."""
+    frame = axes.get_window_extent()
+    beside = frame.x0 - 1 <= (box.x0 + box.x1) / 2 <= frame.x1 + 1
+    return bool(beside or frame.y0 - 1 <= (box.y0 + box.y1) / 2 <= frame.y1 + 1)
 
 
 def test_edges() -> None:

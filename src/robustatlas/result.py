@@ -134,9 +134,11 @@ class Result(OutcomeTable, Tabular):
 
     @cached_property
     def diagnosis(self) -> Diagnosis | None:
-        """Whether the numbers can be trusted, by the last diagnosis of the run; None where there was none."""
+        """Whether the numbers can be trusted, by the last diagnosis of the run that tells anything (one for attacks
+        without gradients alone tells nothing); None where there was none."""
         kept = self._run.diagnoses() if self._run is not None else []
-        return Diagnosis.of(kept[-1]) if kept else None
+        telling = [record for record in kept if record.told] or kept
+        return Diagnosis.of(telling[-1]) if telling else None
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
         """Keep in the run what indicators read of its model; of no effect on any number."""
@@ -226,7 +228,7 @@ class Result(OutcomeTable, Tabular):
             UserError: nothing was certified under that attack.
         """
         sizes, held = self.certified_size(attack), self.certified_sizes[attack]
-        return RobustnessCurve(sizes, attack=attack, unit=held.unit)
+        return RobustnessCurve(sizes, attack=attack, unit=held.unit, model=self.fingerprint)
 
     def two_sided(self, attack: str) -> TwoSided:
         """Both sides of an attack's robustness curve: what was found, and what is certain.
@@ -255,7 +257,7 @@ class Result(OutcomeTable, Tabular):
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
-        return RobustnessCurve.of(self.outcome(attack))
+        return replace(RobustnessCurve.of(self.outcome(attack)), model=self.fingerprint)
 
     def card(self, reference: str | None = None) -> Any:
         """The robustness card: one picture of one format, with words for those who do not see it.

@@ -109,6 +109,22 @@ def strength(value: float) -> str:
     return _significant(value, 4)
 
 
+def strength_under(attack: str, value: float) -> str:
+    """A strength of an attack as papers write it: whole parts of 255 under L∞.
+
+    Example:
+        >>> strength_under("linf", 8 / 255), strength_under("linf", 0.02), strength_under("l2", 0.5)
+        ('8/255', '0.02', '0.5')
+    """
+    steps = 255 * value
+    whole = attack == "linf" and steps >= 1 and abs(steps - round(steps)) < _WHOLE * steps
+    return f"{round(steps)}/255" if whole else strength(value)
+
+
+_WHOLE = 1e-4
+"""Parts of 255 are whole up to this relative difference: .0314 is not 8/255, and a float32 is."""
+
+
 def rough(value: float) -> str:
     """A number that a few images decide, with no more than three significant digits and two decimals.
 
@@ -286,10 +302,20 @@ def void_sentence(shares: Mapping[str, float]) -> str:
     """
     said = []
     for attack, share in shares.items():
-        where = "any sample" if share == 1 else f"{100 * share:.0f} % of the samples"
+        where = "every sample" if share == 1 else f"{100 * share:.0f} % of the samples"
         said.append(f"{attack}: the gradient of the margin is missing or misleads at {where}")
     judged = "void" if all(share == 1 for share in shares.values()) else "too high"
     return (
         f"{MARK} {'; '.join(said)}, so its robust accuracies are {judged}, and so is every ratio and average that "
         "counts them. Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf)."
     )
+
+
+def in_path(name: str) -> str:
+    """``name`` as that of a file or folder.
+
+    Example:
+        >>> in_path("timm:resnet18"), in_path("...")
+        ('timm-resnet18', 'model')
+    """
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"

@@ -15,6 +15,7 @@ from robustatlas.facts.numbers import averages, intervals, overall
 from robustatlas.files import named
 from robustatlas.metrics.intervals import Interval
 from robustatlas.result import Result, load_result
+from robustatlas.wording import wording
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +113,7 @@ def plot_looks(looks: str | Path | Sequence[Look], ax: Axes | None = None) -> Ax
         >>> found = Interval(50.0, 40.0, 60.0, 0.95)
         >>> axes = plot_looks([Look(epoch, 64, found, {"linf": found}, Path("runs")) for epoch in (1, 2)])
         >>> axes.get_xlabel(), [line.get_label() for line in axes.get_lines()]
-        ('epoch', ['clean', 'linf'])
+        ('epoch', ['clean', 'L∞'])
     """
     from robustatlas.figures import plot_over_epochs
 
@@ -121,7 +122,10 @@ def plot_looks(looks: str | Path | Sequence[Look], ax: Axes | None = None) -> Ax
         raise UserError("There is no look at the network to draw; give a longer training, or a larger share of it.")
     names = dict.fromkeys(name for look in found for name in look.robust)
     lines = {CLEAN: [(look.epoch, look.clean) for look in found]}
-    lines |= {name: [(look.epoch, look.robust[name]) for look in found if name in look.robust] for name in names}
+    lines |= {
+        wording(name).label: [(look.epoch, look.robust[name]) for look in found if name in look.robust]
+        for name in names
+    }
     drawn = {
         name: np.array([(epoch, value.value, value.low, value.high) for epoch, value in points])
         for name, points in lines.items()

@@ -62,14 +62,17 @@ def files_of(result: Result) -> Iterator[list[Path]]:
     """The curve of each attack as a figure, and the evidence of a run, as files that are gone afterwards."""
     from matplotlib import pyplot as plt
 
-    from robustatlas.figures import COLUMN, plot_curves
+    from robustatlas.figures import COLUMN, plot_curves, plot_two_sided
 
     with TemporaryDirectory() as folder:
         made = []
         for attack in result.attacks:
             if result.outcome(attack).judged:
                 drawn, ax = plt.subplots(figsize=(COLUMN, 0.75 * COLUMN), layout="constrained")
-                plot_curves(result.curve(attack), ax)
+                if attack in result.certified_sizes:
+                    plot_two_sided(result.two_sided(attack), ax)
+                else:
+                    plot_curves(result.curve(attack), ax)
                 made.append(Path(folder) / f"curve-{attack}.png")
                 drawn.savefig(made[-1], dpi=200)
                 plt.close(drawn)

@@ -102,6 +102,7 @@ class RobustnessCurve(Tabular):
         unit: what the size measures, for labels of axes.
         judged: of an attack that judges each strength by itself: its strengths [S], and the number of samples broken
             on clean inputs and at each of them [S + 1]; None for the distribution of the minimal sizes.
+        model: what its colour and dash are chosen by in figures; empty where that is not known.
 
     In a terminal or a notebook it shows where a tenth, a quarter, half, three quarters and nine tenths of the samples
     break; ``to_pandas``, ``to_polars`` and ``to_arrow`` give every step: size, robust_error, low, high (percent, the
@@ -124,6 +125,7 @@ class RobustnessCurve(Tabular):
     attack: str = ""
     unit: str = ""
     judged: tuple[NDArray[np.float64], NDArray[np.int64]] | None = None
+    model: str = ""
 
     def __post_init__(self) -> None:
         sizes = check_minimal(self.minimal_sizes, self.attack or "the curve").copy()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
 from robustatlas.metrics.curves import Band, BandKind, RobustnessCurve
-from robustatlas.wording import strength as written
+from robustatlas.wording import strength_under
 
 CLOSED = 1.01
 """Upper over lower side of a sample below which it is closed."""
@@ -24,18 +25,21 @@ class Between:
         size: of the perturbations.
         least: the certified accuracy.
         most: the accuracy that attacks left.
+        attack: name of the attack.
 
     Example:
-        >>> print(Between(0.1, least=41.2, most=43.0))
-        at least 41.2 %, at most 43.0 % robust at 0.1
+        >>> print(Between(2 / 255, least=41.2, most=43.0, attack="linf"))
+        at least 41.2 %, at most 43.0 % robust at 2/255
     """
 
     size: float
     least: float
     most: float
+    attack: str = ""
 
     def __str__(self) -> str:
-        return f"at least {self.least:.1f} %, at most {self.most:.1f} % robust at {written(self.size)}"
+        at = strength_under(self.attack, self.size)
+        return f"at least {self.least:.1f} %, at most {self.most:.1f} % robust at {at}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +124,13 @@ class TwoSided:
         Returns:
             both numbers, which print as a sentence.
         """
-        return Between(size, 100 - float(self.certified.at(size)), 100 - float(self.found.at(size)))
+        return Between(size, 100 - float(self.certified.at(size)), 100 - float(self.found.at(size)), self.found.attack)
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw both sides, with the doubt between them shaded; see :func:`robustatlas.figures.plot_two_sided`."""
+        from robustatlas.figures import plot_two_sided  # here, as matplotlib takes a second
+
+        return plot_two_sided(self, ax, **options)
 
     def bands(self, confidence: float = 0.95, kind: BandKind = "simultaneous") -> tuple[Band, Band]:
         """Confidence bands of the certified curve and of the one found.

@@ -14,10 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from robustatlas.errors import UserError
-from robustatlas.figures import COLOURS, COLUMN, DASHES, STYLE
+from robustatlas.figures import COLUMN, STYLE
+from robustatlas.figures.paper import INK, legend_above, percent_axis
 from robustatlas.files import write_text
 from robustatlas.models.card import Card, read_card
 from robustatlas.report import pages
+from robustatlas.styles import styles_of
 from robustatlas.wording import wording
 
 LOG = "log.jsonl"
@@ -54,15 +56,17 @@ def plot_training(history: Sequence[Mapping[str, Any]], axes: Sequence[Axes] | N
         else:
             above, below = axes
         epochs = [record["epoch"] for record in history]
-        above.plot(epochs, [record["loss"] for record in history], color=COLOURS[4])
+        above.plot(epochs, [record["loss"] for record in history], color=INK)
         above.set_ylabel("loss")
-        for position, (label, values) in enumerate(_curves(history).items()):
-            colour, dash = (each[position % len(each)] for each in (COLOURS, DASHES))
-            below.plot(epochs, values, color=colour, linestyle=dash, label=label)
-        below.set_ylim(0, 102)
+        curves = _curves(history)
+        for (label, values), style in zip(curves.items(), styles_of(list(curves)), strict=True):
+            below.plot(
+                epochs, values, color=style.colour, linestyle=style.linestyle, marker=style.marker, markersize=3.2,
+                markevery=max(1, len(epochs) // 8), label=label,
+            )  # fmt: skip
         below.set_xlabel("epoch")
-        below.set_ylabel("accuracy (%)")
-        below.legend(frameon=False, ncols=2, fontsize="small")
+        percent_axis(below, "accuracy (%)")
+        legend_above(below, len(curves))
     found = above.figure
     assert isinstance(found, Figure)
     return found

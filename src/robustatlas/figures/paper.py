@@ -1,0 +1,67 @@
+"""What all figures share: one column wide (3.3 inches), readable without colour, matplotlib's settings left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+from matplotlib.colors import LinearSegmentedColormap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMN = 3.3
+"""Width of a figure in inches: one column of a two-column paper."""
+
+INK, OTHER = "#0a6670", "#d95f0e"
+"""Colours of what belongs to no model."""
+
+SEQUENCE = LinearSegmentedColormap.from_list("robustatlas", ["#f7f5ef", "#a9cfcf", "#3d8f96", "#0a4d56", "#04262c"])
+"""From light (0 %) to dark (100 %), monotone in lightness."""
+
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.dpi": 150,
+}
+
+
+@contextmanager
+def axes_of(ax: Axes | None, height: float) -> Iterator[Axes]:
+    """The axes that are given, with their own fonts, or those of a new figure of that height in inches."""
+    with mpl.rc_context(STYLE if ax is None else {}):
+        yield plt.subplots(figsize=(COLUMN, height), layout="constrained")[1] if ax is None else ax
+
+
+def percent_axis(axes: Axes, label: str) -> None:
+    """Percentages upwards from 0 to 100, over a faint grid."""
+    axes.set_ylim(0, 102)
+    axes.set_ylabel(label)
+    axes.grid(True, color="#000000", alpha=0.08, linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def legend_above(axes: Axes, entries: int, title: str | None = None) -> None:
+    """The legend, off the data, in as many columns as are no wider than the axes; handles are long enough to show dash
+    and marker."""
+    for columns in range(min(entries, 3), 0, -1):
+        legend = axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False, borderaxespad=0.2,
+            handlelength=3.4, columnspacing=1.2, title=title, title_fontsize="small", alignment="left",
+        )  # fmt: skip
+        if legend.get_window_extent().width <= axes.get_window_extent().width:
+            return
