@@ -66,7 +66,7 @@ BOUNDS = (
     *bounds_of(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS)),
     *restarts(replace(AGAIN, steps=_BOUND_STEPS), kick=1.0, further=4.0),
 )
-PATIENCE = StopFruitless(patience=3, stubborn=12)
+PATIENCE = StopFruitless(patience=3, stubborn=24)
 USUAL = two_kinds(_ASCENT, _ASCENT)
 LONG_STEPS = two_kinds(_LONG, _LONG)
 FINE = two_kinds(_FINEST, _FINE, classes=3, starts=4)
