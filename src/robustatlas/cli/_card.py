@@ -6,9 +6,10 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._terminal import safe, shown, table
-from robustatlas.facts.card import CELLS, ResultCard, Strip
+from robustatlas.facts.card import ResultCard
 from robustatlas.facts.run import AttackFacts, RunFacts
 from robustatlas.facts.standard import STANDARD
+from robustatlas.facts.strips import CELLS, Strip
 from robustatlas.wording import marked, size
 
 _BLOCKS = "·░▒▓█"
@@ -48,7 +49,7 @@ def blocks(strip: Strip, encoding: str = "utf-8", wide: bool = True) -> str:
     reference, nothing where it was not searched.
 
     Example:
-        >>> from robustatlas.facts.card import Strip
+        >>> from robustatlas.facts.strips import Strip
         >>> shades = (100.0,) * 24 + (20.0,) * 12 + (None,) * 12
         >>> blocks(Strip("l2", "L2", shades, 1.0, 0.5, 0.4, 0.6, None, False, None, False))
         '████████████|░░░░░'
