@@ -302,10 +302,20 @@ def void_sentence(shares: Mapping[str, float]) -> str:
     """
     said = []
     for attack, share in shares.items():
-        where = "any sample" if share == 1 else f"{100 * share:.0f} % of the samples"
+        where = "every sample" if share == 1 else f"{100 * share:.0f} % of the samples"
         said.append(f"{attack}: the gradient of the margin is missing or misleads at {where}")
     judged = "void" if all(share == 1 for share in shares.values()) else "too high"
     return (
         f"{MARK} {'; '.join(said)}, so its robust accuracies are {judged}, and so is every ratio and average that "
         "counts them. Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf)."
     )
+
+
+def in_path(name: str) -> str:
+    """``name`` as that of a file or folder.
+
+    Example:
+        >>> in_path("timm:resnet18"), in_path("...")
+        ('timm-resnet18', 'model')
+    """
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"

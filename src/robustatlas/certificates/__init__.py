@@ -22,6 +22,7 @@ CERTIFICATES: Registry[type[Certificate]] = Registry(
         "alpha-crown": "certificates.alpha_crown:AlphaCrown",
         "linear": "certificates.linear:Linear",
         "line": "certificates.line:LineCertificate",
+        "complete": "certificates.complete:Complete",
     },
     "a class derived from robustatlas.certificates.Certificate",
     subclass_of(Certificate),

@@ -23,6 +23,7 @@ from robustatlas.cli.diagnose import diagnose
 from robustatlas.cli.distances import distances
 from robustatlas.cli.evaluate import evaluate
 from robustatlas.cli.export import export
+from robustatlas.cli.field import field
 from robustatlas.cli.gallery import gallery
 from robustatlas.cli.leaderboard import app as leaderboard
 from robustatlas.cli.merge import best_known, merge
@@ -67,7 +68,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    MEASURE: (evaluate, certify, diagnose, audit, attacks, verify, merge, best_known, distances),
+    MEASURE: (evaluate, field, certify, diagnose, audit, attacks, verify, merge, best_known, distances),
     LOOK: (show, compare, card, check, report, gallery, query, export),
     TRAIN: (train, reference, calibrate),
 }

@@ -40,8 +40,8 @@ def certify(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How: interval, crown-ibp, crown, alpha-crown, linear or line. By default what fits the network and "
-            "the attack, at the effort that is asked for.",
+            help="How: interval, crown-ibp, crown, alpha-crown, complete, linear or line. By default what fits the "
+            "network and the attack, at the effort that is asked for.",
             rich_help_panel=ATTACKS,
         ),
     ] = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from robustatlas.cli import _attacks, _models, _until, _workers
+from robustatlas.cli import _asked, _attacks, _models, _until, _workers
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, DISTRIBUTED, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
@@ -21,7 +21,7 @@ from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
 from robustatlas.facts.rows import read_card
 from robustatlas.files import named
-from robustatlas.wording import in_shell
+from robustatlas.wording import in_path, in_shell
 
 if TYPE_CHECKING:
     from robustatlas.classifier import Classifier
@@ -33,72 +33,13 @@ if TYPE_CHECKING:
 def evaluate(
     model: _models.Model,
     data: _models.Data,
-    attacks: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Attacks or suites of attacks, with commas between them; `robustatlas attacks` lists both. "
-            "`file.py:ATTACK` is an attack of your own. By default linf,l2; of a model that can only be asked, those "
-            "that its answers allow.",
-            show_default=False,
-            rich_help_panel=ATTACKS,
-        ),
-    ] = None,
-    exclude: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Attacks to leave out of the suites, with commas between them.",
-            rich_help_panel=ATTACKS,
-        ),
-    ] = None,
-    search: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How the strengths are searched. descent: whole curves at the lowest cost (the default where an "
-            "attack allows it); bisection: as MultiRobustBench; every: each strength by itself; frontier: the lowest "
-            "margin at each strength; minimum: the smallest size, without a list of strengths.",
-            rich_help_panel=ATTACKS,
-        ),
-    ] = None,
-    effort: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="How long the search tries: low (fewer forward and backward passes), default, or high (several times "
-            "as many, for a number in a paper).",
-            show_default=False,
-            rich_help_panel=ATTACKS,
-        ),
-    ] = "default",
-    procedure: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="default: sound sets and a strong search; paper: each attack as its publication ran it.",
-            show_default=False,
-            rich_help_panel=ATTACKS,
-        ),
-    ] = "default",
-    strengths: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUES",
-            help="Strengths to evaluate an attack at: a list, `linf=2/255,8/255`, or equal steps, `linf=0.1:20` (20 "
-            "steps up to 0.1). May be given once for each attack.",
-            rich_help_panel=ATTACKS,
-        ),
-    ] = None,
-    features: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NET=FILE",
-            help="Network by whose activations the attack lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` "
-            "or `vgg16=FILE`, with its file of weights. By default the attacked model itself.",
-            rich_help_panel=ATTACKS,
-        ),
-    ] = None,
+    attacks: _asked.Attacks = None,
+    exclude: _asked.Exclude = None,
+    search: _asked.Search = None,
+    effort: _asked.Effort = "default",
+    procedure: _asked.Procedure = "default",
+    strengths: _asked.Strengths = None,
+    features: _asked.Features = None,
     resize: Annotated[
         int | None,
         typer.Option(
@@ -119,15 +60,7 @@ def evaluate(
             rich_help_panel=DATA,
         ),
     ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of samples to evaluate: the first ones of the data set. By default all.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
+    samples: _asked.Samples = None,
     stratified: Annotated[
         bool,
         typer.Option(
@@ -169,19 +102,8 @@ def evaluate(
     prompt: _models.Prompt = None,
     mean: _models.Mean = None,
     std: _models.Std = None,
-    seed: Annotated[
-        int,
-        typer.Option(metavar="N", help="Seed of all random numbers.", rich_help_panel=ATTACKS),
-    ] = 0,
-    batch_size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            help="Number of samples that are computed at once, or `auto`: the number that this device is fastest "
-            "with. By default 256.",
-            rich_help_panel=COMPUTE,
-        ),
-    ] = None,
+    seed: _asked.Seed = 0,
+    batch_size: _asked.BatchSize = None,
     shard_size: Annotated[
         int | None,
         typer.Option(
@@ -327,7 +249,7 @@ def evaluate(
         strengths=wanted,
         seed=seed,
         run=folder,
-        batch_size=_batch_size(batch_size),
+        batch_size=_asked.batch_size_of(batch_size),
         exclude=names_in(exclude),
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
@@ -349,7 +271,7 @@ def evaluate(
 
 def run_folder(model: Classifier, data: Dataset) -> Path:
     """Where a run of a model on a data set goes by default."""
-    return Path("runs") / f"{_plain(model.name)}-{_plain(data.name)}"
+    return Path("runs") / f"{in_path(model.name)}-{in_path(data.name)}"
 
 
 def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
@@ -380,21 +302,9 @@ def _conclude(result: Result, card: Mapping[str, Any], folder: Path, share: Shar
     )
 
 
-def _batch_size(given: str | None) -> int | Literal["auto"] | None:
-    if given in (None, "auto"):
-        return "auto" if given else None
-    if not given.isdecimal() or not int(given):
-        raise typer.BadParameter(f"{given} is neither a number of at least 1 nor auto.", param_hint="--batch-size")
-    return int(given)
-
-
 def _precision(given: str) -> Literal["float32", "bfloat16"]:
     if given == "float32":
         return "float32"
     if given == "bfloat16":
         return "bfloat16"
     raise UserError(f"--precision {given} is not known; expected float32 or bfloat16.")
-
-
-def _plain(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"

@@ -1,0 +1,232 @@
+"""Runs in a real S3 interface (moto's server, a process of its own), which fails as it is told.
+
+Each scenario evaluates a built-in network by two attacks with ``--run s3://...`` and compares every number with a run
+in a folder: undisturbed; one request in five answered 500 or 503; lists that take seconds; a store that is down for a
+while; a writer killed by signal 9 while it sends, continued on the same machine and on another one; two machines at
+once; wrong credentials. Objects, bytes and requests are counted by the server, and so are uploads in several parts that
+were left behind.
+``--only overhead`` compares the wall times of 1,000 samples.
+
+Needs ``pip install 'moto[server]' s3fs``. Writes benchmarks/results/object_storage.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import robustatlas as ra
+
+RESULTS = Path(__file__).parent / "results" / "object_storage.json"
+PORT = 5555
+AT = f"http://127.0.0.1:{PORT}"
+CONTROL = "/--faults"
+STRENGTHS = {"linf": [0.05, 0.1, 0.2], "l2": [0.25, 0.5, 1.0]}
+
+
+def serve() -> None:
+    """moto's S3 behind faults: a JSON body posted to CONTROL sets them, its answer counts the requests since."""
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import run_simple
+
+    inner = DomainDispatcherApplication(create_backend_app)
+    faults: dict[str, Any] = {}
+    counts: Counter[str] = Counter()
+    dice = random.Random(0)
+
+    def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == CONTROL:
+            told = json.dumps(counts).encode()
+            counts.clear()
+            faults.clear()
+            faults.update(json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))))
+            start("200 OK", [("Content-Type", "application/json")])
+            return [told]
+        listing = environ["REQUEST_METHOD"] == "GET" and "list-type" in environ["QUERY_STRING"]
+        kind = "LIST" if listing else environ["REQUEST_METHOD"]
+        counts[kind] += 1
+        time.sleep(faults.get(f"{kind.lower()}_s", 0.0))
+        if faults.get("down_until", 0.0) > time.time() or dice.random() < faults.get("share", 0.0):
+            counts["failed"] += 1
+            code = dice.choice(["500 Internal Server Error", "503 Slow Down"])
+            name = "InternalError" if code[0:3] == "500" else "SlowDown"
+            return refused(environ, start, code, name)
+        if "wrong/" in environ.get("HTTP_AUTHORIZATION", ""):
+            return refused(environ, start, "403 Forbidden", "InvalidAccessKeyId")
+        return inner(environ, start)
+
+    def refused(environ: dict[str, Any], start: Callable[..., Any], code: str, name: str) -> Iterable[bytes]:
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        start(code, [("Content-Type", "application/xml")])
+        return [f"<?xml version='1.0'?><Error><Code>{name}</Code><Message>told to</Message></Error>".encode()]
+
+    run_simple("127.0.0.1", PORT, answer, threaded=True)
+
+
+def told(**faults: Any) -> dict[str, int]:
+    """Set the faults; the requests since they were set last."""
+    request = urllib.request.Request(AT + CONTROL, json.dumps(faults).encode(), {"Content-Type": "application/json"})
+    return json.loads(urllib.request.urlopen(request).read())
+
+
+def evaluation(run: str, samples: int, part: str | None = None) -> ra.Result:
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    return ra.evaluate(
+        model, data, ["linf", "l2"], strengths=STRENGTHS, samples=samples, run=run, part=part, shard_size=10,
+        diagnose=False, audit=0, progress=False,
+    )  # fmt: skip
+
+
+def command(run: str, samples: int, cache: str, **environment: str) -> subprocess.Popen[str]:
+    """The same evaluation as a process, on a machine of its own."""
+    arguments = ["--evaluate", run, "--samples", str(samples)]
+    return subprocess.Popen(
+        [sys.executable, __file__, *arguments],
+        env={**os.environ, "XDG_CACHE_HOME": cache, **environment}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def equal(run: str, wanted: ra.Result) -> bool:
+    """Whether a machine without copies reads the numbers of an undisturbed run."""
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["XDG_CACHE_HOME"] = cache
+        found = ra.load_result(run)
+    return all(
+        np.array_equal(found.minimal_size(name), wanted.minimal_size(name))
+        and np.array_equal(found.outcome(name).fooled, wanted.outcome(name).fooled)
+        for name in STRENGTHS
+    )
+
+
+def counted(run: str) -> dict[str, Any]:
+    import s3fs
+
+    system = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    found = system.find(run, detail=True)
+    sizes = [about["size"] for about in found.values()]
+    left = system.call_s3("list_multipart_uploads", Bucket="bucket").get("Uploads", [])
+    return {"objects": len(sizes), "bytes": sum(sizes), "largest_bytes": max(sizes), "uploads_left_behind": len(left)}
+
+
+def scenarios(samples: int, wanted: ra.Result) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    def closed(name: str, run: str, **more: Any) -> None:
+        requests = told()
+        found[name] = {"equal": equal(run, wanted), "requests": requests, **counted(run), **more}
+        print(name, found[name], flush=True)
+
+    plans = {
+        "undisturbed": {}, "one in five 500 or 503": {"share": 0.2}, "slow lists": {"list_s": 4.0},
+        "down for 20 s": {},
+    }  # fmt: skip
+    for name, faults in plans.items():
+        run = f"s3://bucket/{name.replace(' ', '-')}"
+        with tempfile.TemporaryDirectory() as cache:
+            told()
+            told(**({} if name.startswith("down") else faults))
+            worker = command(run, samples, cache)
+            if name.startswith("down"):
+                while told().get("PUT", 0) < 1 and worker.poll() is None:
+                    time.sleep(0.2)
+                told(down_until=time.time() + 20)
+            said = worker.communicate()[1]
+            closed(name, run, exit=worker.returncode, said=[line for line in said.splitlines() if "sent" in line][:1])
+    for where in ("same machine", "another machine"):
+        run = f"s3://bucket/killed-{where.replace(' ', '-')}"
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+            told(put_s=1.0)
+            worker = command(run, samples, first)
+            while told(put_s=1.0).get("PUT", 0) < 1 and worker.poll() is None:
+                time.sleep(0.2)
+            time.sleep(3.5)  # some of the records are there, and a request is under way
+            worker.send_signal(signal.SIGKILL)
+            worker.communicate()
+            told()
+            again = command(run, samples, first if where == "same machine" else second)
+            again.communicate()
+            closed(f"killed while sending, {where}", run, exit=again.returncode, killed=worker.returncode)
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        run = "s3://bucket/two"
+        told()
+        both = [command(run, samples, cache) for cache in (first, second)]
+        for worker in both:
+            worker.communicate()
+        closed("two machines at once", run, exit=[worker.returncode for worker in both])
+    with tempfile.TemporaryDirectory() as cache:
+        worker = command("s3://bucket/wrong", samples, cache, AWS_ACCESS_KEY_ID="wrong")
+        said = worker.communicate()[1].strip().splitlines()
+        found["wrong credentials"] = {"exit": worker.returncode, "said": said}
+        print(found["wrong credentials"], flush=True)
+    return found
+
+
+def overhead(samples: int, repeats: int) -> dict[str, Any]:
+    """Wall seconds in a folder and in the store, in turn."""
+    seconds: dict[str, list[float]] = {"folder": [], "store": []}
+    told()
+    for number in range(repeats):
+        for where in seconds:
+            with tempfile.TemporaryDirectory() as folder:
+                os.environ["XDG_CACHE_HOME"] = folder
+                begun = time.perf_counter()
+                evaluation(f"{folder}/run" if where == "folder" else f"s3://bucket/overhead-{number}", samples)
+                seconds[where].append(time.perf_counter() - begun)
+        print({where: [round(one, 2) for one in values] for where, values in seconds.items()}, flush=True)
+    least = {where: min(values) for where, values in seconds.items()}
+    added = least["store"] / least["folder"] - 1
+    return {"samples": samples, "seconds": seconds, "added": added, "load": os.getloadavg()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--evaluate", metavar="RUN")
+    parser.add_argument("--samples", type=int)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", choices=["scenarios", "overhead"])
+    asked = parser.parse_args()
+    if asked.serve:
+        return serve()
+    if asked.evaluate:
+        evaluation(asked.evaluate, asked.samples)
+        return None
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_ENDPOINT_URL": AT,
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }  # fmt: skip
+    server = subprocess.Popen([sys.executable, __file__, "--serve"], stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(8)
+        import s3fs
+
+        s3fs.S3FileSystem(skip_instance_cache=True).mkdir("bucket")
+        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        if asked.only != "overhead":
+            with tempfile.TemporaryDirectory() as folder:
+                samples = asked.samples or 60
+                results["scenarios"] = scenarios(samples, evaluation(f"{folder}/run", samples))
+        if asked.only != "scenarios":
+            results["overhead"] = overhead(asked.samples or 1000, asked.repeats)
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    finally:
+        server.kill()
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The options that say what an evaluation asks for, the same for one model and for many."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from robustatlas.cli._help import ATTACKS, COMPUTE, DATA
+
+Attacks = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Attacks or suites of attacks, with commas between them; `robustatlas attacks` lists both. "
+        "`file.py:ATTACK` is an attack of your own. By default linf,l2; of a model that can only be asked, those "
+        "that its answers allow.",
+        show_default=False,
+        rich_help_panel=ATTACKS,
+    ),
+]
+Exclude = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Attacks to leave out of the suites, with commas between them.",
+        rich_help_panel=ATTACKS,
+    ),
+]
+Search = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="How the strengths are searched. descent: whole curves at the lowest cost (the default where an "
+        "attack allows it); bisection: as MultiRobustBench; every: each strength by itself; frontier: the lowest "
+        "margin at each strength; minimum: the smallest size, without a list of strengths.",
+        rich_help_panel=ATTACKS,
+    ),
+]
+Effort = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="How long the search tries: low (fewer forward and backward passes), default, or high (several times "
+        "as many, for a number in a paper).",
+        show_default=False,
+        rich_help_panel=ATTACKS,
+    ),
+]
+Procedure = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="default: sound sets and a strong search; paper: each attack as its publication ran it.",
+        show_default=False,
+        rich_help_panel=ATTACKS,
+    ),
+]
+Strengths = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUES",
+        help="Strengths to evaluate an attack at: a list, `linf=2/255,8/255`, or equal steps, `linf=0.1:20` (20 "
+        "steps up to 0.1). May be given once for each attack.",
+        rich_help_panel=ATTACKS,
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NET=FILE",
+        help="Network by whose activations the attack lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` "
+        "or `vgg16=FILE`, with its file of weights. By default the attacked model itself.",
+        rich_help_panel=ATTACKS,
+    ),
+]
+Samples = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Number of samples to evaluate: the first ones of the data set. By default all.",
+        rich_help_panel=DATA,
+    ),
+]
+Seed = Annotated[
+    int,
+    typer.Option(metavar="N", help="Seed of all random numbers.", rich_help_panel=ATTACKS),
+]
+BatchSize = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N",
+        help="Number of samples that are computed at once, or `auto`: the number that this device is fastest "
+        "with. By default 256.",
+        rich_help_panel=COMPUTE,
+    ),
+]
+
+
+def batch_size_of(given: str | None) -> int | Literal["auto"] | None:
+    """Of ``--batch-size``."""
+    if given in (None, "auto"):
+        return "auto" if given else None
+    if not given.isdecimal() or not int(given):
+        raise typer.BadParameter(f"{given} is neither a number of at least 1 nor auto.", param_hint="--batch-size")
+    return int(given)

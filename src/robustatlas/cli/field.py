@@ -1,0 +1,188 @@
+"""``robustatlas field``: many models by the same attacks, each in a run of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from robustatlas.cli import _asked, _attacks, _models, _workers
+from robustatlas.cli._help import COMPUTE, OUTPUT
+from robustatlas.cli._options import names_in, parse_strengths
+from robustatlas.cli._share import share_here
+from robustatlas.cli._stopped import stopped_by_hand
+from robustatlas.cli._terminal import safe, table
+from robustatlas.files import named
+from robustatlas.wording import counted, duration, in_shell, size, volume
+
+if TYPE_CHECKING:
+    from robustatlas.evaluation.field import Done, Entry
+    from robustatlas.result import Result
+
+
+def field(
+    models: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Text file with a model a line: its source and, where it takes any, `--name`, `--weights`, `--mean`, "
+            "`--std` and `--set`.",
+        ),
+    ],
+    data: _models.Data,
+    store: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Folder, or address in a store of objects (`s3://bucket/field`), that has the run of each model by "
+            "its name.",
+            rich_help_panel=OUTPUT,
+        ),
+    ],
+    attacks: _asked.Attacks = None,
+    exclude: _asked.Exclude = None,
+    search: _asked.Search = None,
+    effort: _asked.Effort = "default",
+    procedure: _asked.Procedure = "default",
+    strengths: _asked.Strengths = None,
+    features: _asked.Features = None,
+    samples: _asked.Samples = None,
+    seed: _asked.Seed = 0,
+    batch_size: _asked.BatchSize = None,
+    device: _models.Device = None,
+    workers: _workers.Workers = None,
+    ray: _workers.Ray = False,
+    ray_address: _workers.RayAddress = None,
+    ray_gpus: _workers.RayGpus = None,
+    part: _workers.Part = None,
+    price: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            min=0,
+            help="What an hour of this machine costs; with `--dry-run`, to say what all would cost.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Try each attack on each model for some seconds, say what they lack and how long all would take, and "
+            "write nothing.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = False,
+) -> None:
+    """Evaluate all models that a file lists by the same attacks on the same data.
+
+        robustatlas field models.txt --data cifar10 --attacks multirobustbench --store s3://bucket/field
+
+    Each model has a run by its name in the store. A model that cannot be loaded or fails is told at the end, and the
+    others are evaluated all the same. The same command again does what is missing. Many machines share the work by
+    `--part`: each does its share of the samples of every model.
+
+    What all would take on this machine, at 2.50 an hour:
+
+        robustatlas field models.txt --data cifar10 --attacks multirobustbench --store runs --dry-run --price 2.5
+    """
+    from robustatlas.evaluation.field import evaluate_field, forecast_field, read_field
+    from robustatlas.evaluation.request import Request
+
+    entries = read_field(models)
+    request = Request(
+        attacks=None if attacks is None else _attacks.chosen(names_in(attacks), procedure, features),  # type: ignore[arg-type]
+        search=search,  # type: ignore[arg-type]
+        effort=effort,  # type: ignore[arg-type]
+        procedure=procedure,  # type: ignore[arg-type]
+        strengths=parse_strengths(strengths or []),
+        samples=samples,
+        seed=seed,
+        batch_size=_asked.batch_size_of(batch_size),
+        exclude=names_in(exclude),
+        progress=True,
+        part=share_here(part),
+        workers=workers,
+        ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
+    )
+    rows = partial(_models.data_for, name=data)
+    each = forecast_field if dry_run else evaluate_field
+    kept = f"Stopped. What was finished is kept in {named(store)}; the same command goes on from there."
+    done: list[Done] = []
+    medians: dict[str, dict[str, str]] = {}
+    with stopped_by_hand(lambda: kept):
+        for one in each(entries, rows, store, request, device=device, begin=_begun):
+            _tell(one, len(entries) - len(done) - 1)
+            if one.result is not None:
+                medians[one.entry.name] = _row(one.result)
+            done.append(replace(one, result=None))  # a thousand results do not fit into memory
+    _print_forecast(done, price) if dry_run else _print_runs(done, medians, store)
+    if failed := [one for one in done if one.failure is not None]:
+        _print_failures(failed, len(done))
+        raise typer.Exit(1)
+
+
+def _begun(entry: Entry) -> None:
+    Console(stderr=True, highlight=False).print(safe(entry.name), soft_wrap=True)
+
+
+def _tell(done: Done, left: int) -> None:
+    """Say of a model that is through how it went, and how many are left."""
+    how = "failed, told at the end" if done.failure is not None else f"done in {duration(done.seconds)}"
+    Console(stderr=True, highlight=False).print(f"  {how}; {counted(left, 'model')} left", soft_wrap=True)
+
+
+def _print_runs(done: Sequence[Done], medians: Mapping[str, Mapping[str, str]], store: Path) -> None:
+    columns = list(dict.fromkeys(name for row in medians.values() for name in row))
+    if not columns:
+        return
+    shown = table("model", *map(safe, columns))
+    for name, row in medians.items():
+        shown.add_row(safe(name), *(row.get(column, "-") for column in columns))
+    console = Console(highlight=False)
+    console.print(shown)
+    runs = " ".join(in_shell(one.entry.run(store)) for one in done if one.failure is None)
+    console.print(f"More: robustatlas leaderboard build {safe(runs)} -o board", soft_wrap=True)
+
+
+def _row(result: Result) -> dict[str, str]:
+    """What the table at the end says of a model."""
+    medians = {f"median {name}": size(float(np.median(result.minimal_size(name)))) for name in result.attacks}
+    return {"samples": f"{result.samples:,}", "clean": f"{100 * result.clean.mean():.1f}", **medians}
+
+
+def _print_forecast(done: Sequence[Done], price: float | None) -> None:
+    known = [(one.entry.name, one.forecast) for one in done if one.forecast is not None]
+    shown = table("model", "samples x attacks", "passes", "time", "disk")
+    for name, forecast in known:
+        lacking = sum(each.samples for each in forecast.expected)
+        most = "up to " if any(each.bounded for each in forecast.expected) else ""
+        shown.add_row(
+            safe(name),
+            f"{lacking:,}",
+            f"{most}{forecast.passes:,.0f}",
+            f"{most}{duration(forecast.seconds)}",
+            volume(forecast.bytes),
+        )
+    seconds = sum(forecast.seconds for _, forecast in known)
+    passes, size = sum(forecast.passes for _, forecast in known), sum(forecast.bytes for _, forecast in known)
+    cost = "" if price is None else f", {price * seconds / 3600:,.2f} at {price:g} an hour"
+    console = Console(highlight=False)
+    console.print(shown)
+    console.print(
+        f"In all {duration(seconds)} on this machine{cost}: {passes:,.0f} passes, {volume(size)} on disk.",
+        soft_wrap=True,
+    )
+
+
+def _print_failures(failed: Sequence[Done], of: int) -> None:
+    console = Console(stderr=True, highlight=False)
+    console.print(f"{len(failed)} of {counted(of, 'model')} failed:")
+    for one in failed:
+        console.print(f"  {safe(one.entry.name)}: {safe(one.failure)}", soft_wrap=True)

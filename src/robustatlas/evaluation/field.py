@@ -1,0 +1,226 @@
+"""Many models by the same attacks on the same data, one after the other, each in a run of its own."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from robustatlas.classifier import Classifier
+from robustatlas.errors import UserError, first_line
+from robustatlas.evaluation.auditing import evaluated_and_audited
+from robustatlas.evaluation.forecast import Forecast, forecasted
+from robustatlas.evaluation.plan import Data
+from robustatlas.evaluation.request import Request
+from robustatlas.files import named
+from robustatlas.models import load_model, parse_settings
+from robustatlas.result import Result
+from robustatlas.scalars import fraction
+from robustatlas.wording import in_path
+
+_GRAMMAR = "SOURCE [--name NAME] [--weights FILE] [--mean NUMBERS] [--std NUMBERS] [--set NAME=VALUE]..."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model of a field.
+
+    Attributes:
+        name: of its run, and what tables call it.
+        source: as of :func:`robustatlas.load_model`.
+        options: further arguments of that function.
+
+    Example:
+        >>> Entry("mine", "builtin:digits-linf").load("cpu").name
+        'mine'
+    """
+
+    name: str
+    source: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self, device: str | None = None) -> Classifier:
+        """The model, ready."""
+        return load_model(self.source, name=self.name, device=device, **self.options)
+
+    def run(self, store: str | Path) -> Path:
+        """Its run in the folder, or at the address, of all."""
+        return named(store) / self.name
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of one model.
+
+    Attributes:
+        entry: which one.
+        result: of its run, or ``None`` where it failed or was only asked for its forecast.
+        forecast: what it will take, where that was asked for.
+        failure: why it failed, in a sentence.
+        seconds: that it took.
+    """
+
+    entry: Entry
+    result: Result | None = None
+    forecast: Forecast | None = None
+    failure: str | None = None
+    seconds: float = 0.0
+
+
+def read_field(path: str | Path) -> list[Entry]:
+    """The models that a file lists.
+
+    Args:
+        path: a text file; each line is what stands behind ``robustatlas evaluate`` for that model: its source and,
+            where it takes any, ``--name``, ``--weights``, ``--mean``, ``--std`` and ``--set``. Empty lines and what
+            follows a ``#`` are passed over. A name is that of the source where none is given.
+
+    Returns:
+        one entry for each model, in the order of the file.
+
+    Raises:
+        UserError: no such file, a line that is not understood, two models of one name, or no models.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        ...     _ = file.write("builtin:digits-linf\\nnet.py:make --set depth=3 --name deep  # ours")
+        ...     file.flush()
+        ...     [(entry.name, entry.options) for entry in read_field(file.name)]
+        [('builtin-digits-linf', {}), ('deep', {'arguments': {'depth': 3}})]
+    """
+    file = named(path, "a file that lists models")
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file} cannot be read ({error}); give a text file with a model a line.") from error
+    words = {f"{file}, line {number}": shlex.split(line, comments=True) for number, line in enumerate(lines, 1)}
+    entries = [_entry(said, place) for place, said in words.items() if said]
+    if not entries:
+        raise UserError(f"{file} lists no models; expected one a line: {_GRAMMAR}.")
+    names = [entry.name for entry in entries]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"{file} has two models called {twice!r}; give each a --name of its own.")
+    return entries
+
+
+def evaluate_field(
+    field: Sequence[Entry],
+    data: Data | Callable[[Classifier], Data],
+    store: str | Path,
+    request: Request,
+    *,
+    device: str | None = None,
+    begin: Callable[[Entry], None] = lambda entry: None,
+) -> Iterator[Done]:
+    """Evaluate models one after the other; one that fails does not keep the others from being evaluated.
+
+    Args:
+        field: the models.
+        data: as of :func:`robustatlas.evaluate`, or what makes it of a model.
+        store: the folder, or the address in a store of objects, that has a run of each model by its name. What is in
+            these runs is not computed again.
+        request: what is asked of each.
+        device: where models compute; default: where their sources put them.
+        begin: is told of each model before it is loaded.
+
+    Yields:
+        what became of each model, as soon as it is done.
+
+    Example:
+        >>> field = [Entry("one", "builtin:digits-linf"), Entry("none", "builtin:digits-lin")]
+        >>> import tempfile, robustatlas as ra
+        >>> request = Request(attacks="linf", strengths={"linf": [0.1]}, samples=3, progress=False)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     done = list(evaluate_field(field, ra.load_dataset("digits"), folder, request))
+        >>> done[0].result.samples, done[1].failure
+        (3, "There is no built-in model 'digits-lin'; ...")
+    """
+    yield from _each(field, data, store, request, device, begin, _evaluated)
+
+
+def forecast_field(
+    field: Sequence[Entry],
+    data: Data | Callable[[Classifier], Data],
+    store: str | Path,
+    request: Request,
+    *,
+    device: str | None = None,
+    begin: Callable[[Entry], None] = lambda entry: None,
+    budget: float = 5.0,
+) -> Iterator[Done]:
+    """What each model lacks and will take; nothing is written.
+
+    Args:
+        field, data, store, request, device, begin: as of :func:`evaluate_field`.
+        budget: seconds that each attack of each model is tried for.
+
+    Yields:
+        the forecast of each model.
+    """
+
+    def forecast(model: Classifier, rows: Data, asked: Request) -> dict[str, Any]:
+        return {"forecast": forecasted(model, rows, asked, budget)}
+
+    yield from _each(field, data, store, request, device, begin, forecast)
+
+
+def _evaluated(model: Classifier, rows: Data, asked: Request) -> dict[str, Any]:
+    return {"result": evaluated_and_audited(model, rows, asked)}
+
+
+def _each(
+    field: Sequence[Entry],
+    data: Data | Callable[[Classifier], Data],
+    store: str | Path,
+    request: Request,
+    device: str | None,
+    begin: Callable[[Entry], None],
+    do: Callable[[Classifier, Data, Request], dict[str, Any]],
+) -> Iterator[Done]:
+    for entry in field:
+        begin(entry)
+        begun = time.perf_counter()
+        try:
+            model = entry.load(device)
+            rows = data(model) if callable(data) else data
+            done = Done(entry, **do(model, rows, replace(request, run=entry.run(store))))
+        except UserError as error:
+            done = Done(entry, failure=str(error))
+        except Exception as error:  # of whatever a model does
+            done = Done(entry, failure=f"{first_line(error)}.")
+        yield replace(done, seconds=time.perf_counter() - begun)
+        model = rows = done = None  # type: ignore[assignment]
+        gc.collect()  # the next one may need the memory of this one
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
+
+
+def _entry(words: list[str], place: str) -> Entry:
+    parser = _Parser(prog="", add_help=False, allow_abbrev=False)
+    parser.add_argument("source")
+    for option in ("--name", "--weights", "--mean", "--std"):
+        parser.add_argument(option)
+    parser.add_argument("--set", action="append", default=[])
+    try:
+        said = parser.parse_args(words)
+        options: dict[str, Any] = {"weights": said.weights}
+        options |= {name: _statistic(getattr(said, name)) for name in ("mean", "std")}
+        options["arguments"] = parse_settings(said.set)
+    except UserError as error:
+        raise UserError(f"{place} is not understood ({str(error).rstrip('.')}); expected {_GRAMMAR}.") from error
+    stem = f"{said.source}-{Path(said.weights).stem}" if said.weights else said.source
+    return Entry(in_path(said.name or stem), said.source, {name: value for name, value in options.items() if value})
+
+
+def _statistic(given: str | None) -> float | tuple[float, ...] | None:
+    values = tuple(fraction(value) for value in given.split(",")) if given else ()
+    return values if len(values) > 1 else next(iter(values), None)
