@@ -14,7 +14,7 @@ from robustatlas.facts.certified import halves_proved
 from robustatlas.facts.numbers import CONFIDENCE
 from robustatlas.facts.rows import Row
 from robustatlas.facts.run import AttackFacts, RunFacts
-from robustatlas.facts.strips import Measured, Strip, half_wrong, scale_of, strip_of
+from robustatlas.facts.strips import StripSource, Strip, half_wrong, scale_of, strip_of
 from robustatlas.metrics.intervals import Interval
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
@@ -123,14 +123,14 @@ def row_strips(row: Row, reference: Reference, compared: bool = True) -> tuple[S
     )
 
 
-def _published(row: Row, attack: str) -> Measured:
+def _published(row: Row, attack: str) -> StripSource:
     cells, clean = row.accuracies.cells[attack], row.accuracies.clean
     strengths, values = list(cells), list(cells.values())
     start = clean if math.isfinite(clean) else values[0]
     spread = row.bounds([start, *values]) or ([start, *values], [start, *values])
     low, high = (half_wrong(strengths, bound[1:], bound[0]) for bound in spread)
     half = row.halves.get(attack, half_wrong(strengths, values, start))
-    return Measured(
+    return StripSource(
         attack,
         strengths[-1],
         lambda sizes: np.interp(sizes, [0.0, *strengths], [start, *values]),
@@ -141,25 +141,25 @@ def _published(row: Row, attack: str) -> Measured:
     )
 
 
-def _measured(facts: RunFacts) -> list[Measured]:
+def _measured(facts: RunFacts) -> list[StripSource]:
     """The attacks of a run that are known at every strength, and what was certified and not run."""
     proved, run = halves_proved(facts.certified), {attack.attack for attack in facts.attacks}
     nothing = (math.inf, math.inf)
     alone = [
-        Measured(certified.row, max(certified.strengths), None, math.inf, nothing, proved[certified.row])
+        StripSource(certified.row, max(certified.strengths), None, math.inf, nothing, proved[certified.row])
         for certified in facts.certified
         if certified.row in proved.keys() - run
     ]
     return [_attacked(one, proved.get(one.attack, 0.0)) for one in facts.attacks if one.curve is not None] + alone
 
 
-def _attacked(attack: AttackFacts, proved: float) -> Measured:
+def _attacked(attack: AttackFacts, proved: float) -> StripSource:
     assert attack.curve is not None
     band = attack.curve.band(CONFIDENCE, kind="pointwise")
     reached = (band.sizes[band.high >= 50], band.sizes[band.low >= 50])
     low, high = (float(sizes[0]) if len(sizes) else math.inf for sizes in reached)
     last, accuracy = float(attack.strengths[-1]), attack.curve.robust_accuracy
-    return Measured(attack.attack, last, accuracy, attack.quartiles[1], (low, high), proved, attack.own_set)
+    return StripSource(attack.attack, last, accuracy, attack.quartiles[1], (low, high), proved, attack.own_set)
 
 
 def run_hash(result: Result) -> str:

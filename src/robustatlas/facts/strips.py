@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Measured:
+class StripSource:
     """What is known of an attack.
 
     Attributes:
@@ -134,29 +134,29 @@ def scale_of(
     return Scale("strength", dict(known), "unit: the largest strength of each attack")
 
 
-def strip_of(measured: Measured, scale: Scale) -> Strip:
+def strip_of(source: StripSource, scale: Scale) -> Strip:
     """The strip of an attack."""
-    end = scale.units[measured.attack] * REACH[scale.kind]
+    end = scale.units[source.attack] * REACH[scale.kind]
     middles = end * (np.arange(CELLS) + 0.5) / CELLS
-    searched = (middles <= measured.last * (1 + 1e-9)).tolist()
+    searched = (middles <= source.last * (1 + 1e-9)).tolist()
     shades: Sequence[float | None] = [None] * CELLS
-    if measured.accuracy is not None:
-        accuracies = measured.accuracy(middles).tolist()
+    if source.accuracy is not None:
+        accuracies = source.accuracy(middles).tolist()
         shades = [value if there else None for value, there in zip(accuracies, searched, strict=True)]
-    low, high = measured.ends
+    low, high = source.ends
     return Strip(
-        attack=measured.attack,
-        label=wording(measured.attack).label,
+        attack=source.attack,
+        label=wording(source.attack).label,
         shades=tuple(shades),
-        half=measured.half,
-        tick=measured.half / end if measured.half <= end else None,
+        half=source.half,
+        tick=source.half / end if source.half <= end else None,
         low=min(low / end, 1.0),
         high=min(high / end, 1.0),
         reference=1 / REACH[scale.kind] if scale.kind == "reference" else None,
-        beyond=measured.attack in scale.beyond,
-        certified=min(measured.proved / end, 1.0) if measured.proved > 0 else None,
-        own_set=measured.own_set,
-        proved=measured.proved,
+        beyond=source.attack in scale.beyond,
+        certified=min(source.proved / end, 1.0) if source.proved > 0 else None,
+        own_set=source.own_set,
+        proved=source.proved,
     )
 
 
