@@ -14,7 +14,7 @@ from robustatlas.facts.certified import halves_proved
 from robustatlas.facts.numbers import CONFIDENCE
 from robustatlas.facts.rows import Row
 from robustatlas.facts.run import AttackFacts, RunFacts
-from robustatlas.facts.strips import StripSource, Strip, half_wrong, scale_of, strip_of
+from robustatlas.facts.strips import Strip, StripSource, half_wrong, scale_of, strip_of
 from robustatlas.metrics.intervals import Interval
 from robustatlas.references.reference import Reference
 from robustatlas.result import Result
