@@ -114,7 +114,7 @@ def workers_of(driver: int) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == driver and b"spawn_main" in (entry / "cmdline").read_bytes():
+            if parent == driver and b"robustatlas.workers" in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
         except (OSError, IndexError):
             continue
@@ -195,7 +195,7 @@ def main() -> None:
             script = str(Path(__file__).with_name("object_storage.py"))
             server = subprocess.Popen([sys.executable, script, "--serve"], stderr=subprocess.DEVNULL)
             time.sleep(8)
-            made = "import s3fs; s3fs.S3FileSystem().mkdir('bucket')"
+            made = "import s3fs; s3fs.S3FileSystem().mkdir('bucket')"  # in a process: this one forks
             subprocess.run([sys.executable, "-c", made], check=True)
         tell = told if server else lambda **faults: {}
         wanted = {f"builtin:digits-{kind}": numbers_of(None, f"builtin:digits-{kind}") for kind in ("linf", "standard")}

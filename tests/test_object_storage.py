@@ -203,6 +203,24 @@ def test_a_run_of_another_model_is_refused_also_where_two_begin_at_once(
     assert Objects(Address(AT)).create("run.json", b"{}") == there
 
 
+def test_two_machines_begin_a_run_at_once(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(kind: str, path: str) -> None:
+        if kind == "find":  # another machine begins, and is through
+            store.fault = lambda kind, path: None
+            machine(monkeypatch, tmp_path / "two")
+            evaluated(AT, 6)
+            machine(monkeypatch, tmp_path / "one")
+
+    store.fault = fault
+    assert_same(evaluated(AT), evaluated(None))
+
+
+def test_an_address_that_holds_something_else_is_no_place_for_a_run(store: Store) -> None:
+    fsspec.filesystem("memory").pipe_file(f"{AT}/notes.txt", b"mine")
+    with pytest.raises(ra.UserError, match="is not empty and is not a run"):
+        evaluated(AT)
+
+
 def test_wrong_credentials_and_missing_buckets_are_one_sentence(store: Store) -> None:
     def fault(kind: str, path: str) -> None:
         raise PermissionError("The AWS Access Key Id you provided does not exist in our records.")
