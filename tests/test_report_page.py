@@ -184,7 +184,7 @@ def test_every_number_on_the_page_is_one_of_show(tmp_path: Path) -> None:
     headline = text.split('<p class="headline">')[1].split("</p>")[0]
     for name in ("average accuracy", "union accuracy", "clean accuracy"):
         assert said(told[name]) in headline, name
-    cells = re.findall(r'title="strength ([\d.]+): ([^"]+)"', text)
+    cells = re.findall(r'aria-label="strength ([\d.]+): ([^"]+)"', text)
     expected = [
         (strength(size), said(cell))
         for attack in told["attacks"].values()
@@ -206,7 +206,7 @@ def test_figures_hold_the_curves(tmp_path: Path) -> None:
     assert line["error"] == pytest.approx(run.curve("linf").at(unrounded), abs=0.01)
     assert data["cards"][1]["curve"]["lines"][1] is None
     histogram = data["cards"][0]["sizes"]["lines"][0]
-    assert sum(histogram["counts"]) + histogram["never"] + histogram["clean"] == 60
+    assert sum(histogram["counts"]) + sum(histogram[key] for key in ("never", "clean", "beyond")) == 60
     assert data["ratios"] == []
 
 

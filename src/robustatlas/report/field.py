@@ -41,9 +41,15 @@ class FieldView:
     rows: tuple[Neighbour, ...]
 
 
-def views(name: str, found: Sequence[Beside]) -> list[FieldView]:
-    """A run beside each field that it can stand beside; see `robustatlas.facts.field.beside_the_field`."""
-    return [FieldView(name, beside, _drawing(beside), _rows(name, beside)) for beside in found]
+def views(name: str, found: Sequence[Beside], series: int = 1) -> list[FieldView]:
+    """A run beside each field that it can stand beside; see `robustatlas.facts.field.beside_the_field`.
+
+    Args:
+        name: of the run.
+        found: what it stands beside.
+        series: its place among the models of the page, whose style it is drawn in.
+    """
+    return [FieldView(name, beside, _drawing(beside, series), _rows(name, beside)) for beside in found]
 
 
 def _rows(name: str, beside: Beside) -> tuple[Neighbour, ...]:
@@ -65,7 +71,7 @@ def _neighbour(entry: FieldEntry) -> Neighbour:
     )
 
 
-def _drawing(beside: Beside) -> Markup:
+def _drawing(beside: Beside, series: int) -> Markup:
     end = _FARTHEST * beside.field.epsilon
     at = _x(beside.field.epsilon, end)
     shapes = [Markup('<path class="frame" d="M{} {}V{}H{}"/>').format(_LEFT, _TOP, HEIGHT - _BOTTOM, WIDTH - _RIGHT)]
@@ -80,13 +86,13 @@ def _drawing(beside: Beside) -> Markup:
         sizes = np.linspace(0, end, 121)
         points = zip(sizes.tolist(), beside.curve.robust_accuracy(sizes).tolist(), strict=True)
         drawn = " ".join(f"{_x(size, end):.1f},{_y(accuracy):.1f}" for size, accuracy in points)
-        shapes.append(Markup('<polyline class="series-1" points="{}"/>').format(drawn))
+        shapes.append(Markup('<polyline class="series-{}" points="{}"/>').format(series, drawn))
         shapes += [_text(_LEFT, HEIGHT - 20, "0", "middle"), _text(WIDTH - _RIGHT, HEIGHT - 20, strength(end), "end")]
     number = beside.accuracy
-    whisker = Markup('<path class="whisker" d="M{:.1f} {:.1f}V{:.1f}"/>')
-    shapes.append(whisker.format(at, _y(number.low), _y(number.high)))
-    square = Markup('<rect class="own" x="{:.1f}" y="{:.1f}" width="9" height="9"/>')
-    shapes.append(square.format(at - 4.5, _y(number.value) - 4.5))
+    whisker = Markup('<path class="whisker series-{}" d="M{:.1f} {:.1f}V{:.1f}"/>')
+    shapes.append(whisker.format(series, at, _y(number.low), _y(number.high)))
+    square = Markup('<rect class="own series-{}" x="{:.1f}" y="{:.1f}" width="9" height="9"/>')
+    shapes.append(square.format(series, at - 4.5, _y(number.value) - 4.5))
     shapes += [_text(at, HEIGHT - 20, beside.point, "middle"), _text(_LEFT, HEIGHT - 4, _UNDER, "start")]
     return Markup('<svg class="field" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
         WIDTH, HEIGHT, beside.sentence, Markup("").join(shapes)

@@ -31,8 +31,10 @@ from robustatlas.files import one_sentence
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.references import Reference, available_fields, available_references
 from robustatlas.report import field, pages, words
+from robustatlas.report.looks import look_of, style_sheet
 from robustatlas.report.names import parts
 from robustatlas.result import Result
+from robustatlas.styles import Style, styles_of
 from robustatlas.wording import GROUPS, axis, counted, listed, wording
 
 MOST_BESIDE = 5
@@ -66,6 +68,9 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str, compared: 
     if not rows:
         raise UserError(f"There is nothing to show: {reference.name} has no published defenses, and no run is given.")
     unique = _with_unique_names(rows)
+    styles = _styles(unique)
+    looks = list(dict.fromkeys(styles))
+    shown = zip(unique, few_images(unique), styles, strict=True)
     return {
         "title": title,
         "compared": compared,
@@ -86,7 +91,8 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str, compared: 
             }
             for attack in attacks
         ],
-        "defenses": [_defense(row, reference, few) for row, few in zip(unique, few_images(unique), strict=True)],
+        "looks": [look_of(style) for style in looks],
+        "defenses": [_defense(row, reference, few) | {"look": looks.index(style)} for row, few, style in shown],
     }
 
 
@@ -126,9 +132,20 @@ def build_leaderboard(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder for the leaderboard.")
     files = {name: pages.static(name) for name in (*STYLES, *SCRIPTS)} | {"plotly.min.js": pages.plotly_script()}
-    page = pages.render("leaderboard.html", board=board, summary=_summary(board), scripts=SCRIPTS, fields=_beside(runs))
+    page = pages.render(
+        "leaderboard.html",
+        board=board,
+        summary=_summary(board),
+        scripts=SCRIPTS,
+        fields=_beside(runs),
+        looks=style_sheet(_styles(rows)[len(rows) - len(own) :][:MOST_BESIDE]),
+    )
     _write_all(folder, files | {"index.html": page})
     return folder / "index.html"
+
+
+def _styles(rows: Sequence[Row]) -> list[Style]:
+    return styles_of([row.fingerprint or row.name for row in rows])
 
 
 def _beside(runs: Sequence[Result]) -> list[field.FieldView]:
@@ -136,8 +153,8 @@ def _beside(runs: Sequence[Result]) -> list[field.FieldView]:
     names = distinct_names(runs)
     return [
         view
-        for run, name in zip(runs[:MOST_BESIDE], names, strict=False)
-        for view in field.views(name, beside_the_field(run))
+        for place, (run, name) in enumerate(zip(runs[:MOST_BESIDE], names, strict=False), start=1)
+        for view in field.views(name, beside_the_field(run), place)
     ]
 
 

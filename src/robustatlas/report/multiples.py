@@ -1,29 +1,73 @@
-"""Small multiples: accuracy over strength for each attack, drawn as the page is written."""
+"""Small multiples: accuracy over strength for each attack, in the page before any script runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
+import numpy as np
+from numpy.typing import NDArray
 
-from robustatlas.facts.run import AttackFacts, RunFacts
+from robustatlas.facts.run import RunFacts
 from robustatlas.facts.standard import STANDARD
-from robustatlas.wording import axis, strength, wording
+from robustatlas.metrics.intervals import Interval
+from robustatlas.report.labels import Curve, Label, placed
+from robustatlas.report.ticks import Tick, without_collisions
+from robustatlas.report.words import line_in_words
+from robustatlas.wording import axis, shortened, strength, wording
 
-WIDTH, HEIGHT = 220, 106
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 6, 8, 18
+WIDTH, HEIGHT = 250.0, 110.0
+"""Pixels of the smallest chart, by which its words are placed: on a larger one they have more room."""
+
+NARROW = 125.0
+"""Likewise where a page has one run: two such charts stand abreast on a telephone."""
+
+_NAME = 18
+_MOST_COLUMNS = {True: (5, 4), False: (4, 3)}
+"""Charts abreast of one run, and of several, whose lines have names."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run in a chart, in shares of 100: x from the left, y from the top.
+
+    Attributes:
+        series: its place among the runs of the page, from 1.
+        points: of the line, as SVG writes them.
+        band: outline of the intervals; empty where the chart has several runs.
+        name: short; empty where the chart has one run.
+        label: the lower left corner of the name.
+        marked: the point of the line beside which it stands.
+    """
+
+    series: int
+    points: str
+    band: str
+    name: str
+    label: tuple[float, float]
+    marked: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One attack: its label, what its strengths measure, the drawing, the scale marks in it in words, and whether some
-    run searched another set than the reference's."""
+    """One attack.
 
+    Attributes:
+        attack: its name.
+        label: what it is called.
+        axis: what its strengths measure.
+        said: the chart in words, with its values.
+        lines: of the runs that know every strength.
+        ticks: along the strengths.
+        own_set: whether some run searched another set than the reference's.
+    """
+
+    attack: str
     label: str
     axis: str
-    drawing: Markup
-    marks: str
+    said: str
+    lines: tuple[Line, ...]
+    ticks: tuple[Tick, ...]
     own_set: bool
 
 
@@ -31,70 +75,83 @@ def panels(runs: Sequence[RunFacts], distances: Mapping[str, float]) -> list[Pan
     """A panel for each attack that is known at every strength of some run.
 
     Args:
-        runs: each keeps its colour in all panels.
+        runs: each keeps its colour and dash in all panels.
         distances: attack -> smallest distance between images of different classes, where it is known.
     """
     attacks = dict.fromkeys(a.attack for run in runs for a in run.attacks if a.accuracy)
     return [_panel(attack, runs, distances) for attack in attacks]
 
 
+def columns(count: int, alone: bool) -> int:
+    """Charts abreast on a wide screen, so that the last row is as full as can be.
+
+    Example:
+        >>> [columns(count, alone=False) for count in (1, 2, 5, 8, 9)]
+        [1, 2, 3, 4, 3]
+    """
+    most = _MOST_COLUMNS[alone]
+    return count if count <= most[0] else min(most, key=lambda abreast: -count % abreast)
+
+
 def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]) -> Panel:
-    found = [next((a for a in run.attacks if a.attack == attack and a.accuracy), None) for run in runs]
-    end = max(float(item.strengths[-1]) for item in found if item)
-    unit = next(item.unit for item in found if item)
-    marks = _marks(attack, end, distances)
-    shapes = [Markup('<path class="frame" d="M{} {}V{}H{}"/>').format(_LEFT, _TOP, HEIGHT - _BOTTOM, WIDTH - _RIGHT)]
-    for level in (0, 50, 100):
-        shapes.append(_text(_LEFT - 4, _y(level) + 4, f"{level}%", "end"))
-    shapes += [_text(_LEFT, HEIGHT - 4, "0", "middle"), _text(WIDTH - _RIGHT, HEIGHT - 4, strength(end), "end")]
-    for value, written in marks:
-        x = _x(value, end)
-        shapes.append(Markup('<path class="mark" d="M{:.1f} {}V{}"/>').format(x, _TOP, HEIGHT - _BOTTOM))
-        shapes.append(_text(x, HEIGHT - 4, written, "middle"))
-    for position, (run, item) in enumerate(zip(runs, found, strict=True), start=1):
-        if item:
-            shapes += _line(run, item, end, position, len(runs) == 1)
-    label = wording(attack).label
-    drawing = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        WIDTH, HEIGHT, f"Accuracy over strength under {label}", Markup("").join(shapes)
-    )
+    known = [
+        (place, run, item)
+        for place, run in enumerate(runs, start=1)
+        for item in run.attacks
+        if item.attack == attack and item.accuracy
+    ]
+    items = [item for *_, item in known]
+    end = max(float(item.strengths[-1]) for item in items)
+    label, unit = wording(attack).label, axis(items[0].unit)
+    names = [shortened(run.name, _NAME) for _, run, _ in known] if len(runs) > 1 else [""] * len(known)
+    cells = [(run.clean, *(item.accuracy or ())) for _, run, item in known]
+    lines = [
+        (np.array([0.0, *item.strengths.tolist()]) * 100 / end, np.array([100 - cell.value for cell in row]))
+        for item, row in zip(items, cells, strict=True)
+    ]
+    labels = _labels(lines, names) if len(runs) > 1 else [Label((0, 0), 0, 0, 0)] * len(lines)
+    drawn = [
+        Line(place, _points(*line), _band(line[0], row) if len(runs) == 1 else "", name, (at.x, at.y), at.at)
+        for (place, *_), line, row, name, at in zip(known, lines, cells, names, labels, strict=True)
+    ]
+    told = [line_in_words(run, item, len(runs) > 1) for _, run, item in known]
     return Panel(
-        label,
-        axis(unit),
-        drawing,
-        ", ".join(written for _, written in marks),
-        any(item.own_set for item in found if item),
+        attack=attack,
+        label=label,
+        axis=unit,
+        said=f"Robust accuracy under {label} over strength ({unit}). {' '.join(told)}",
+        lines=tuple(drawn),
+        ticks=tuple(without_collisions(_ticks(attack, end, distances), WIDTH if len(runs) > 1 else NARROW)),
+        own_set=any(item.own_set for item in items),
     )
 
 
-def _line(run: RunFacts, item: AttackFacts, end: float, position: int, band: bool) -> list[Markup]:
-    cells = [run.clean, *(item.accuracy or ())]
-    xs = [_x(value, end) for value in (0.0, *item.strengths.tolist())]
-    points = " ".join(f"{x:.1f},{_y(cell.value):.1f}" for x, cell in zip(xs, cells, strict=True))
-    line = Markup('<polyline class="series-{}" points="{}"/>').format(position, points)
-    if not band:
-        return [line]
-    edge = [f"{x:.1f},{_y(cell.high):.1f}" for x, cell in zip(xs, cells, strict=True)]
-    edge += [f"{x:.1f},{_y(cell.low):.1f}" for x, cell in zip(reversed(xs), reversed(cells), strict=True)]
-    return [Markup('<polygon class="band" points="{}"/>').format(" ".join(edge)), line]
+def _labels(lines: Sequence[Curve], names: Sequence[str]) -> list[Label]:
+    """Places of the names, in shares of 100."""
+    pixels = [(x * WIDTH / 100, y * HEIGHT / 100) for x, y in lines]
+    found = placed(pixels, names, WIDTH, HEIGHT)
+    across, down = 100 / WIDTH, 100 / HEIGHT
+    return [
+        Label((across * label.at[0], down * label.at[1]), across * label.x, down * label.y, label.width)
+        for label in found
+    ]
 
 
-def _marks(attack: str, end: float, distances: Mapping[str, float]) -> list[tuple[float, str]]:
-    marks = []
-    if attack in STANDARD and 0.08 * end < STANDARD[attack][0] < 0.85 * end:
-        marks.append(STANDARD[attack])
+def _points(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> str:
+    return " ".join(f"{x:.5g},{y:.4g}" for x, y in zip(xs.tolist(), ys.tolist(), strict=True))
+
+
+def _band(xs: NDArray[np.float64], cells: Sequence[Interval]) -> str:
+    upper = np.array([100 - cell.high for cell in cells])
+    lower = np.array([100 - cell.low for cell in cells])
+    return f"{_points(xs, upper)} {_points(xs[::-1], lower[::-1])}"
+
+
+def _ticks(attack: str, end: float, distances: Mapping[str, float]) -> list[Tick]:
+    ticks = [Tick(0.0, "0")]
+    if attack in STANDARD and STANDARD[attack][0] < end:
+        ticks.append(Tick(STANDARD[attack][0] / end, STANDARD[attack][1], line=True))
+    ticks.append(Tick(1.0, strength(end)))
     if (distance := distances.get(attack)) and distance <= end:
-        marks.append((distance, "classes"))
-    return marks
-
-
-def _x(value: float, end: float) -> float:
-    return _LEFT + (WIDTH - _LEFT - _RIGHT) * value / end
-
-
-def _y(accuracy: float) -> float:
-    return _TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - accuracy / 100)
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> Markup:
-    return Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
+        ticks.append(Tick(distance / end, "classes", line=True))
+    return ticks

@@ -9,26 +9,24 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
 from robustatlas import wording
 from robustatlas.errors import UserError
 from robustatlas.facts.card import card_of
-from robustatlas.facts.comparison import distinct_names, standings
+from robustatlas.facts.comparison import Standings, distinct_names, standings
 from robustatlas.facts.grids import GridAdvice
 from robustatlas.facts.numbers import CONFIDENCE
 from robustatlas.facts.run import AttackFacts, RunFacts, facts_of
 from robustatlas.files import write_text
 from robustatlas.metrics.interclass import LpNorm, interclass_distances
-from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import against_reference
 from robustatlas.references import Reference
-from robustatlas.report import field, multiples, pages, queries, words
+from robustatlas.report import field, looks, multiples, pages, queries, words
 from robustatlas.report.card import picture_of
 from robustatlas.report.gallery import Example, examples
+from robustatlas.report.plotted import plotted
 from robustatlas.report.shapes import svg_of
 from robustatlas.result import Result
+from robustatlas.styles import styles_of
 
 if TYPE_CHECKING:
     from robustatlas.datasets import Dataset
@@ -36,11 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_RUNS = 5
-CURVE_POINTS = 400
-"""Points of a curve on the page; longer curves keep this many of their steps."""
-
-BINS = 24
-
 MOST_COMPARED_IMAGES = 2000
 """Data sets of up to this many images are searched for the smallest distance between classes, which takes seconds."""
 
@@ -90,11 +83,15 @@ def build_report(
     ]
     facts = [run.facts for run in runs]
     table = standings(results, [run.name for run in facts])
+    styles, charts = styles_of([run.fingerprint for run in facts]), multiples.panels(facts, distances)
     text = pages.render(
         "report.html",
         title=_title(facts),
         cards=_cards(results, facts, reference, distances),
-        multiples=multiples.panels(facts, distances),
+        multiples=charts,
+        abreast=multiples.columns,
+        swatches=[looks.swatch(place, style) for place, style in enumerate(styles, start=1)],
+        leaders=_leaders(table),
         runs=runs,
         many=len(runs) > 1,
         ranked=any(run.reference is not None and run.reference.place is not None for run in facts),
@@ -102,22 +99,16 @@ def build_report(
         verdict=words.verdict(table) if table else [],
         trust=words.trust_together(facts, table) if len(facts) > 1 else "",
         context=_context(runs),
-        panels=_panels(runs),
+        panels=plotted(facts, styles, charts),
         attacks=_attacks(facts),
         axes={attack.attack: wording.axis(attack.unit) for run in facts for attack in run.attacks},
         measured={attack.attack for run in facts for attack in run.attacks if attack.frontier},
         against=against_reference(),
-        notes=_notes(facts),
-        warnings=_alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
-        advice=_alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
-        other_sets=words.OTHER_SETS,
-        asked=queries.asked(facts),
-        fields=[view for run in facts for view in field.views(run.name, run.beside)],
-        crossings=_crossings(facts),
+        **_said(facts),
         confidence=round(100 * CONFIDENCE),
         wording=wording,
         percent=words.percent,
-        styles=[pages.inline(name) for name in ("base.css", "report.css")],
+        styles=[*map(pages.inline, ("base.css", "report.css")), looks.style_sheet(styles)],
         scripts=[pages.inline("page.js"), pages.inline("report.js")],
         plotly=pages.packed_plotly(),
     )
@@ -133,6 +124,19 @@ def _cards(
         svg_of(picture_of(card_of(result, run, reference, distances)))
         for result, run in zip(results, facts, strict=True)
     ]
+
+
+def _said(facts: Sequence[RunFacts]) -> dict[str, Any]:
+    """What the page says beside its numbers."""
+    return {
+        "notes": _notes(facts),
+        "warnings": _alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
+        "advice": _alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
+        "other_sets": words.OTHER_SETS,
+        "asked": queries.asked(facts),
+        "fields": [view for place, run in enumerate(facts, 1) for view in field.views(run.name, run.beside, place)],
+        "crossings": _crossings(facts),
+    }
 
 
 def _file(output: str | Path, runs: int) -> Path:
@@ -210,6 +214,14 @@ def _title(facts: Sequence[RunFacts]) -> str:
     return f"How robust {'is' if len(facts) == 1 else 'are'} {names}?"
 
 
+def _leaders(table: Standings | None) -> tuple[int, ...]:
+    """The runs that the images show to be ahead of all others together; none where nothing tells them apart."""
+    if table is None:
+        return ()
+    leaders = (table.together or table.attacks[0]).leaders
+    return () if len(leaders) == len(table.names) else leaders
+
+
 def _distances(results: Sequence[Result], data: Dataset | None) -> dict[str, float]:
     """Attack -> smallest distance between images of different classes, for norms, where the images are at hand."""
     if data is None or len(data) > MOST_COMPARED_IMAGES or len(set(data.labels.tolist())) < 2:
@@ -222,113 +234,6 @@ def _distances(results: Sequence[Result], data: Dataset | None) -> dict[str, flo
 
 def _attacks(facts: Sequence[RunFacts]) -> list[str]:
     return list(dict.fromkeys(attack.attack for run in facts for attack in run.attacks))
-
-
-def _panels(runs: Sequence[RunPage]) -> dict[str, Any]:
-    """The data of the page's figures: a card for each attack, and in each figure a line for each run that has it."""
-    facts = [run.facts for run in runs]
-    by_attack = {attack: [run.by_attack(attack) for run in runs] for attack in _attacks(facts)}
-    return {
-        "runs": [run.name for run in facts],
-        "short": [wording.shortened(run.name, 34) for run in facts],
-        "about": _about(facts),
-        "cards": [
-            _head(attack, found)
-            | {
-                "attack": attack,
-                "curve": _curve_panel(found),
-                "sizes": _size_panel(found),
-                "frontier": _frontier_panel(found) if any(item and item.frontier for item in found) else None,
-            }
-            for attack, found in by_attack.items()
-        ],
-        "ratios": [
-            _ratio_panel(attack, found) for attack, found in by_attack.items() if any(i and i.against for i in found)
-        ],
-    }
-
-
-def _about(facts: Sequence[RunFacts]) -> str:
-    """What a figure that is taken away says of its numbers."""
-    images = dict.fromkeys(f"{wording.counted(run.samples, 'image')} of {run.data}" for run in facts)
-    reference = next((f"; reference {run.reference.name}" for run in facts if run.reference), "")
-    return f"{wording.listed(list(images))}; {round(100 * CONFIDENCE)}% intervals{reference}"
-
-
-def _head(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
-    unit = next(item.unit for item in found if item)
-    return {"label": wording.wording(attack).label, "axis": wording.axis(unit)}
-
-
-def _end(found: Sequence[AttackFacts | None]) -> float:
-    """Right end of an axis of sizes: the largest strength, or the largest size where that is larger."""
-    ends = [(item.strengths[-1], *item.sizes[np.isfinite(item.sizes)]) for item in found if item]
-    return float(max(map(max, ends)))
-
-
-def _curve_panel(found: Sequence[AttackFacts | None]) -> dict[str, Any]:
-    end = _end(found)
-    return {"end": end, "lines": [_curve(item, end) for item in found]}
-
-
-def _curve(attack: AttackFacts | None, end: float) -> dict[str, list[float]] | None:
-    """The steps of a curve, all strengths among them, where the error is 100 minus the accuracy of the table."""
-    if attack is None or attack.curve is None:
-        return None
-    jumps = attack.curve.jumps[attack.curve.jumps > 0]
-    if len(jumps) > CURVE_POINTS:
-        jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, CURVE_POINTS).round().astype(int))]
-    sizes = np.unique(np.concatenate([[0.0], jumps, attack.strengths, [end]]))
-    low, high = attack.curve.band(CONFIDENCE).at(sizes)
-    error = attack.curve.at(sizes)
-    return {"sizes": sizes.tolist(), "error": error.tolist(), "low": _rounded(low), "high": _rounded(high)}
-
-
-def _size_panel(found: Sequence[AttackFacts | None]) -> dict[str, Any]:
-    end = _end(found)
-    edges = np.linspace(0, end, BINS + 1)
-    lines: list[dict[str, Any] | None] = []
-    for item in found:
-        if item is None:
-            lines.append(None)
-            continue
-        sizes = item.sizes
-        counts, _ = np.histogram(sizes[(sizes > 0) & np.isfinite(sizes)], edges)
-        lines.append({"counts": counts.tolist(), "never": item.never, "clean": item.clean_errors})
-    return {"edges": _rounded(edges), "lines": lines}
-
-
-def _frontier_panel(found: Sequence[AttackFacts | None]) -> dict[str, Any]:
-    lines = [
-        {
-            "sizes": _rounded(item.frontier.sizes),
-            "mean": _rounded(item.frontier.mean),
-            "searched": item.frontier.searched,
-        }
-        if item and item.frontier
-        else None
-        for item in found
-    ]
-    return {"lines": lines}
-
-
-def _ratio_panel(attack: str, found: Sequence[AttackFacts | None]) -> dict[str, Any]:
-    return _head(attack, found) | {
-        "lines": [
-            {"ratio": _plain(item.against.get("CR")), "uar": _plain(item.against.get("UAR")), "ownSet": item.own_set}
-            if item
-            else None
-            for item in found
-        ]
-    }
-
-
-def _plain(interval: Interval | None) -> list[float] | None:
-    return _rounded(np.array([interval.value, interval.low, interval.high])) if interval else None
-
-
-def _rounded(values: NDArray[np.float64]) -> list[float]:
-    return [float(f"{value:.5g}") for value in np.asarray(values, dtype=np.float64).tolist()]
 
 
 def _crossings(facts: Sequence[RunFacts]) -> list[str]:

@@ -10,8 +10,9 @@ import numpy as np
 from robustatlas.facts.breaking import BreakingPoint
 from robustatlas.facts.comparison import Standings
 from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
+from robustatlas.facts.standard import STANDARD
 from robustatlas.metrics.intervals import Interval
-from robustatlas.wording import counted, listed, ordinal, shortened, size, wording
+from robustatlas.wording import counted, listed, ordinal, shortened, size, strength, wording
 
 UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
 OTHER_SETS = "Searched in other sets than the reference's: what is said beside it holds about."
@@ -54,6 +55,19 @@ def _at_once(union_at: Mapping[str, float]) -> str:
     if len(union_at) == 1:
         return " ".join(f"{wording(attack).label} up to {size(strength)}" for attack, strength in union_at.items())
     return f"{'both' if len(union_at) == 2 else f'all {len(union_at)}'} at once, each up to the strength named below"
+
+
+def line_in_words(run: RunFacts, item: AttackFacts, named: bool) -> str:
+    """The values of an accuracy over strength: without attack, at the standard or middle strength, at the largest."""
+    accuracy = item.accuracy or ()
+    standard = STANDARD.get(item.attack, (float("nan"), ""))[0]
+    near = np.flatnonzero(np.isclose(item.strengths, standard, rtol=1e-5))
+    middle = int(near[0]) if len(near) else (len(item.strengths) - 1) // 2
+    said = [
+        f"{percent(accuracy[k])} at {strength(item.strengths[k])}"
+        for k in dict.fromkeys((middle, len(item.strengths) - 1))
+    ]
+    return f"{f'{run.name}: ' if named else ''}{percent(run.clean)} without attack, {', '.join(said)}."
 
 
 def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> list[tuple[str, str, str]]:

@@ -7,8 +7,7 @@
  * @typedef {"average" | "worst"} Order
  * @typedef {"individual" | "aggregated"} Mode
  *
- * Everything on the page follows from this and from the data. `compare` has a place for each colour, empty where nothing
- * has it; null means the first rows of the board. `columns` null means the usual ones; `across` is what the overview plots.
+ * Everything on the page follows from this and from the data. `compare` null means the first rows of the board. `columns` null means the usual ones; `across` is what the overview plots.
  * @typedef {{order: Order, mode: Mode, selection: Choice, sort: string, descending: boolean, query: string,
  *   extra: string, trained: string, compare: string[] | null, columns: string[] | null, across: "clean" | "petaflops"}} State
  */
@@ -133,21 +132,13 @@ const Address = (() => {
     state.extra = ["yes", "no"].includes(extra) ? extra : "";
     state.trained = board.attacks.some((attack) => attack.name === trained) ? trained : "";
     if (query.has("compare")) {
-      const known = (/** @type {string} */ name) => (board.defenses.some((defense) => defense.name === name) ? name : "");
-      state.compare = slots(query.getAll("compare").slice(0, MOST_COMPARED).map(known));
+      const known = (/** @type {string} */ name) => board.defenses.some((defense) => defense.name === name);
+      state.compare = [...new Set(query.getAll("compare").filter(known))].slice(0, MOST_COMPARED);
     }
     state.columns = query.get("columns")?.split(",").filter(Boolean) ?? null;
     if (query.get("across") === "petaflops") state.across = "petaflops";
     return state;
   }
 
-  /**
-   * Places of the compared without the empty ones at the end.
-   * @param {string[]} names
-   */
-  function slots(names) {
-    return names.slice(0, names.findLastIndex(Boolean) + 1);
-  }
-
-  return { MOST_COMPARED, of, start, write, read, slots };
+  return { MOST_COMPARED, of, start, write, read };
 })();

@@ -1,13 +1,13 @@
 // @ts-check
 "use strict";
 
-/** Up to five defenses held against each other. Each keeps its colour until it is removed. */
+/** Up to five defenses held against each other, each in the colour and dash that are its own on every page. */
 const Comparison = (() => {
   const { make } = Page;
   const FIRST_COMPARED = 3;
 
   /**
-   * Names by their colours, empty where a colour is free.
+   * Names of the compared defenses: those that the reader chose, or the first ones.
    * @param {State} state
    * @param {Row[]} rows in the order of their official ranks
    */
@@ -19,18 +19,14 @@ const Comparison = (() => {
   }
 
   /**
-   * The same names with one more, in the first free colour, or one less.
+   * The same names with one more, or one less.
    * @param {string[]} names
    * @param {string} name
    * @param {boolean} wanted
    */
   function toggled(names, name, wanted) {
-    const kept = names.map((other) => (other === name ? "" : other));
-    if (!wanted) return Address.slots(kept);
-    const free = kept.indexOf("");
-    if (free < 0) return [...kept, name].slice(0, Address.MOST_COMPARED);
-    kept[free] = name;
-    return Address.slots(kept);
+    const others = names.filter((other) => other !== name);
+    return wanted ? [...others, name].slice(0, Address.MOST_COMPARED) : others;
   }
 
   /**
@@ -44,24 +40,23 @@ const Comparison = (() => {
     /**
      * @param {string[]} names
      * @param {Row[]} rows
-     * @returns {{row: Row, place: number}[]}
      */
     function chosen(names, rows) {
       const byName = new Map(rows.map((row) => [row.defense.name, row]));
-      return names.flatMap((name, place) => {
-        const row = byName.get(name);
-        return row ? [{ row, place }] : [];
-      });
+      return names.flatMap((name) => byName.get(name) ?? []);
     }
 
-    /** @param {{row: Row, place: number}[]} shown */
+    /** @param {Defense} defense */
+    const lookOf = (defense) => board.looks[defense.look];
+
+    /** @param {Row[]} shown */
     function drawChips(shown) {
       const chips = Page.element("chips");
       const focusInside = chips.contains(document.activeElement);
-      chips.replaceChildren(...shown.map(({ row: { defense }, place }) => {
+      chips.replaceChildren(...shown.map(({ defense }) => {
         const remove = make("button", { type: "button", "aria-label": `Remove ${defense.name} from the comparison` }, "×");
         remove.addEventListener("click", () => toggle(defense.name, false));
-        return make("span", { class: "chip" }, Page.swatch(place), make("span", { class: "label" }, Table.nameOf(defense)), remove);
+        return make("span", { class: "chip" }, Page.swatch(lookOf(defense)), make("span", { class: "label" }, Table.nameOf(defense)), remove);
       }));
       if (focusInside) chips.querySelector("button")?.focus();
       const count = shown.length;
@@ -71,14 +66,14 @@ const Comparison = (() => {
     }
 
     /**
-     * @param {{row: Row, place: number}[]} shown
+     * @param {Row[]} shown
      * @param {Cells} cells
      */
     function drawFacts(shown, cells) {
       const at = (/** @type {number} */ cell) => (cells.attack[cell] < 0 ? "clean" : `${board.attacks[cells.attack[cell]].label} ${Page.number(cells.strength[cell])}`);
-      const noted = shown.some(({ row }) => row.defense.notes);
-      const rows = shown.map(({ row, place }) => make("tr", {},
-        make("th", { scope: "row" }, Page.swatch(place), " ", Table.nameOf(row.defense)),
+      const noted = shown.some((row) => row.defense.notes);
+      const rows = shown.map((row) => make("tr", {},
+        make("th", { scope: "row" }, Page.swatch(lookOf(row.defense)), " ", Table.nameOf(row.defense)),
         make("td", {}, row.trained),
         ...(board.compared ? [make("td", { class: "number" }, Columns.rough(row.scFloored)),
           make("td", {}, row.witness ? `${at(row.witness[0])} and ${at(row.witness[1])}` : "–")] : []),
@@ -101,8 +96,8 @@ const Comparison = (() => {
       const wanted = JSON.stringify([names, across, key]);
       if (wanted === plotted) return;
       plotted = wanted;
-      const entries = chosen(names, rows).map(({ row: { defense }, place }) => ({
-        defense, place, accuracies: Metrics.accuraciesAt(board, defense, cells), seen: Metrics.seenAt(board, defense, cells),
+      const entries = chosen(names, rows).map(({ defense }) => ({
+        defense, look: lookOf(defense), accuracies: Metrics.accuraciesAt(board, defense, cells), seen: Metrics.seenAt(board, defense, cells),
       }));
       const ranked = rows.some((row) => row.cr !== null);
       Page.element("overview").hidden = !ranked;

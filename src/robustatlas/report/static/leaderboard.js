@@ -95,7 +95,7 @@
 
   // ---- drawing -----------------------------------------------------------------------------------------------------
 
-  /** Names by their colours; those of the start come from one ranking, so that no other view paints them anew. */
+  /** Names; those of the start come from one ranking, so that no other view paints them anew. */
   const compared = () => Comparison.compared(state, rank("ind-avg", officialSelection()).rows);
   const toggleCompared = (/** @type {string} */ name, /** @type {boolean} */ wanted) =>
     change({ compare: Comparison.toggled(compared(), name, wanted) });
@@ -338,9 +338,13 @@
   }
 
   Page.startTheme();
+  Page.hintAtScrolling();
   Page.startPrinting(620);
   Page.tellInFiles(() => ({
-    models: compared().flatMap((name, place) => (name ? [{ name: Plots.short(name, 34), place }] : [])),
+    models: compared().flatMap((name) => {
+      const found = board.defenses.find((defense) => defense.name === name);
+      return found ? [{ name: Plots.short(name, 34), look: board.looks[found.look] }] : [];
+    }),
     about: Exports.heading({ board, kind: kindOf(state), selection: state.selection },
       (strengths) => (strengths.length > 2 ? `${strengths[0]} to ${strengths.at(-1)}` : strengths.join(" "))),
   }));

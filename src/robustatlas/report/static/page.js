@@ -3,10 +3,12 @@
 
 /** What both pages share: the colour theme, and plotly figures that follow it. */
 const Page = (() => {
-  /** @typedef {{data: object[], layout: Record<string, any>}} Figure */
-
-  const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
-  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross"];
+  /**
+   * How a model is drawn, in every figure alike: chosen by its hash when the page is written.
+   * `said` is a figure in words, with its values.
+   * @typedef {{colour: string, onDark: string, dasharray: string, dash: string, symbol: string, mark: string}} Look
+   * @typedef {{data: object[], layout: Record<string, any>, said?: string}} Figure
+   */
 
   /** @type {Map<HTMLElement, () => Figure>} */
   const drawn = new Map();
@@ -39,11 +41,21 @@ const Page = (() => {
     return value;
   }
 
-  /** The line colours of up to five things in one plot; dash and symbol tell them apart without colour. */
-  function series() {
-    return [1, 2, 3, 4, 5].map((n, i) => ({
-      colour: colour(`--series-${n}`), dash: DASHES[i], symbol: SYMBOLS[i],
-    }));
+  /**
+   * A look in the current theme.
+   * @param {Look} look
+   */
+  function drawnAs({ colour, onDark, dash, symbol }) {
+    return { colour: isDark() ? onDark : colour, dash, symbol };
+  }
+
+  /**
+   * A colour that lets others through.
+   * @param {string} colour #rrggbb
+   * @param {number} opacity
+   */
+  function faint(colour, opacity) {
+    return `${colour}${Math.round(255 * opacity).toString(16).padStart(2, "0")}`;
   }
 
   /**
@@ -108,16 +120,18 @@ const Page = (() => {
   }
 
   /**
-   * A line sample in the colour and dash of a place of `series`.
-   * @param {number} place
+   * A line sample with its marker.
+   * @param {Look} look
    */
-  function swatch(place) {
-    const frame = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    for (const [name, value] of [["class", "swatch"], ["viewBox", "0 0 26 12"], ["aria-hidden", "true"]]) frame.setAttribute(name, value);
-    const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
-    line.setAttribute("d", "M0 6h26");
-    line.setAttribute("class", `series-${place + 1}`);
-    frame.append(line);
+  function swatch({ colour, onDark, dasharray, mark }) {
+    const vector = (/** @type {string} */ tag, /** @type {Record<string, string>} */ attributes) => {
+      const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+      for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+      return node;
+    };
+    const style = `stroke: light-dark(${colour}, ${onDark}); color: light-dark(${colour}, ${onDark}); stroke-dasharray: ${dasharray || "none"}`;
+    const frame = vector("svg", { class: "swatch", viewBox: "0 0 26 12", "aria-hidden": "true", style });
+    frame.append(vector("path", { d: "M0 6h26" }), vector("path", { d: mark, class: "dot" }));
     return frame;
   }
 
@@ -233,23 +247,43 @@ const Page = (() => {
       places.observe(target);
     }
     drawn.set(target, describe);
-    const { data, layout } = describe();
+    const { data, layout, said } = describe();
+    if (said) name(target, said);
     layout.width = widthOf(target);
     widths.set(target, layout.width);
     const settings = { displaylogo: false, displayModeBar: false, scrollZoom: false };
     return /** @type {any} */ (globalThis).Plotly.react(target, data, layout, settings);
   }
 
-  /** @type {() => {models: {name: string, place: number}[], about: string}} */
+  /** @type {WeakMap<HTMLElement, string>} what a figure is called before its values are told */
+  const titles = new WeakMap();
+
+  /**
+   * Tell those who do not see a figure what it shows.
+   * @param {HTMLElement} target
+   * @param {string} said
+   */
+  function name(target, said) {
+    const title = titles.get(target) ?? target.getAttribute("aria-label") ?? target.closest("figure")?.querySelector("h2, h3")?.textContent ?? "";
+    titles.set(target, title);
+    if (!target.hasAttribute("role")) target.setAttribute("role", "img");
+    target.setAttribute("aria-label", `${title}. ${said}`);
+  }
+
+  /** @type {() => {models: {name: string, look: Look}[], about: string}} */
   let told = () => ({ models: [], about: "" });
 
   /**
-   * What figures in files say besides their titles: the models of the page with their places in `series`, and one line.
+   * What figures in files say besides their titles: the models of the page with their looks, and one line.
    * @param {typeof told} tell
    */
   function tellInFiles(tell) {
     told = tell;
   }
+
+  /** Signs for markers, and for lines of so many strokes, where a figure in a file has only text. @type {Record<string, string>} */
+  const SIGNS = { circle: "●", square: "■", diamond: "◆", "triangle-up": "▲", x: "✖", "triangle-down": "▼" };
+  const SAMPLES = ["━━", "╍╍", "━╍", "━┅"];
 
   /**
    * A figure as it stands alone: light whatever the theme, with its title, a legend, and what it is of.
@@ -263,10 +297,9 @@ const Page = (() => {
     root.dataset.theme = "light";
     const { data, layout } = drawn.get(target)?.() ?? { data: [], layout: {} };
     const { models, about } = told();
-    const styles = series();
     const [width, background] = [target.clientWidth, colour("--surface")];
-    const legend = models.map(({ name, place }) => ({
-      letters: name.length + 4, markup: `<span style="color:${styles[place].colour}">\u25ac</span> ${plotText(name)} `,
+    const legend = models.map(({ name, look }) => ({
+      letters: name.length + 6, markup: `<span style="color:${drawnAs(look).colour}">${SAMPLES[look.dash.split(",").length >> 1]}${SIGNS[look.symbol]}</span> ${plotText(name)} `,
     }));
     const lines = [...inLines(legend, width / 6.5), ...wrap(about, width / 6).split("<br>")].filter(Boolean);
     if (theme) root.dataset.theme = theme;
@@ -303,6 +336,25 @@ const Page = (() => {
       return button;
     });
     caption.append(make("span", { class: "take" }, ...buttons));
+  }
+
+  /** Say of every table that is wider than its place that it scrolls, and stop where it is not. */
+  function hintAtScrolling() {
+    const widths = new ResizeObserver((entries) => {
+      for (const { target } of entries) {
+        const scroller = target.classList.contains("scroller") ? target : target.closest(".scroller");
+        if (!scroller) continue;
+        const wide = scroller.scrollWidth > scroller.clientWidth + 1 && scroller.clientWidth > 0;
+        const before = scroller.previousElementSibling;
+        const hint = before?.classList.contains("scroll-hint") ? before : null;
+        if (wide && !hint) scroller.before(make("p", { class: "scroll-hint soft small", "aria-hidden": "true" }, "The table scrolls sideways →"));
+        if (!wide) hint?.remove();
+      }
+    });
+    for (const scroller of document.querySelectorAll(".scroller")) {
+      widths.observe(scroller);
+      if (scroller.firstElementChild) widths.observe(scroller.firstElementChild);
+    }
   }
 
   function redraw() {
@@ -362,6 +414,6 @@ const Page = (() => {
   }
 
   return {
-    element, make, swatch, download, unpack, colour, series, plotText, wrap, number, counted, axis, layout, draw, redraw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
+    element, make, swatch, download, unpack, colour, drawnAs, faint, plotText, wrap, number, counted, axis, layout, draw, redraw, hintAtScrolling, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
   };
 })();

@@ -4,9 +4,9 @@
 /**
  * The plots of the board and of the comparison, as plotly figures.
  *
- * `place` is the model's own colour, dash and symbol, which it keeps as others come and go.
+ * `look` is the model's own colour, dash and symbol, which it keeps as others come and go.
  *
- * @typedef {{defense: Defense, accuracies: number[], seen: boolean[], place: number}} Entry
+ * @typedef {{defense: Defense, accuracies: number[], seen: boolean[], look: Look}} Entry
  */
 const Plots = (() => {
   /** @param {number} value */
@@ -19,10 +19,7 @@ const Plots = (() => {
   const short = (text, width) => (text.length > width ? `${text.slice(0, width - 1)}…` : text);
 
   /** @param {Entry[]} entries */
-  function stylesOf(entries) {
-    const styles = Page.series();
-    return entries.map(({ place }) => styles[place]);
-  }
+  const stylesOf = (entries) => entries.map(({ look }) => Page.drawnAs(look));
 
   /**
    * Every ranked defense at once: competitiveness ratio over clean accuracy or over the cost of the training.
@@ -32,24 +29,23 @@ const Plots = (() => {
    * @param {State["across"]} across
    */
   function overview(board, rows, entries, across) {
-    const styles = Page.series();
-    const places = new Map(entries.map(({ defense, place }) => [defense.name, place]));
+    const styles = new Map(entries.map(({ defense, look }) => [defense.name, Page.drawnAs(look)]));
     const shown = rows.filter(({ cr, defense }) => cr !== null && defense[across] !== null);
-    const place = (/** @type {Row} */ row) => places.get(row.defense.name);
+    const style = (/** @type {Row} */ row) => styles.get(row.defense.name);
     const value = (/** @type {Row} */ row) => row.cr ?? 0;
     const ends = shown.flatMap((row) => [value(row), ...(row.span ?? [])]);
     const clean = (/** @type {Row} */ { defense }) => (across === "clean" ? defense.cleanBounds : null);
     const pad = 0.06 * (Math.max(...ends) - Math.min(...ends)) || 5;
     const faint = Page.colour("--mark");
-    const colours = shown.map((row) => styles[place(row) ?? -1]?.colour ?? faint);
+    const colours = shown.map((row) => style(row)?.colour ?? faint);
     const data = [{
       type: "scatter", mode: "markers", x: shown.map(({ defense }) => defense[across]), y: shown.map(value), cliponaxis: false,
       error_x: { type: "data", symmetric: false, array: shown.map((row) => (clean(row)?.[1] ?? row.defense[across] ?? 0) - (row.defense[across] ?? 0)),
         arrayminus: shown.map((row) => (row.defense[across] ?? 0) - (clean(row)?.[0] ?? row.defense[across] ?? 0)), color: faint, thickness: 1, width: 0 },
       error_y: { type: "data", symmetric: false, array: shown.map((row) => (row.span ? row.span[1] - value(row) : 0)),
         arrayminus: shown.map((row) => (row.span ? value(row) - row.span[0] : 0)), color: faint, thickness: 1, width: 0 },
-      marker: { color: colours, size: shown.map((row) => (place(row) === undefined ? 9 : 13)),
-        symbol: shown.map((row) => styles[place(row) ?? -1]?.symbol ?? "circle"), line: { color: Page.colour("--surface"), width: 1 } },
+      marker: { color: colours, size: shown.map((row) => (style(row) ? 13 : 9)),
+        symbol: shown.map((row) => style(row)?.symbol ?? "circle"), line: { color: Page.colour("--surface"), width: 1 } },
       text: shown.map((row) => `${Page.plotText(short(row.defense.name, 34))}<br>rank ${row.about ? "about " : ""}${Columns.rangeOf(row) || row.rank}, ${Columns.ratioOf(board).short} ${percent(value(row))}${row.span ? ` (${Columns.between(row.span)})` : ""}`),
       hovertemplate: "%{text}<br>%{x}<extra></extra>",
     }];

@@ -4,66 +4,65 @@
 (() => {
   /**
    * @typedef {{sizes: number[], error: number[], low: number[], high: number[]}} Curve
-   * @typedef {{end: number, lines: (Curve | null)[]}} CurvePanel
-   * @typedef {{edges: number[], lines: ({counts: number[], never: number, clean: number} | null)[]}} SizePanel
-   * @typedef {{lines: ({sizes: number[], mean: number[], searched: boolean} | null)[]}} FrontierPanel
-   * @typedef {{attack: string, label: string, axis: string, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
-   * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null, ownSet: boolean} | null)[]}} RatioPanel
-   * @typedef {{runs: string[], short: string[], about: string, cards: Card[], ratios: RatioPanel[]}} Panels
+   * @typedef {{lines: (Curve | null)[], names: {run: number, name: string, size: number, accuracy: number}[], said: string}} CurvePanel
+   * @typedef {{edges: number[], lines: ({counts: number[], never: number, clean: number, beyond: number} | null)[]}} SizePanel
+   * @typedef {{lines: ({sizes: number[], mean: number[], searched: boolean} | null)[], said: string}} FrontierPanel
+   * @typedef {{attack: string, label: string, axis: string, end: number, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
+   * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null, ownSet: boolean} | null)[], said: {ratio: string, uar: string}}} RatioPanel
+   * @typedef {{runs: string[], short: string[], styles: Look[], about: string, cards: Card[], ratios: RatioPanel[]}} Panels
    */
 
   /** @type {Panels} */
   const panels = JSON.parse(Page.element("report-data").textContent ?? "");
   const names = panels.short.map(Page.plotText);
-  const HEIGHT = 220;
+  const HEIGHT = 190;
+  const looks = () => panels.styles.map(Page.drawnAs);
   /** Accuracy falls, error rises; the reader's choice for all curves. */
   let asError = false;
 
   /**
-   * @param {string} colour as the browser gives it, rgb(...)
-   * @param {number} opacity
-   */
-  const faint = (colour, opacity) => colour.replace("rgb(", "rgba(").replace(")", `, ${opacity})`);
-
-  /**
-   * @param {CurvePanel} panel
+   * @param {Card} card
    * @param {string} axis in lines that fit
    */
-  function curveFigure(panel, axis) {
-    const style = Page.series();
+  function curveFigure({ curve: panel, end }, axis) {
+    const style = looks();
     // Many bands over each other would be one grey.
     const opacity = panel.lines.length > 2 ? 0.07 : 0.14;
     const shown = (/** @type {number[]} */ errors) => (asError ? errors : errors.map((error) => 100 - error));
     const data = panel.lines.flatMap((curve, i) => {
       if (!curve) return [];
-      const { colour, dash } = style[i];
+      const { colour, dash, symbol } = style[i];
       const [low, high] = asError ? [curve.low, curve.high] : [shown(curve.high), shown(curve.low)];
-      const line = { sizes: curve.sizes, shown: shown(curve.error), low, high };
-      const shared = { type: "scatter", mode: "lines", x: line.sizes };
+      const shared = { type: "scatter", mode: "lines", x: curve.sizes };
       return [
-        { ...shared, y: line.high, line: { width: 0, shape: "hv" }, hoverinfo: "skip" },
-        { ...shared, y: line.low, line: { width: 0, shape: "hv" }, fill: "tonexty", fillcolor: faint(colour, opacity), hoverinfo: "skip" },
-        { ...shared, y: line.shown, line: { color: colour, dash, width: 2, shape: "hv" },
-          customdata: line.low.map((low, k) => [low, line.high[k]]),
+        { ...shared, y: high, line: { width: 0, shape: "hv" }, hoverinfo: "skip" },
+        { ...shared, y: low, line: { width: 0, shape: "hv" }, fill: "tonexty", fillcolor: Page.faint(colour, opacity), hoverinfo: "skip" },
+        { ...shared, y: shown(curve.error), line: { color: colour, dash, width: 2, shape: "hv" },
+          mode: "lines+markers", marker: { symbol, color: colour, size: 6, maxdisplayed: 6 },
+          customdata: low.map((low, k) => [low, high[k]]),
           hovertemplate: `%{x:.4g}: %{y:.1f}% (%{customdata[0]:.1f} to %{customdata[1]:.1f})<extra>${names[i]}</extra>` },
       ];
     });
     return {
-      data,
+      data, said: panel.said,
       layout: Page.layout({
         height: HEIGHT,
-        xaxis: Page.axis({ title: axis, range: [0, panel.end * 1.02] }),
+        annotations: panel.names.map(({ run, name, size, accuracy }) => ({
+          text: Page.plotText(name), x: size, y: asError ? 100 - accuracy : accuracy, showarrow: false, xanchor: "left", yanchor: asError ? "top" : "bottom",
+          font: { size: 10, color: style[run].colour },
+        })),
+        xaxis: Page.axis({ title: axis, range: [0, end * 1.02] }),
         yaxis: Page.axis({ title: asError ? "robust error (%)" : "robust accuracy (%)", range: [0, 102], tickvals: [0, 25, 50, 75, 100] }),
       }),
     };
   }
 
   /**
-   * @param {SizePanel} panel
+   * @param {Card} card
    * @param {string} axis in lines that fit
    */
-  function sizeFigure(panel, axis) {
-    const style = Page.series();
+  function sizeFigure({ sizes: panel, end }, axis) {
+    const style = looks();
     const middles = panel.edges.slice(1).map((edge, i) => (edge + panel.edges[i]) / 2);
     const single = panel.lines.filter(Boolean).length === 1;
     const data = panel.lines.flatMap((line, i) => (line ? [{
@@ -72,10 +71,10 @@
       x: middles, y: line.counts, hovertemplate: `near %{x:.3g}: %{y} images<extra>${names[i]}</extra>`,
     }] : []));
     return {
-      data,
+      data, said: panel.lines.flatMap((line, i) => (line ? [`${panels.runs[i]}: ${beside(line)}.`] : [])).join(" "),
       layout: Page.layout({
         height: HEIGHT, bargap: 0,
-        xaxis: Page.axis({ title: axis, range: [0, panel.edges[panel.edges.length - 1]] }),
+        xaxis: Page.axis({ title: axis, range: [0, end * 1.02] }),
         yaxis: Page.axis({ title: "images", rangemode: "tozero" }),
       }),
     };
@@ -83,23 +82,24 @@
 
   /**
    * @param {FrontierPanel} panel
+   * @param {number} end
    * @param {string} axis in lines that fit
    */
-  function frontierFigure(panel, axis) {
-    const style = Page.series();
+  function frontierFigure(panel, end, axis) {
+    const style = looks();
     const data = panel.lines.flatMap((line, i) => (line ? [{
       type: "scatter", mode: "lines+markers", x: line.sizes, y: line.mean,
       line: { color: style[i].colour, dash: style[i].dash, width: 2 },
       marker: { symbol: `${style[i].symbol}${line.searched ? "" : "-open"}`, size: 6, color: style[i].colour },
-      fill: panel.lines.length === 1 ? "tozeroy" : "none", fillcolor: faint(style[i].colour, 0.1),
+      fill: panel.lines.length === 1 ? "tozeroy" : "none", fillcolor: Page.faint(style[i].colour, 0.1),
       hovertemplate: `%{x:.4g}: ${line.searched ? "" : "at most "}%{y:.3f}<extra>${names[i]}</extra>`,
     }] : []));
     const bounds = panel.lines.some((line) => line && !line.searched);
     return {
-      data,
+      data, said: panel.said,
       layout: Page.layout({
         height: HEIGHT,
-        xaxis: Page.axis({ title: axis, rangemode: "tozero" }),
+        xaxis: Page.axis({ title: axis, range: [0, end * 1.02] }),
         yaxis: Page.axis({ title: `margin left (0 to 1)${bounds ? ", upper bound" : ""}`, range: [0, 1.02] }),
       }),
     };
@@ -107,7 +107,7 @@
 
   /** @param {"ratio" | "uar"} which */
   function ratioFigure(which) {
-    const style = Page.series();
+    const style = looks();
     const labels = panels.ratios.map((panel) => Page.plotText(panel.label));
     const spread = names.length > 1 ? 0.5 / (names.length - 1) : 0;
     const data = names.map((name, i) => {
@@ -127,9 +127,9 @@
       };
     });
     return {
-      data,
+      data, said: panels.ratios.map((panel) => panel.said[which]).join(" "),
       layout: Page.layout({
-        height: Math.max(220, (22 + 10 * names.length) * labels.length + 70),
+        height: Math.max(200, (18 + 8 * names.length) * labels.length + 60),
         xaxis: Page.axis({ title: which === "ratio" ? "competitiveness ratio (%)" : "UAR (%)", rangemode: "tozero" }),
         yaxis: Page.axis({ tickvals: labels.map((_, i) => i), ticktext: labels, nticks: undefined, range: [labels.length - 0.5, -0.5] }),
         shapes: [{ type: "line", x0: 100, x1: 100, y0: 0, y1: 1, yref: "paper", line: { color: Page.colour("--line-strong"), width: 1.5, dash: "dot" } }],
@@ -138,12 +138,20 @@
   }
 
   /**
-   * Images that no bar shows; of several runs the table tells them.
+   * Images that no bar shows.
+   * @param {{never: number, clean: number, beyond: number}} line
+   */
+  function beside({ clean, never, beyond }) {
+    return `${clean} wrong from the start, ${beyond ? `${beyond} beyond the largest strength, ` : ""}${never} without an adversarial example`;
+  }
+
+  /**
+   * What no bar shows, of one run; of several the table tells it.
    * @param {SizePanel} panel
    */
   function aside(panel) {
     const [line] = panel.lines;
-    return panel.lines.length === 1 && line ? `${line.clean} wrong from the start, ${line.never} without an adversarial example` : "";
+    return panel.lines.length === 1 && line ? beside(line) : "";
   }
 
   /**
@@ -151,14 +159,14 @@
    * @param {Card} card
    */
   function cardOf(card) {
-    const { curve, sizes, frontier } = card;
+    const { sizes, frontier } = card;
     const axis = (/** @type {HTMLElement} */ target) => Page.wrap(card.axis, (Page.widthOf(target) - 70) / 5.7);
     /** @type {(figure: (axis: string) => {data: object[], layout: object}) => (target: HTMLElement) => void} */
     const drawing = (figure) => (target) => void Page.draw(target, () => figure(axis(target)));
     /** @type {{name: string, note: string, fill: (target: HTMLElement) => void}[]} */
-    const tabs = [{ name: "Curve", note: "", fill: drawing((title) => curveFigure(curve, title)) },
-      { name: "Sizes", note: aside(sizes), fill: drawing((title) => sizeFigure(sizes, title)) }];
-    if (frontier) tabs.push({ name: "Margin", note: "", fill: drawing((title) => frontierFigure(frontier, title)) });
+    const tabs = [{ name: "Curve", note: "", fill: drawing((title) => curveFigure(card, title)) },
+      { name: "Sizes", note: aside(sizes), fill: drawing((title) => sizeFigure(card, title)) }];
+    if (frontier) tabs.push({ name: "Margin", note: "", fill: drawing((title) => frontierFigure(frontier, card.end, title)) });
     const kept = [...document.querySelectorAll("template[data-examples]")].filter((found) => found.getAttribute("data-examples") === card.attack);
     if (kept.length > 0) {
       tabs.push({ name: "Examples", note: "From the smallest found to the largest", fill: (target) => {
@@ -200,14 +208,19 @@
     show(0);
   }
 
-  /** What a cell says when it is pointed at, said to those who tap. */
+  /** What a cell says to readers of screens, said to those who point at it or tap. */
   function answerTaps() {
     const said = Page.make("p", { class: "said small", role: "status", hidden: "" });
     for (const table of document.querySelectorAll(".heat")) {
-      table.addEventListener("click", ({ target }) => {
-        const cell = target instanceof Element ? target.closest("[title]") : null;
+      const cellAt = (/** @type {Event} */ { target }) => (target instanceof Element ? target.closest(".cell") : null);
+      table.addEventListener("pointerover", (event) => {
+        const cell = cellAt(event);
+        cell?.setAttribute("title", cell.getAttribute("aria-label") ?? "");
+      });
+      table.addEventListener("click", (event) => {
+        const cell = cellAt(event);
         if (!cell) return;
-        said.textContent = `${cell.closest("tr")?.querySelector("th")?.textContent ?? ""}, ${cell.getAttribute("title")}`;
+        said.textContent = `${cell.closest("tr")?.querySelector("th")?.textContent ?? ""}, ${cell.getAttribute("aria-label")}`;
         said.hidden = false;
         table.parentElement?.after(said);
       });
@@ -216,22 +229,24 @@
 
   /** A button that turns all curves between accuracy and error. */
   function offerError() {
-    const button = Page.make("button", { type: "button", id: "as-error", "aria-pressed": "false" }, "Show error, which rises");
+    const button = Page.element("as-error");
+    button.hidden = false;
     button.addEventListener("click", () => {
       asError = !asError;
       button.setAttribute("aria-pressed", String(asError));
+      document.body.classList.toggle("as-error", asError);
       Page.redraw();
     });
-    Page.element("cards").before(button);
   }
 
   Page.startTheme();
   Page.startPrinting(300);
-  Page.tellInFiles(() => ({ models: panels.short.map((name, place) => ({ name, place })), about: panels.about }));
+  Page.tellInFiles(() => ({ models: panels.short.map((name, i) => ({ name, look: panels.styles[i] })), about: panels.about }));
+  Page.hintAtScrolling();
   answerTaps();
+  offerError();
   void Page.unpack("plotly").then(() => {
     panels.cards.forEach(cardOf);
-    offerError();
     for (const which of /** @type {("ratio" | "uar")[]} */ (["ratio", "uar"])) {
       const target = /** @type {HTMLElement | null} */ (document.querySelector(`[data-figure=${which}]`));
       if (target) void Page.draw(target, () => ratioFigure(which));

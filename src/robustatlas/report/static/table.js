@@ -285,8 +285,8 @@ const Table = (() => {
       if (value === null || value === undefined) return make("td", {}, "–");
       const [low, high] = [defense.low[attack]?.[level], defense.high[attack]?.[level]];
       const interval = low === null || low === undefined ? "" : ` (${Columns.between([low, high ?? 100])})`;
-      const cell = make("td", { class: `cell${value >= 73 ? " top" : value >= 58 ? " upper" : ""}`,
-        title: `strength ${Page.number(strength)}: ${Columns.fixed(value, Columns.digitsOf(defense))}%${interval}` }, value.toFixed(0));
+      const cell = make("td", { role: "cell", class: `cell${value >= 73 ? " top" : value >= 58 ? " upper" : ""}`,
+        "aria-label": `strength ${Page.number(strength)}: ${Columns.fixed(value, Columns.digitsOf(defense))}%${interval}` }, value.toFixed(0));
       cell.style.setProperty("--shade", `${value}%`);
       return cell;
     }
@@ -349,7 +349,7 @@ const Table = (() => {
     function draw(state, rows, all, compared, pinned) {
       const first = rows.filter(({ defense }) => defense.name === pinned);
       const others = first.length > 0 ? rows.filter((row) => row !== first[0]) : rows;
-      last = { rows: [...first, ...others], all, compared, full: compared.filter(Boolean).length >= Address.MOST_COMPARED, pinned };
+      last = { rows: [...first, ...others], all, compared, full: compared.length >= Address.MOST_COMPARED, pinned };
       said = new Map(all.map((row) => [row, columns.map((column) => linesOf(column, row))]));
       table.classList.toggle("long", all.length > LONG);
       setWidths(all);

@@ -1,0 +1,165 @@
+"""What the figures of a report plot: curves, sizes and margins of each attack, and ratios to a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas import wording
+from robustatlas.facts.numbers import CONFIDENCE
+from robustatlas.facts.run import AttackFacts, RunFacts
+from robustatlas.metrics.intervals import Interval
+from robustatlas.report.looks import look_of
+from robustatlas.report.multiples import Panel
+from robustatlas.report.words import line_in_words, percent
+from robustatlas.styles import Style
+
+CURVE_POINTS = 400
+"""Points of a curve on the page; longer curves keep this many of their steps."""
+
+BINS = 24
+
+Found = Sequence[AttackFacts | None]
+"""One attack in each run of the page; None where the run does not have it."""
+
+
+def plotted(runs: Sequence[RunFacts], styles: Sequence[Style], charts: Sequence[Panel]) -> dict[str, Any]:
+    """The data of the page's figures: a card for each attack, and in each figure a line for each run that has it.
+
+    Args:
+        runs: of the page.
+        styles: of their models.
+        charts: the small ones, in which the names of the lines have their places.
+    """
+    attacks = dict.fromkeys(attack.attack for run in runs for attack in run.attacks)
+    by_attack = {
+        attack: [next((item for item in run.attacks if item.attack == attack), None) for run in runs]
+        for attack in attacks
+    }
+    return {
+        "runs": [run.name for run in runs],
+        "short": [wording.shortened(run.name, 34) for run in runs],
+        "styles": [look_of(style) for style in styles],
+        "about": _about(runs),
+        "cards": [
+            _card(attack, runs, found, next((chart for chart in charts if chart.attack == attack), None))
+            for attack, found in by_attack.items()
+        ],
+        "ratios": [
+            _ratios(attack, runs, found) for attack, found in by_attack.items() if any(i and i.against for i in found)
+        ],
+    }
+
+
+def _about(runs: Sequence[RunFacts]) -> str:
+    """What a figure that is taken away says of its numbers."""
+    images = dict.fromkeys(f"{wording.counted(run.samples, 'image')} of {run.data}" for run in runs)
+    reference = next((f"; reference {run.reference.name}" for run in runs if run.reference), "")
+    return f"{wording.listed(list(images))}; {round(100 * CONFIDENCE)}% intervals{reference}"
+
+
+def _head(attack: str, found: Found) -> dict[str, Any]:
+    unit = next(item.unit for item in found if item)
+    return {"label": wording.wording(attack).label, "axis": wording.axis(unit)}
+
+
+def _card(attack: str, runs: Sequence[RunFacts], found: Found, chart: Panel | None) -> dict[str, Any]:
+    end = max(float(item.strengths[-1]) for item in found if item)
+    return _head(attack, found) | {
+        "attack": attack,
+        "end": end,
+        "curve": _curves(runs, found, end) | {"names": _names(chart, end) if chart else []},
+        "sizes": _sizes(found, end),
+        "frontier": _frontiers(runs, found) if any(item and item.frontier for item in found) else None,
+    }
+
+
+def _curves(runs: Sequence[RunFacts], found: Found, end: float) -> dict[str, Any]:
+    several = len(runs) > 1
+    said = [line_in_words(run, item, several) for run, item in zip(runs, found, strict=True) if item and item.accuracy]
+    return {"lines": [_curve(item, end) for item in found], "said": " ".join(said)}
+
+
+def _names(chart: Panel, end: float) -> list[dict[str, Any]]:
+    """Where the names of the lines stand, in strength and accuracy."""
+    return [
+        {"run": line.series - 1, "name": line.name, "size": line.label[0] * end / 100, "accuracy": 100 - line.label[1]}
+        for line in chart.lines
+        if line.name
+    ]
+
+
+def _curve(attack: AttackFacts | None, end: float) -> dict[str, list[float]] | None:
+    """The steps of a curve, all strengths among them, where the error is 100 minus the accuracy of the table; its band
+    holds each point by itself, as the intervals of the tables do."""
+    if attack is None or attack.curve is None:
+        return None
+    jumps = attack.curve.jumps[(attack.curve.jumps > 0) & (attack.curve.jumps < end)]
+    if len(jumps) > CURVE_POINTS:
+        jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, CURVE_POINTS).round().astype(int))]
+    sizes = np.unique(np.concatenate([[0.0], jumps, attack.strengths[attack.strengths <= end], [end]]))
+    low, high = attack.curve.band(CONFIDENCE, kind="pointwise").at(sizes)
+    error = attack.curve.at(sizes)
+    return {"sizes": _rounded(sizes, 8), "error": _rounded(error, 8), "low": _rounded(low), "high": _rounded(high)}
+
+
+def _sizes(found: Found, end: float) -> dict[str, Any]:
+    edges = np.linspace(0, end, BINS + 1)
+    lines: list[dict[str, Any] | None] = []
+    for item in found:
+        if item is None:
+            lines.append(None)
+            continue
+        sizes = item.sizes
+        counts, _ = np.histogram(sizes[(sizes > 0) & (sizes <= end)], edges)
+        beyond = int((np.isfinite(sizes) & (sizes > end)).sum())
+        lines.append({"counts": counts.tolist(), "never": item.never, "clean": item.clean_errors, "beyond": beyond})
+    return {"edges": _rounded(edges), "lines": lines}
+
+
+def _frontiers(runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
+    lines: list[dict[str, Any] | None] = []
+    said = []
+    for run, item in zip(runs, found, strict=True):
+        if item is None or item.frontier is None:
+            lines.append(None)
+            continue
+        frontier, volume = item.frontier, item.frontier.volume
+        lines.append(
+            {"sizes": _rounded(frontier.sizes), "mean": _rounded(frontier.mean), "searched": frontier.searched}
+        )
+        at_most = "" if frontier.searched else "at most "
+        said.append(f"{run.name}: AH {at_most}{volume.value:.3f} ({volume.low:.3f} to {volume.high:.3f}).")
+    return {"lines": lines, "said": " ".join(said)}
+
+
+def _ratios(attack: str, runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
+    head = _head(attack, found)
+    lines = [
+        {"ratio": _plain(item.against.get("CR")), "uar": _plain(item.against.get("UAR")), "ownSet": item.own_set}
+        if item
+        else None
+        for item in found
+    ]
+    return head | {
+        "lines": lines,
+        "said": {
+            key: " ".join(
+                f"{head['label']}{f', {run.name}' if len(runs) > 1 else ''}: {percent(item.against[name])}."
+                for run, item in zip(runs, found, strict=True)
+                if item and name in item.against
+            )
+            for key, name in (("ratio", "CR"), ("uar", "UAR"))
+        },
+    }
+
+
+def _plain(interval: Interval | None) -> list[float] | None:
+    return _rounded(np.array([interval.value, interval.low, interval.high])) if interval else None
+
+
+def _rounded(values: NDArray[np.float64], digits: int = 5) -> list[float]:
+    return [float(f"{value:.{digits}g}") for value in np.asarray(values, dtype=np.float64).tolist()]
