@@ -6,7 +6,7 @@ processes it is worked on, and what happens once so many parts are written: the 
 again, in a store now and then from another machine that has no copies. In the end every size and every verdict has to
 be that of an undisturbed process; how many samples were computed more often than needed is counted.
 
-Writes benchmarks/results/faults.json. ``--seeds 0:30`` chooses the plans, ``--only folder`` leaves out the store.
+Writes benchmarks/results/faults.json. ``--seeds 0,1,2`` chooses the plans, ``--only folder`` leaves out the store.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def judged(plan: Plan, run: str, told: Any, wanted: dict[str, Any]) -> dict[str,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=lambda text: range(*map(int, text.split(":"))), default=range(30))
+    parser.add_argument("--seeds", type=lambda text: list(map(int, text.split(","))), default=list(range(30)))
     parser.add_argument("--only", choices=["folder", "store"])
     asked = parser.parse_args()
     wheres = (asked.only,) if asked.only else ("folder", "store")

@@ -5,7 +5,7 @@ nodes are removed (gracefully or not, a process of its own killed by signal 9) a
 have to be those of one process; how often each sample was computed and the driver's memory after each part are
 counted.
 
-    python benchmarks/nodes.py [--nodes 16] [--samples 240] [--changes 6]
+    python benchmarks/nodes.py [--nodes 16] [--workers 4] [--samples 240] [--changes 6]
 
 Writes benchmarks/results/nodes.json. Needs ``pip install 'robustatlas[ray]'``.
 """
@@ -39,6 +39,13 @@ def resident_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def at_work() -> set[str]:
+    """The nodes that have an actor."""
+    from ray._private.state import actors
+
+    return {actor["Address"]["NodeID"] for actor in actors().values() if actor["State"] == "ALIVE"}
+
+
 class Changes(Progress):
     """Changes the cluster at some of the parts, and looks at the driver's memory at each."""
 
@@ -57,7 +64,8 @@ class Changes(Progress):
     def change(self) -> None:
         workers = list(self.nodes.worker_nodes)
         if len(workers) > 2 and self.random.random() < 0.6:
-            node = workers[int(self.random.integers(len(workers)))]
+            busy = [node for node in workers if node.node_id in at_work()] or workers
+            node = busy[int(self.random.integers(len(busy)))]
             graceful = bool(self.random.random() < 0.3)
             self.nodes.remove_node(node, allow_graceful=graceful)
             self.happened.append(f"part {self.done}: a node {'left' if graceful else 'was killed'}")
@@ -84,11 +92,11 @@ def computed(run: str) -> dict[str, int]:
     return {"least": min(times), "most": max(times), "more_than_once": sum(each > 1 for each in times)}
 
 
-def under_changes(nodes: Any, model: str, samples: int, changes: int, seed: int) -> dict[str, Any]:
+def under_changes(nodes: Any, model: str, samples: int, changes: int, workers: int | None, seed: int) -> dict[str, Any]:
     watching = Changes(nodes, len(STRENGTHS) * samples // PART, changes, seed)
     with tempfile.TemporaryDirectory() as run:
         begun = time.perf_counter()
-        found = evaluated(model, samples, run, ray=Cluster(nodes.address), progress=watching)
+        found = evaluated(model, samples, run, ray=Cluster(nodes.address, workers), progress=watching)
         seconds = time.perf_counter() - begun
         wanted = evaluated(model, samples, None)
         equal = all(np.array_equal(found.minimal_size(name), wanted.minimal_size(name)) for name in STRENGTHS)
@@ -109,6 +117,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--samples", type=int, default=240)
     parser.add_argument("--changes", type=int, default=6)
+    parser.add_argument("--workers", type=int, help="at most so many at work at once; default: one on each node")
     asked = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
@@ -118,9 +127,11 @@ def main() -> None:
         print(f"{asked.nodes} nodes", flush=True)
         rows = []
         for seed, model in enumerate(("builtin:digits-linf", "builtin:digits-standard")):
-            rows.append(under_changes(nodes, model, asked.samples, asked.changes, seed))
+            rows.append(under_changes(nodes, model, asked.samples, asked.changes, asked.workers, seed))
             print(rows[-1], flush=True)
-            RESULTS.write_text(json.dumps({"nodes": asked.nodes, "networks": rows}, indent=1) + "\n")
+            RESULTS.write_text(
+                json.dumps({"nodes": asked.nodes, "workers": asked.workers, "networks": rows}, indent=1) + "\n"
+            )
     finally:
         ray.shutdown()
         nodes.shutdown()
