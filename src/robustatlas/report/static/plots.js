@@ -152,6 +152,9 @@ const Plots = (() => {
         hovertemplate: "%{x:.4~r}: %{y:.2f}%<extra>reference</extra>",
       });
       entries.forEach(({ defense, accuracies }, i) => {
+        const certified = defense.certified[attack.name];
+        if (certified) data.push(...doubt(anchor, strengths, [defense.clean, ...at.map((cell) => accuracies[cell])],
+          [defense.clean, ...at.map((cell) => certified[cells.level[cell]])], style[i], Page.plotText(short(defense.name, 34))));
         data.push({
           ...anchor, mode: "lines", x: strengths, connectgaps: false,
           y: [defense.clean, ...at.map((cell) => accuracies[cell])].map((y) => (Number.isNaN(y) ? null : y)),
@@ -161,6 +164,22 @@ const Plots = (() => {
       });
     });
     return { data, layout: Page.layout({ ...axes, annotations, height: height + 40, margin: { l: 40, r: 8, t: 22, b: 44 } }) };
+  }
+
+  /**
+   * The certified line of a model, and what lies in doubt between it and what attacks left.
+   * @param {object} anchor the axes
+   * @param {number[]} strengths
+   * @param {(number | null)[]} most
+   * @param {(number | null)[]} least
+   * @param {{colour: string, dash: string}} style
+   * @param {string} name
+   */
+  function doubt(anchor, strengths, most, least, { colour, dash }, name) {
+    return [
+      { ...anchor, mode: "lines", x: strengths, y: least, line: { color: colour, dash, width: 1 }, hovertemplate: `%{x:.4~r}: certified, at least %{y:.2f}%<extra>${name}</extra>` },
+      { ...anchor, mode: "lines", x: strengths, y: most, line: { width: 0 }, fill: "tonexty", fillcolor: Page.faint(colour, 0.2), hoverinfo: "skip" },
+    ];
   }
 
   /**
