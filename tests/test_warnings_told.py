@@ -69,12 +69,12 @@ def masked(net: Any, cut: Callable[[Tensor], Tensor]) -> ra.Classifier:
 def void(net: Any, data: Any, tmp_path_factory: pytest.TempPathFactory) -> ra.Result:
     folder = tmp_path_factory.mktemp("void") / "run"
     attacks, strengths = ["linf", "brightness"], {**STRENGTHS, "brightness": [0.1, 0.2]}
-    with pytest.warns(RobustnessWarning, match="† linf: .* is missing or misleads at any sample"):
+    with pytest.warns(RobustnessWarning, match="† linf: .* is missing or misleads at every sample"):
         return ra.evaluate(masked(net, everywhere), data, attacks, strengths=strengths, run=folder, effort="low")
 
 
 def test_warnings_are_python_warnings_and_name_the_line_of_the_user(net: Any, data: Any) -> None:
-    with pytest.warns(RobustnessWarning, match="is missing or misleads at any sample") as told:
+    with pytest.warns(RobustnessWarning, match="is missing or misleads at every sample") as told:
         ra.evaluate(masked(net, everywhere), data, "linf", strengths=STRENGTHS, samples=2, effort="low")
     assert {warning.filename for warning in told} == {__file__}
 
@@ -95,7 +95,7 @@ def test_a_script_without_a_terminal_is_warned_each_time(tmp_path: Path) -> None
     )  # fmt: skip
     for said in (first, second):
         assert said.splitlines()[1].startswith("Diagnosis: ")
-        assert "Warning: † linf: the gradient of the margin is missing or misleads at any sample" in said
+        assert "Warning: † linf: the gradient of the margin is missing or misleads at every sample" in said
         assert "Warning: The model computes round" in said and "linf †: median size" in said
 
 
@@ -108,7 +108,7 @@ def test_an_object_of_the_users_is_told_as_well(net: Any, data: Any) -> None:
 
     with pytest.warns(RobustnessWarning):
         ra.evaluate(masked(net, everywhere), data, "linf", strengths=STRENGTHS, samples=2, progress=Listening())
-    assert any("is missing or misleads at any sample" in message for message in Listening.said)
+    assert any("is missing or misleads at every sample" in message for message in Listening.said)
 
 
 def test_sound_models_are_not_warned_of(net: Any, data: Any) -> None:
@@ -169,9 +169,9 @@ def test_tables_pages_and_boards_are_marked(void: ra.Result, tmp_path: Path, cap
     main_quietly(["show", str(void.path), "--json"])
     assert json.loads(capsys.readouterr().out)["void"] == {"linf": 1.0}
     page = build_report([void], tmp_path / "report.html", reference).read_text()
-    assert "masked †" in page and "is missing or misleads at any sample" in page
+    assert "masked †" in page and "is missing or misleads at every sample" in page
     row = run_row(void, reference)
-    assert row.name == "masked †" and "is missing or misleads at any sample" in row.notes
+    assert row.name == "masked †" and "is missing or misleads at every sample" in row.notes
     build_leaderboard([void], tmp_path / "site", reference)
     assert "masked †" in (tmp_path / "site" / "index.html").read_text() or any(
         "masked \\u2020" in file.read_text() or "masked †" in file.read_text()
@@ -235,7 +235,7 @@ def test_a_first_layer_in_place_simply_works(net: Any, data: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         few: Any = {"strengths": STRENGTHS, "samples": 6, "effort": "low"}
-        inplace = ra.evaluate(nn.Sequential(nn.ReLU(inplace=True), net), data, "linf", **few)
-        apart = ra.evaluate(nn.Sequential(nn.ReLU(), net), data, "linf", **few)
+        inplace = ra.evaluate(nn.Sequential(nn.ELU(inplace=True), net), data, "linf", **few)
+        apart = ra.evaluate(nn.Sequential(nn.ELU(), net), data, "linf", **few)
     assert torch.equal(data.images, images)
     assert (inplace.minimal_size("linf") == apart.minimal_size("linf")).all()

@@ -134,9 +134,11 @@ class Result(OutcomeTable, Tabular):
 
     @cached_property
     def diagnosis(self) -> Diagnosis | None:
-        """Whether the numbers can be trusted, by the last diagnosis of the run; None where there was none."""
+        """Whether the numbers can be trusted, by the last diagnosis of the run that tells anything (one for attacks
+        without gradients alone tells nothing); None where there was none."""
         kept = self._run.diagnoses() if self._run is not None else []
-        return Diagnosis.of(kept[-1]) if kept else None
+        telling = [record for record in kept if record.told] or kept
+        return Diagnosis.of(telling[-1]) if telling else None
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
         """Keep in the run what indicators read of its model; of no effect on any number."""

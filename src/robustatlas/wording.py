@@ -302,7 +302,7 @@ def void_sentence(shares: Mapping[str, float]) -> str:
     """
     said = []
     for attack, share in shares.items():
-        where = "any sample" if share == 1 else f"{100 * share:.0f} % of the samples"
+        where = "every sample" if share == 1 else f"{100 * share:.0f} % of the samples"
         said.append(f"{attack}: the gradient of the margin is missing or misleads at {where}")
     judged = "void" if all(share == 1 for share in shares.values()) else "too high"
     return (

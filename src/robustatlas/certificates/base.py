@@ -100,11 +100,11 @@ class Certificate(ABC):
         Args:
             subject: the model.
             attack: whose sets.
-            samples: B of them.
+            samples: B of them; where another model is certified, also such as this one misclassifies.
 
         Returns:
             ``[B]`` float64: no input of the set of that size is misclassified; inf where no input of any is, 0 where
-            nothing is certain.
+            nothing is certain, NaN where the method abstains.
         """
 
 

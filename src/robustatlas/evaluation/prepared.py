@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Plan, Search
 from robustatlas.classifier import Classifier, seeded, undisturbed
+from robustatlas.classifier.failing import with_what_gradient_it_has
 from robustatlas.errors import UserError, warn
 from robustatlas.evaluation.gradients import gradient_record
 from robustatlas.evaluation.identity import identity_of
@@ -28,6 +29,8 @@ from robustatlas.threats.probe import probe
 from robustatlas.wording import void_sentence
 
 DEFAULT_BATCH = 256
+_BACK = 2
+"""Samples by which it is tried whether the backward pass of a model fails."""
 
 Model = Classifier | nn.Module | Callable[[Tensor], Any]
 
@@ -92,6 +95,7 @@ def prepared(model: Classifier, work: Work, request: Request, display: Progress)
     )
     searches = {attack.name: attack.searched_by(request.search) for attack in asked}
     warnings = check_attacks(model, asked, work.rows) + check_model(model, work.rows, work.labels)
+    model = with_what_gradient_it_has(model, work.rows[:_BACK])
     asked, left_out = those_that_fit(asked, named, _probed(model, work.rows[:1]))
     _probe(asked, _probed(model, work.rows[:4]))
     for warning in [*warnings, *left_out]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from robustatlas.attacks.definition import Attack, Plan
 from robustatlas.classifier import Classifier, seeded
+from robustatlas.classifier.failing import with_what_gradient_it_has
 from robustatlas.diagnosis import Diagnosis
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Work
@@ -29,7 +30,7 @@ FEWEST = 32
 """Samples that are looked at in any case, where there are so many."""
 _SHARE = 0.05
 """Of the passes of the evaluation, above the fewest samples."""
-_PASSES = 17
+_PASSES = 34
 """Forward and backward passes a sample of all indicators together, and of the choice of samples."""
 _DIGITS = 4
 _KNOWS = {"labels": 0, "scores": 1, "gradients": 2}
@@ -94,6 +95,7 @@ def question_of(
 
 def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
     """Ask: choose samples at random among those that are classified correctly, and read all indicators at them."""
+    model = with_what_gradient_it_has(model, question.work.rows[:2])
     with model.counting() as passes:
         chosen = _halving(question.batch, lambda size: _chosen(model, question, size))
         gradients = model.knowledge == "gradients" and any(map(ways_back, question.plans))

@@ -11,6 +11,7 @@ INDICATORS: Registry[type[Indicator]] = Registry(
     {
         "zero-gradient": "indicators.zero:ZeroGradient",
         "gradient": "indicators.directional:DirectionalDerivative",
+        "border-gradient": "indicators.border:BorderGradient",
         "random": "indicators.randomness:Randomness",
         "batch": "indicators.company:BatchDependence",
         "probabilities": "indicators.probabilities:Probabilities",

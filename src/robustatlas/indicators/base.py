@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -11,11 +11,21 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from robustatlas.bundle import flat, per_sample
 from robustatlas.classifier import Classifier, Knowledge, seeded
 from robustatlas.classifier.backward import Backward, going_back
+from robustatlas.classifier.failing import slope_of
+from robustatlas.indicators.differences import Differences
 from robustatlas.noise import Noise
 from robustatlas.objectives import Objective
 from robustatlas.outcomes.readings import Severity
+
+DIRECTIONS = 8
+FARTHEST = 0.03
+"""Of each value, in [0, 1]. Where the gradient tells the truth, attacks need not go further than it claims; where it
+lies, its claim is beside the truth all the same (see docs/research/trust.md)."""
+ULPS = 4
+"""Units in the last place by which logits vary with the order of additions, and inputs that are told apart."""
 
 
 class LookedAt:
@@ -77,6 +87,10 @@ class LookedAt:
         """[B] the class that comes second, which is held fixed."""
         return self.clean.scatter(1, self.labels[:, None], -torch.inf).argmax(1)
 
+    def lead_at(self, x: Tensor) -> Tensor:
+        """[B] the lead at other inputs."""
+        return self.margin if x is self.x else self.lead(self.logits(x))
+
     def lead(self, logits: Tensor) -> Tensor:
         """[B] the label's logit minus the rival's."""
         return (logits.gather(1, self.labels[:, None]) - logits.gather(1, self.rivals[:, None])).squeeze(1)
@@ -87,6 +101,32 @@ class LookedAt:
         return self.lead(self.clean)
 
     @cached_property
+    def reached(self) -> Tensor:
+        """[B, 1, ...] the change of each value in steps: as far as the gradient claims the boundary to be, at most
+        0.03; so far at least as the network can tell inputs apart."""
+        steepest = torch.stack([flat(slope).abs().sum(1).nan_to_num(0.0, posinf=0.0) for slope in self.slopes]).amax(0)
+        tiny = torch.finfo(steepest.dtype).tiny
+        away = torch.where(steepest > 0, self.margin.abs() / steepest.clamp_min(tiny), FARTHEST).clamp_max(FARTHEST)
+        return per_sample(away.clamp_min(ULPS * torch.finfo(self.model.network_dtype).eps).to(self.x.dtype), self.x)
+
+    @cached_property
+    def differences(self) -> Differences:
+        """Of random steps there and back, inside [0, 1]: what they change, and what the gradients claim."""
+        return Differences.between(self._there_and_back(), self.lead_at, self.slopes)
+
+    def _there_and_back(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for number in range(DIRECTIONS):
+            signs = self.noise.child(1000 + number).sign(*self.x.shape[1:], dtype=self.x.dtype)
+            yield (self.x + self.reached * signs).clamp(0, 1), (self.x - self.reached * signs).clamp(0, 1)
+
+    @cached_property
+    def rounding(self) -> Tensor:
+        """[B] changes of the margin up to which rounding explains."""
+        relative = ULPS * torch.finfo(self.model.network_dtype).eps
+        least = torch.finfo(self.clean.dtype)
+        return (2 * max(relative, ULPS * least.eps) * self.clean.abs().amax(1)).clamp_min(least.tiny)
+
+    @cached_property
     def slopes(self) -> list[Tensor]:
         """The gradient [B, ...] of the lead by each of the ways; zeros where the model gives none."""
         return [self._slope(back) for back in self.ways]
@@ -94,8 +134,7 @@ class LookedAt:
     def _slope(self, back: Backward | None) -> Tensor:
         x = self.x.detach().clone().requires_grad_()
         with torch.enable_grad():
-            lead = self.lead(self.logits(x, back=back))
-            found = torch.autograd.grad(lead.sum(), x, allow_unused=True)[0] if lead.requires_grad else None
+            found = slope_of(self.lead(self.logits(x, back=back)), x)
         return torch.zeros_like(self.x) if found is None else found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from robustatlas.bundle import flat
+from robustatlas.classifier.failing import slope_of
 from robustatlas.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.objectives import cross_entropy
 
@@ -26,6 +27,6 @@ class UnavailableGradients(Indicator):
         with torch.enable_grad():
             logits = look.logits(x)
             loss = cross_entropy(logits, look.clean.argmax(1), None).sum()
-            slope = torch.autograd.grad(loss, x, allow_unused=True)[0] if loss.requires_grad else None
+            slope = slope_of(loss, x)
         values = flat(torch.zeros_like(x) if slope is None else slope).abs().amax(1)
         return Measured.of(values, values == 0)

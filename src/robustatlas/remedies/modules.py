@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from robustatlas.bundle import flat, per_sample
 from robustatlas.classifier import Classifier
+from robustatlas.classifier.failing import BackwardError, slope_of
 from robustatlas.indicators import LookedAt
-from robustatlas.indicators.directional import cosine
+from robustatlas.indicators.differences import cosine_of
 from robustatlas.remedies.ways import Way
 
 _REACH = 0.1
@@ -53,7 +54,7 @@ def around(model: Classifier, look: LookedAt, most: int = 2) -> list[Way]:
         slope = through.slope(look)
         if slope is not None:
             way = Way(f"{swap.rule} at {swap.name}", model.going_through(through, f"{swap.rule} at {swap.name}"))
-            found.append((float(cosine(changes, steps, slope).mean()), slope, way))
+            found.append((float(cosine_of(changes, _claims(steps, slope)).mean()), slope, way))
     return _distinct(sorted(found, key=lambda each: -each[0]), most)
 
 
@@ -77,6 +78,11 @@ def _measured(look: LookedAt) -> tuple[Tensor, Tensor]:
     steps = torch.stack([(look.x + _REACH * sign).clamp(0, 1) - look.x for sign in signs])
     with torch.no_grad():
         return steps, torch.stack([look.lead(look.logits(look.x + step)) for step in steps]) - look.margin
+
+
+def _claims(steps: Tensor, slope: Tensor) -> Tensor:
+    """[K, B] what a gradient [B, ...] says of steps [K, B, ...]."""
+    return torch.stack([flat(step * slope).double().sum(1) for step in steps])
 
 
 def _swaps(net: nn.Module) -> Iterator[Swap]:
@@ -109,9 +115,10 @@ class _Through:
         with torch.enable_grad():
             leaf = look.x.detach().clone().requires_grad_()
             lead = look.lead(self(leaf))
-            if not self.applied or not lead.requires_grad:
+            try:
+                slope = slope_of(lead, leaf) if self.applied else None
+            except BackwardError:
                 return None
-            slope = torch.autograd.grad(lead.sum(), leaf, allow_unused=True)[0]
         return slope if slope is not None and bool(slope.isfinite().all()) else None
 
     @contextmanager

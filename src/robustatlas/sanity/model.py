@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.classifier import Classifier, looks_like, seeded
+from robustatlas.classifier.failing import BackwardError, slope_of
 from robustatlas.datasets import Rows
 from robustatlas.errors import UserError
 from robustatlas.sanity.accuracy import accuracy_warnings
@@ -131,9 +132,13 @@ def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[s
 
 def _gradient_warnings(model: Classifier, images: Tensor, labels: Tensor) -> list[str]:
     x, margin = watched_margin(model, images, labels)
-    slopes, ends = None, None
-    if margin.requires_grad:
-        slopes = torch.autograd.grad(margin.sum(), x, retain_graph=True, allow_unused=True)[0]
+    ends = None
+    try:
+        slopes = slope_of(margin, x)
+    except BackwardError as failed:
+        return [
+            f"The backward pass of the model fails ({failed}), so that attacks by gradients find nothing. {REMEDY}."
+        ]
     if slopes is None:
         ends = where_it_ends(model, x)
     if ends is not None:

@@ -62,6 +62,19 @@ class DetachedBranch(nn.Module):
         return outputs
 
 
+class Clipped(nn.Module):
+    """A network behind a ReLU on its pixels, which changes none of them and has no gradient where they are 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = digits("linf")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs of the network, unchanged."""
+        outputs: Tensor = self.net(x.relu())
+        return outputs
+
+
 def _plain(net: nn.Module) -> Net:
     plain = net.net
     assert isinstance(plain, nn.Module)
@@ -104,5 +117,8 @@ LYING = (
         "Carlini 2020 (a partial attack on a defense with a detached part)",
         _ADAPTIVE,
         _plain,
+    ),
+    BrokenDefense(
+        "clipped", Clipped, "pixels that are 0 have no gradient, and most are 0", _OBFUSCATED, _ADAPTIVE, _plain
     ),
 )
