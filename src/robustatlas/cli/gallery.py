@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from robustatlas.cli import _attacks, _models
+from robustatlas.cli import _asked, _attacks, _models
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import printable
@@ -24,14 +24,7 @@ def gallery(
             rich_help_panel=ATTACKS,
         ),
     ] = "linf,l2,l1,l0",
-    features: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NET=FILE",
-            help="Network by whose activations the attack lpips compares images, as in `robustatlas evaluate`.",
-            rich_help_panel=ATTACKS,
-        ),
-    ] = None,
+    features: _asked.Features = None,
     sample: Annotated[
         int | None,
         typer.Option(
@@ -64,7 +57,8 @@ def gallery(
 ) -> None:
     """Draw what attacks do to an image: a row for each attack, a column for each strength.
 
-    Each cell has the clean image, the adversarial image, and their difference, amplified.
+    Above stands the adversarial image with its size and class, below it the change, on one scale in each row. Where
+    nothing fooled the model, the strongest attempt stands, as "still" its class.
 
         robustatlas gallery builtin:digits-linf --data digits --attacks linf,elastic,stadv -o gallery.png
     """
