@@ -1,6 +1,6 @@
 """Train the shipped digits models and write src/robustatlas/models/shipped/*.safetensors.
 
-    python scripts/train_digits.py [NAME ...]
+python scripts/train_digits.py [NAME ...]
 """
 
 from __future__ import annotations
