@@ -107,6 +107,18 @@ class Certificate(ABC):
             nothing is certain, NaN where the method abstains.
         """
 
+    def holds(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Tensor:
+        """Whether sizes ``[B]`` that were certified before are certain now; here by certifying again.
+
+        Returns:
+            ``[B]`` bool.
+        """
+        return self.sizes(subject, attack, samples).nan_to_num(nan=0.0, posinf=torch.inf) >= sizes * (1 - ROUNDING)
+
+
+ROUNDING = 1e-8
+"""Relative, of a size that was computed on another machine."""
+
 
 def norm_of(attack: Attack) -> float | None:
     """The p of an attack on balls of the lp norm in [0, 1]; None of all others.
