@@ -227,24 +227,6 @@ def gaps_table() -> str:
     return table(head, rows, 7)
 
 
-def exact_table() -> str:
-    """Found sizes beside exact ones."""
-    rows = [
-        (
-            row["network"],
-            f"`{row['norm']}`",
-            row["way"],
-            row["samples"],
-            f"{row['passes']:.0f}",
-            *(f"{row[what]:.2f}" for what in ("mean", "largest")),
-            row["missed"],
-        )
-        for row in stored("exact_sizes")
-    ]
-    head = ("network", "norm", "search", "samples", "passes", "mean gap", "largest", "missed")
-    return table(head, rows, 5)
-
-
 def frontier_table() -> str:
     rows = [
         (
@@ -501,7 +483,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "effort": effort_table,
     "gaps": gaps_table,
     "frontier": frontier_table,
-    "exact-sizes": exact_table,
     "curve-cost": curve_cost_table,
     "against-peers": against_peers_table,
     "threats": threats_table,
