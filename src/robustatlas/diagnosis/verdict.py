@@ -39,6 +39,7 @@ class Finding:
         flagged: whether it is.
         samples: of which something can be said.
         reading: what was read, sample by sample, with ``limit``, ``means``, ``remedy`` and ``source``.
+        opens: whether too wide an interval leaves the verdict open.
 
     Example:
         >>> reading = Reading(name="gradient", severity="masked", threshold=0.1, values=(0.1,) * 20, doubtful=range(20))
@@ -54,6 +55,7 @@ class Finding:
     flagged: bool
     samples: int
     reading: Reading
+    opens: bool = True
 
     @classmethod
     def of(cls, reading: Reading) -> Finding:
@@ -164,9 +166,9 @@ class Diagnosis(Tabular):
     record: DiagnosisRecord
 
     @classmethod
-    def of(cls, record: DiagnosisRecord) -> Diagnosis:
-        """The verdict on what was read."""
-        findings = tuple(Finding.of(reading) for reading in record.readings)
+    def of(cls, record: DiagnosisRecord, besides: Sequence[Finding] = ()) -> Diagnosis:
+        """The verdict on what was read, and on what was found ``besides``."""
+        findings = (*(Finding.of(reading) for reading in record.readings), *besides)
         return cls(_verdict(findings, record), findings, record)
 
     @property
@@ -317,7 +319,7 @@ def _verdict(findings: Sequence[Finding], record: DiagnosisRecord) -> Verdict:
 
 def _undecided(finding: Finding) -> bool:
     """Whether a share that would have to be flagged is not excluded."""
-    return finding.decides and finding.share is not None and finding.share.high > 100 * EXCLUDED
+    return finding.opens and finding.decides and finding.share is not None and finding.share.high > 100 * EXCLUDED
 
 
 def _begun(sentence: str) -> str:
