@@ -1,7 +1,11 @@
-"""Train the shipped digits models and write src/robustatlas/models/shipped/*.safetensors."""
+"""Train the shipped digits models and write src/robustatlas/models/shipped/*.safetensors.
+
+python scripts/train_digits.py [NAME ...]
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -21,6 +25,7 @@ RECIPES: dict[str, tuple[Recipe, int]] = {
     "digits-standard": (recipe_named("standard"), 60),
     "digits-linf": (recipe_named("pgd", {"linf": 0.15}, warmup=0.5), 150),
     "digits-l2": (recipe_named("pgd", {"l2": 0.8}, warmup=0.5), 150),
+    "digits-ibp": (recipe_named("ibp", {"linf": 0.1}), 150),
 }
 CHECKS: tuple[tuple[ThreatModel, float], ...] = ((Linf(), 0.05), (Linf(), 0.15), (L2(), 0.4), (L2(), 0.8))
 
@@ -38,7 +43,7 @@ def main() -> None:
     torch.set_num_threads(1)
     training, test = load_dataset("digits", "train"), load_dataset("digits", "test")
     SHIPPED.mkdir(exist_ok=True)
-    for name, (recipe, epochs) in RECIPES.items():
+    for name, (recipe, epochs) in ((name, RECIPES[name]) for name in sys.argv[1:] or RECIPES):
         began = time.perf_counter()
         torch.manual_seed(0)
         net = train(digits_cnn(), training, recipe, settings=Settings(epochs=epochs, held_out=0)).net

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import robustatlas as ra
-from robustatlas.certification import forecast
+from robustatlas.certification import forecast, recheck
 from robustatlas.cli import main
 from robustatlas.errors import RobustnessWarning
 from robustatlas.evaluation.request import Request
@@ -209,3 +209,33 @@ def test_a_run_of_certificates_alone_can_be_shown_queried_and_exported(
         with pytest.raises(SystemExit) as ended:
             main(["show", str(tmp_path / "run"), flag])
         assert not ended.value.code, capsys.readouterr().err
+
+
+def test_verify_computes_certificates_again(
+    folder: Path, tmp_path: Path, model: ra.Classifier, data: ra.Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", str(folder)])
+    assert not ended.value.code
+    assert f"linf, crown-ibp, version 1: all sizes of {COUNT} samples hold." in capsys.readouterr().out
+    ra.certify(model, data, ["l2", "brightness"], run=tmp_path / "more", samples=2, progress=False)
+    assert all(each.holds for each in recheck(tmp_path / "more", model=model, data=data, samples=1))
+    copy = merge([folder], tmp_path / "copy")
+    (record,) = (each for each in copy.certified_by() if each.name == "l2")
+    index = np.array([3])
+    columns = {"index": index, "certified_size": np.full(1, 5.0), "seconds": np.zeros(1)}
+    wrong = record.model_copy(update={"settings": record.settings | {"version": 9}})  # another run's claim
+    copy.certificates.add(wrong)
+    copy.certificates.write(wrong, columns, copy.clean(index))
+    failed = [each for each in recheck(tmp_path / "copy", model=model, data=data) if not each.holds]
+    assert [each.failed.tolist() for each in failed] == [[3]]
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", str(tmp_path / "copy")])
+    assert ended.value.code == 1
+    assert "1 of 1 size do not hold, the first of sample 3" in capsys.readouterr().out
+
+
+def test_a_run_without_certificates_has_none_to_check(tmp_path: Path, model: ra.Classifier, data: ra.Dataset) -> None:
+    ra.evaluate(model, data, "brightness", run=tmp_path / "run", samples=1, progress=False)
+    with pytest.raises(ra.UserError, match="holds no certificates; 'robustatlas certify' makes them"):
+        recheck(tmp_path / "run", model=model, data=data)

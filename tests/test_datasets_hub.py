@@ -64,6 +64,10 @@ def test_pickled_cifar_is_read(folder: Path, name: str, protocol: Any) -> None:
         data = ra.load_dataset(name)
     np.testing.assert_array_equal((data.images * 255).round().numpy(), IMAGES)
     assert data.labels.tolist() == LABELS and len(data.classes) == (10 if name == "cifar10" else 100)
+    with pytest.warns(ra.errors.RobustnessWarning, match="not the file"):
+        assert ra.load_dataset(folder / place).name == name
+    with pytest.raises(ra.UserError, match="is a folder; give imagefolder:"):
+        ra.load_dataset(folder)
 
 
 class Hostile:

@@ -121,6 +121,20 @@ def test_a_model_card_holds_an_index_and_keeps_what_is_there(run: Path, tmp_path
     assert found.metric_args["low"] < found.metric_value < found.metric_args["high"]
 
 
+@pytest.mark.parametrize(("form", "named"), [("mlflow", "MLFLOW_TRACKING_URI"), ("wandb", "wandb login")])
+def test_a_tracker_that_takes_nothing_is_one_sentence(
+    run: Path, monkeypatch: pytest.MonkeyPatch, form: str, named: str
+) -> None:
+    """No server at the address, and no account."""
+    if hasattr(package := pytest.importorskip(form), "set_tracking_uri"):
+        package.set_tracking_uri("nowhere://127.0.0.1")
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_API_KEY", "no")
+    with pytest.raises(ra.UserError, match=f"does not take the run .*give -o FOLDER.*{named}"):
+        EXPORTERS[form].write(ra.load_result(run), None)
+
+
 @pytest.mark.parametrize(
     ("form", "package"), [("mlflow", "mlflow"), ("wandb", "wandb"), ("huggingface-card", "huggingface_hub")]
 )

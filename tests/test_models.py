@@ -122,7 +122,7 @@ def test_the_folder_of_a_training_is_told_by_its_scheme(tmp_path: Path) -> None:
         ("jax:net", "by robustatlas.from_jax"),
         ("keras:net", "by robustatlas.from_tensorflow"),
         (":make", "must be path/file.py:function"),
-        ("builtin:digits", "no built-in model 'digits'; there are digits-standard, digits-linf, digits-l2"),
+        ("builtin:digits", "no built-in model 'digits'; there are digits-standard, digits-linf, digits-l2, digits-ibp"),
         ("nowhere/file.py:make", r"no file nowhere/file\.py"),
         ("no_such_package.models:make", "no Python module 'no_such_package.models'"),
         ("{}/models.py:mke", "no function 'mke'; did you mean 'make'"),

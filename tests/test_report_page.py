@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 import sys
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,11 +26,14 @@ from robustatlas.metrics.intervals import accuracy_interval
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
 from robustatlas.outcomes import AccuracyTable, AttackRecord, CallRecord
+from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.references import Reference, load_reference
 from robustatlas.report import words
 from robustatlas.report.gallery import examples, picture
+from robustatlas.report.labels import placed
 from robustatlas.report.page import build_report
+from robustatlas.report.ticks import Tick, without_collisions
 from robustatlas.report.words import summary, trust_together, verdict
 from robustatlas.result import Result
 from robustatlas.wording import size, strength
@@ -367,7 +371,8 @@ def test_gallery_goes_from_small_to_large(tmp_path: Path) -> None:
     assert [example.size for example in shown] == sorted(example.size for example in shown)
     assert all(0 < example.size < np.inf and example.clean == "" for example in shown)
     data = Dataset.of(np.zeros((30, 3, 4, 4), np.float32), run.labels, classes=[f"kind {i}" for i in range(10)])
-    first = examples(kept, data)["linf"][0]
+    first, *others = examples(kept, data)["linf"]
+    assert first.magnified > 0 and {other.magnified for other in others} == {first.magnified}
     assert first.label.startswith("kind ") and first.clean and first.difference
     assert examples(run) == {}
     assert first.adversarial in build_report([kept], tmp_path / "report.html", data=data).read_text()
@@ -415,3 +420,28 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_reference("multirobustbench-cifar10").name in text
     assert CliRunner().invoke(app, ["run", "-o", str(page), "--reference", "none"]).exit_code == 0
     assert "multirobustbench" not in page.read_text()
+
+
+def test_names_of_lines_cover_no_other_name_and_ticks_no_other_tick() -> None:
+    falling = np.linspace(0, 250, 21)
+    rates = np.array([0.2, 0.9, 1.0, 3.0, 12.0])
+    lines = [(falling, 110 * (1 - 0.9 * np.exp(-rate * falling / 250))) for rate in rates]
+    names = placed(lines, [f"model-number-{k}" for k in range(5)], 250, 110)
+    assert not any(one.overlaps(other) for one, other in combinations(names, 2))
+    for (x, y), name in zip(lines, names, strict=True):
+        assert name.at[1] == pytest.approx(np.interp(name.at[0], x, y))
+        assert name.x >= 0 and name.x + name.width <= 250
+    ticks = [Tick(0, "0"), Tick(0.04, "8/255"), Tick(1, "0.8"), Tick(0.97, "classes")]
+    assert [tick.text for tick in without_collisions(ticks, 250)] == ["0", "0.8"]
+
+
+def test_both_sides_of_a_curve_are_drawn_and_said(tmp_path: Path) -> None:
+    run = result(("linf",))
+    sizes = CertifiedSizes("linf", run.minimal_size("linf") / 2, ("crown",), strengths=(0.01, 0.02, 0.04))
+    text = build_report([dataclasses.replace(run, certified_sizes={"linf": sizes})], tmp_path / "r.html").read_text()
+    both = facts_of(dataclasses.replace(run, certified_sizes={"linf": sizes})).certified[0].both
+    assert both is not None and f"at least {both.at(0.02).least:.1f} %, at most {both.at(0.02).most:.1f} %" in text
+    assert 'class="doubt' in text and "L∞ certified, at least" in text
+    curve = json.loads(text.split('id="report-data">')[1].split("</script>")[0])["cards"][0]["curve"]["lines"][0]
+    assert curve["certified"]["error"][-1] >= curve["error"][-1]
+    assert 'class="doubt' not in build_report([run], tmp_path / "r.html").read_text()

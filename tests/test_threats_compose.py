@@ -12,6 +12,7 @@ from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.color import Brightness, Hue
 from robustatlas.threats.compose import Compose, carben
 from robustatlas.threats.flow import StAdv
+from robustatlas.threats.imagenet_ua.mix import UaMix
 from robustatlas.threats.lp import L2, Linf
 from robustatlas.threats.patch import Patch
 from robustatlas.threats.recolor import Recolor
@@ -135,3 +136,10 @@ def test_parts_that_do_not_fit(names, said):
 def test_one_strength_each():
     with pytest.raises(UserError, match="expected one each"):
         ra.compose("linf", "hue", strengths=[0.1])
+
+
+def test_a_part_knows_the_data_as_it_does_alone() -> None:
+    """Another picture of ua-mix is one of the data set, in a composition too."""
+    first = torch.rand(8, 3, 16, 16)
+    mix, linf = Compose((UaMix(), Linf()), (5.0, 8 / 255)).for_data(first).parts
+    assert isinstance(mix, UaMix) and mix.bank is first and linf == Linf()

@@ -607,6 +607,106 @@ def test_mmr(against: dict[str, float]) -> None:
     check(recipe_named("mmr", against, weight=0.5, first=9, last=5), expected, net, b)
 
 
+# --- bounds, layer by layer as printed: x -> relu(W1 x + b1) -> relu(W2 . + b2) -> W3 . + b3
+
+
+def layers(net: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """Weights [O, I] and biases [O] of the network, its convolution as a matrix; differentiable."""
+    zero, eye = torch.zeros(1, 1, SIZE, SIZE).double(), torch.eye(SIZE**2).double().view(-1, 1, SIZE, SIZE)
+    at_zero = net[0](zero).flatten(1)
+    return [((net[0](eye).flatten(1) - at_zero).T, at_zero[0]), *((net[k].weight, net[k].bias) for k in (3, 5))]
+
+
+def intervals(net: nn.Module, low: Tensor, high: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Gowal et al. 2018, eq. 6: what goes into each ReLU, as middle and radius through |W|."""
+    found = []
+    for weight, bias in layers(net)[:2]:
+        middle, radius = (low + high) / 2 @ weight.T + bias, (high - low) / 2 @ weight.abs().T
+        found.append((middle - radius, middle + radius))
+        low, high = (edge.relu() for edge in found[-1])
+    return found
+
+
+def specifications(net: nn.Module, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows [B, C, I] and constants [B, C] of the margins f_y - f_j before the last layer."""
+    weight, bias = layers(net)[2]
+    return weight[y][:, None] - weight, bias[y][:, None] - bias
+
+
+def worst_loss(margins: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(-margins.scatter(1, y[:, None], 0.0), y)
+
+
+def ibp_margins(net: nn.Module, b: Batch, epsilon: float) -> Tensor:
+    x = b.x.flatten(1)
+    low, high = (edge.relu() for edge in intervals(net, (x - epsilon).clamp_min(0), (x + epsilon).clamp_max(1))[1])
+    rows, constant = specifications(net, b.labels)
+    return ((rows.clamp_min(0) * low[:, None]) + (rows.clamp_max(0) * high[:, None])).sum(2) + constant
+
+
+RISEN = (0.3 - 0.1) / (0.6 - 0.1)
+RISING = {"clean": 0.1, "warmup": 0.6}
+
+
+def test_ibp() -> None:
+    """The loss of section 3 of Gowal et al. 2018, with the last layer in the specification."""
+    net, b = network(), batch()
+    margins = ibp_margins(net, b, RISEN * LINF)
+    kappa = 1 + RISEN * (0.5 - 1)
+    expected = kappa * ce(net, b.x, b.labels) + (1 - kappa) * worst_loss(margins, b.labels)
+    check(recipe_named("ibp", {"linf": LINF}, **RISING), expected, net, b)
+
+
+def test_crown_ibp() -> None:
+    """Zhang et al. 2020: lines of the margins over intervals of the layers, weighted with intervals."""
+    net, b, epsilon = network(), batch(), RISEN * LINF
+    x = b.x.flatten(1)
+    box = (x - epsilon).clamp_min(0), (x + epsilon).clamp_max(1)
+    rows, total = specifications(net, b.labels)
+    for (weight, bias), (low, high) in zip(layers(net)[1::-1], intervals(net, *box)[::-1], strict=True):
+        up = high.clamp_min(0) / (high.clamp_min(0) - low.clamp_max(0))
+        down = torch.where(low >= 0, 1.0, torch.where(high <= 0, 0.0, (high > -low).double()))
+        above = rows.clamp_max(0)
+        total = total + (above * (-up * low.clamp_max(0))[:, None]).sum(2)
+        rows = rows.clamp_min(0) * down[:, None] + above * up[:, None]
+        total, rows = total + (rows * bias).sum(2), rows @ weight
+    by_lines = total + (rows.clamp_min(0) * box[0][:, None]).sum(2) + (rows.clamp_max(0) * box[1][:, None]).sum(2)
+    beta = 1 - RISEN
+    margins = (1 - beta) * ibp_margins(net, b, epsilon) + beta * by_lines
+    check(recipe_named("crown-ibp", {"linf": LINF}, **RISING), worst_loss(margins, b.labels), net, b)
+
+
+def test_kw() -> None:
+    """Wong and Kolter 2018, algorithm 1, with nu of the unstable neurons written out, and the dual objective."""
+    net, b = network(), batch()
+    (w1, b1), (w2, b2), _ = layers(net)
+    x, norm = b.x.flatten(1), lambda rows: rows.abs().sum(-1)
+    middle = x @ w1.T + b1
+    low, high = middle - LINF * norm(w1), middle + LINF * norm(w1)
+
+    def slope(low: Tensor, high: Tensor) -> Tensor:
+        unstable = (low < 0) & (high > 0)
+        return torch.where(unstable, high / (high - low), (low >= 0).double())
+
+    def through(rows: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows before a ReLU, and what its unstable neurons add: sum of l [nu]_+ with nu = -rows x slope."""
+        nu = rows * slope(low, high)[:, None]
+        unstable = ((low < 0) & (high > 0)).double()
+        return nu, (unstable * low)[:, None].mul((-nu).clamp_min(0)).sum(2)
+
+    nu, fixed = through(w2.expand(COUNT, -1, -1), low, high)
+    centre = (x @ w1.T + b1)[:, None].mul(nu).sum(2) + b2
+    low2 = centre - LINF * norm(nu @ w1) + fixed
+    nu_up, fixed_up = through(-w2.expand(COUNT, -1, -1), low, high)
+    high2 = centre + LINF * norm(nu_up @ w1) - fixed_up
+    rows, constant = specifications(net, b.labels)
+    nu, fixed2 = through(rows, low2, high2)
+    nu1, fixed1 = through(nu @ w2, low, high)
+    margins = constant + (nu * b2).sum(2) + (nu1 * (x @ w1.T + b1)[:, None]).sum(2)
+    margins = margins + fixed1 + fixed2 - LINF * norm(nu1 @ w1)
+    check(recipe_named("kw", {"linf": LINF}), worst_loss(margins, b.labels), net, b)
+
+
 def test_every_recipe_is_tested_here() -> None:
     tested = {name.removeprefix("test_").split("_linf")[0].replace("_", "-") for name in globals()}
     assert set(RECIPES) <= tested | {"pgd"}
@@ -632,6 +732,9 @@ def test_every_recipe_is_tested_here() -> None:
         ("manifold", {"l2": 0.1}, {}, "takes linf"),
         ("mmr", {"l0": 3.0}, {}, "takes linf, l2 and l1"),
         ("mmr", {"linf": 0.1}, {"first": 3}, "numbers of boundaries"),
+        ("ibp", {"l0": 3.0}, {}, "takes linf, l2 and l1"),
+        ("ibp", {"linf": 0.1}, {"clean": 0.5}, "clean at most warmup"),
+        ("crown-ibp", {"linf": 0.1}, {"beta": 2.0}, "shares between 0 and 1"),
         ("trades", {"linf": 0.1}, {"betta": 3}, "did you mean 'beta'"),
         ("trades", {"linf": 0.1}, {"beta": -3}, "positive weight"),
         ("pgd", {"linf": 0.1}, {"steps": 0}, "at least 1"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +119,41 @@ def test_options_of_zero_shot_models_are_for_these(tmp_path: Path) -> None:
     assert isinstance(done.exception, ra.UserError) and "hf-clip:" in str(done.exception)
 
 
-def test_open_clip() -> None:
-    pytest.importorskip("torchvision")
-    pytest.importorskip("open_clip")
-    model = ra.load_model("open_clip:ViT-S-32-alt", arguments={"classes": NAMES})
-    assert model.logits(torch.rand(2, 3, 40, 40)).shape == (2, 10)
+@pytest.fixture(scope="module")
+def open_clip(request: pytest.FixtureRequest) -> Any:
+    """The package, which imports torchvision; beside a torch that its library does not fit, without its operators."""
+    pytest.importorskip("transformers")
+    if find_spec("torchvision") is None or find_spec("open_clip") is None:
+        pytest.skip("torchvision or open_clip is not installed")
+    try:
+        import torchvision
+    except RuntimeError:  # an operator does not exist, for which torchvision declares a substitute when it is imported
+        for name in [name for name in sys.modules if name.startswith("torchvision")]:
+            del sys.modules[name]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.library, "register_fake", lambda name, **_: lambda function: function)
+            import torchvision  # noqa: F401
+    return pytest.importorskip("open_clip")
+
+
+def test_open_clip_gives_the_logits_of_the_whole_model(open_clip: Any) -> None:
+    name, x = "ViT-S-32-alt", torch.rand(2, 3, 224, 224)
+    torch.manual_seed(0)
+    model = ra.load_model(f"open_clip:{name}", arguments={"classes": NAMES})
+    assert "random weights" in model.notes[0]
+    torch.manual_seed(0)
+    whole = open_clip.create_model(name).eval()
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (whole.visual.image_mean, whole.visual.image_std))
+    texts = open_clip.get_tokenizer(name)([PROMPT.format(each) for each in NAMES])
+    with torch.no_grad():
+        expected = whole.get_logits((x - mean) / std, texts)[0]
+    torch.testing.assert_close(model.logits(x).detach(), expected, atol=1e-4, rtol=1e-4)
+    assert model.logits(torch.rand(2, 3, 40, 48)).shape == (2, 10)
+    labels = model.logits(x).argmax(1)
+    result = ra.evaluate(model, (x, labels), "pgd-linf", strengths={"pgd-linf": [0.1]}, progress=False, diagnose=False)
+    assert result.passes("pgd-linf")[1] > 1
+
+
+def test_open_clip_without_such_a_model_gets_one_sentence(open_clip: Any) -> None:
+    with pytest.raises(ra.UserError, match="nothing-B-32"):
+        ra.load_model("open_clip:nothing-B-32", arguments={"classes": NAMES})

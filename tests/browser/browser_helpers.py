@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord
+from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.references import Reference
 from robustatlas.result import Result
@@ -21,14 +22,14 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def synthetic_result(
-    reference: Reference, attacks: tuple[str, ...], name: str, samples: int = 200, **more: Any
+    reference: Reference, attacks: tuple[str, ...], name: str, samples: int = 200, scale: float = 0.35, **more: Any
 ) -> Result:
     generator = np.random.default_rng(7)
     labels = generator.integers(0, 10, samples)
     correct = generator.random(samples) < 0.85
     strengths = {attack: reference.accuracies.strengths(attack) for attack in attacks}
     sizes = {
-        attack: np.where(correct, generator.exponential(0.35 * grid[-1], samples), 0.0)
+        attack: np.where(correct, generator.exponential(scale * grid[-1], samples), 0.0)
         for attack, grid in strengths.items()
     }
     predictions = np.where(correct, labels, (labels + 1) % 10)
@@ -75,6 +76,17 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
         outcomes=outcomes,
         _run=kept,
     )
+
+
+def with_certificates(run: Result, attacks: tuple[str, ...] = ("linf", "l2")) -> Result:
+    """The run, as if a part of each size found were certified."""
+    certified = {
+        attack: CertifiedSizes(
+            attack, 0.6 * run.minimal_size(attack), ("crown",), strengths=tuple(run.strengths(attack).tolist())
+        )
+        for attack in attacks
+    }
+    return replace(run, certified_sizes=certified)
 
 
 IN_THE_DARK = """(ask => {

@@ -24,5 +24,9 @@
     const { width, height } = target.getBoundingClientRect();
     if ((width < 24 || height < 24) && getComputedStyle(target).display !== "inline") told(`target of ${Math.round(width)} x ${Math.round(height)}`, target);
   }
+  for (const box of all("input[type=checkbox], input[type=radio]").filter(shown)) {
+    const target = (box.closest("label") ?? box).getBoundingClientRect();
+    if (innerWidth <= 640 && (target.width < 24 || target.height < 24)) told(`target of ${Math.round(target.width)} x ${Math.round(target.height)}`, box);
+  }
   return [...new Set(found)].slice(0, 12);
 }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from browser.browser_helpers import HOSTILE, IN_THE_DARK
+from browser.browser_helpers import HOSTILE, IN_THE_DARK, synthetic_result
+from robustatlas.references import Reference
+from robustatlas.report.page import build_report
 
 Visit = Callable[..., Any]
 
@@ -96,6 +99,63 @@ def test_the_first_screen_is_the_answer(full_page: Path, look: Visit, width: int
     for element in answers:
         box = element.bounding_box()
         assert box["y"] >= 0 and box["y"] + box["height"] <= height
+
+
+@pytest.fixture(scope="module")
+def five_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
+    runs = [
+        synthetic_result(reference, reference.ranked, f"model-{k}", data="cifar10", scale=0.1 * k) for k in range(1, 6)
+    ]
+    return build_report(runs, tmp_path_factory.mktemp("report") / "report.html", reference)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 900), (390, 844)])
+def test_the_first_screen_of_several_models(five_page: Path, look: Visit, width: int, height: int) -> None:
+    """Rank, average and union with their intervals, and where it breaks, beside each name; the leader is marked."""
+    page = look(five_page, width=width, height=height)
+    rows = page.locator(".runs tbody tr")
+    assert rows.count() == 5
+    for row in range(5 if width > 390 else 4):
+        texts = rows.nth(row).locator("> *").all_inner_texts()
+        assert re.search(r"about \d+(st|nd|rd|th) (to \d+(st|nd|rd|th) )?of 21", " ".join(texts[1].split()))
+        for text in texts[2:4]:
+            assert re.fullmatch(r"[\d.]+ \([\d.]+ to [\d.]+\)", " ".join(text.split()))
+        assert re.match(r"(L∞|L2|L1) [\d.]+", texts[4])
+        for cell in (0, 1, 2, 4):
+            box = rows.nth(row).locator("> *").nth(cell).bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width + 1
+            assert box["y"] + box["height"] <= height
+    assert page.locator(".leader .tag").all_inner_texts() == ["most robust"]
+    assert "model-5" in page.inner_text(".leader")
+    if width == 1440:
+        assert page.locator(".multiple").first.bounding_box()["y"] < height
+    assert page.locator(".chart").first.locator(".tag-of").all_inner_texts() == [f"model-{k}" for k in range(1, 6)]
+
+
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_words_of_small_charts_cover_no_other(five_page: Path, look: Visit, width: int) -> None:
+    page = look(five_page, width=width)
+    boxes: list[list[tuple[str, float, float, float, float]]] = page.evaluate(
+        "['.tick', '.tag-of'].flatMap(kind => [...document.querySelectorAll('.chart')].map(chart =>"
+        " [...chart.querySelectorAll(kind)].map(node => { const box = node.getBoundingClientRect();"
+        " return [node.textContent, box.left, box.right, box.top, box.bottom]; })))"
+    )
+    covered = [
+        (one, other)
+        for group in boxes
+        for (one, left, right, top, bottom), (other, its_left, its_right, its_top, its_bottom) in combinations(group, 2)
+        if left < its_right - 1 and its_left < right - 1 and top < its_bottom - 1 and its_top < bottom - 1
+    ]
+    assert covered == []
+
+
+def test_legends_and_lines_have_the_style_of_the_model(five_page: Path, look: Visit) -> None:
+    page = ready(look(five_page), 9)
+    styles = page.evaluate(
+        "document.querySelector('.card .plot').data.filter(t => t.customdata).map(t => [t.line.dash, t.marker.symbol])"
+    )
+    assert len({tuple(style) for style in styles}) == 5
+    assert page.locator(".legend").first.locator(".swatch .dot").count() == 5
 
 
 def test_a_cell_answers_a_tap(full_page: Path, look: Visit) -> None:

@@ -64,11 +64,11 @@ def test_a_board_without_a_reference(own_board: Path, look: Visit) -> None:
     page = look(own_board)
     page.wait_for_function("document.querySelectorAll('.plots .js-plotly-plot').length === 2")
     heads = page.eval_on_selector_all("#board thead th[data-key]", "all => all.map(th => th.dataset.key)")
-    assert heads == ["rank", "defense", "cr", "clean", "robust-linf", "robust-l2", "samples", "union"]
+    assert heads == ["rank", "defense", "cr", "union", "clean", "robust-linf", "robust-l2", "samples"]
     said = page.inner_text("#own")
     assert re.match(
-        r"Your model (one|two): 1st to 2nd of 2 \(1st by the number alone\)\. Average accuracy [\d.]+% "
-        r"\([\d.]+ to [\d.]+\) on \d+ ",
+        r"Your model (one|two): 1st to 2nd of 2 \(1st by the number alone\)\. Average over attacks, "
+        r"strengths and clean images [\d.]+% \([\d.]+ to [\d.]+\), union [\d.]+% on \d+ ",
         said,
     )
     assert re.search(r"Half of the images are wrong from .+ on\. Lowest under .+: [\d.]+% correct\.", said)

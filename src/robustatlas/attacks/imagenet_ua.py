@@ -7,15 +7,16 @@ ascent by steps of one length, the last iterate judged, and samples that are mis
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Procedure, Stage
+from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Stage
 from robustatlas.attacks.image import FINE, USUAL, ascending
-from robustatlas.attacks.plans import as_published
+from robustatlas.attacks.plans import legs
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.references.imagenet_ua import CIFAR10, CORE, EXTRA, IMAGENET, Strengths, in_sound_units
+from robustatlas.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, in_sound_units
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.historical.imagenet_ua.blur import HistoricalUaBlur
 from robustatlas.threats.historical.imagenet_ua.edge import HistoricalUaEdge
@@ -88,22 +89,22 @@ class UaEntry:
 
     def attack(self, procedure: Procedure, *, levels: bool = False) -> Attack:
         """The attack at the twenty strengths, or at the three levels."""
-        return replace(
-            self._sized(procedure, self.large, IMAGENET[self.name], levels),
-            small=self._sized(procedure, self.small, CIFAR10[self.name], levels),
+        large, small = (
+            self._sound(three, levels) if procedure == "default" else self._published(steps, three, levels)
+            for three, steps in ((IMAGENET[self.name], self.large), (CIFAR10[self.name], self.small))
         )
+        return replace(large, small=small)
 
-    def _sized(self, procedure: Procedure, steps: Published, three: Strengths, levels: bool) -> Attack:
-        name = f"ua-{self.name}"
-        if procedure == "default":
-            three = in_sound_units(self.name, three)
-            strengths = three if levels else around(three)
-            return Attack(name, self.threat, ascending(self.way), strengths, AttackInfo(self.unit, SOURCE, self.note))
+    def _sound(self, three: Strengths, levels: bool) -> Attack:
+        three = in_sound_units(self.name, three)
+        about = AttackInfo(self.unit, SOURCE, self.note)
+        return Attack(f"ua-{self.name}", self.threat, ascending(self.way), three if levels else around(three), about)
+
+    def _published(self, steps: Published, three: Strengths, levels: bool) -> Attack:
+        plan = Plan(legs("ascend", Stage(PGD(steps.steps, length=steps.length), "cross-entropy", judge="last")))
         about = AttackInfo(self.historical_unit or self.unit, SOURCE, self.note)
-        stage = Stage(PGD(steps.steps, length=steps.length), "cross-entropy", judge="last")
-        plans = as_published(stage)
         return Attack(
-            name, self.historical, {search: plans[search] for search in ("every", "bisection")},
+            f"ua-{self.name}", self.historical, {"every": plan, "bisection": plan},
             three if levels else around(three), about, contains_clean=False, repairs=True,
         )  # fmt: skip
 
@@ -224,11 +225,6 @@ def ua_attacks(procedure: Procedure) -> list[Attack]:
     return [entry.attack(procedure) for entry in ENTRIES]
 
 
-def core(procedure: Procedure) -> list[Attack]:
-    """The eight of UA2 at the three levels."""
-    return [_BY_NAME[name].attack(procedure, levels=True) for name in CORE]
-
-
-def extra(procedure: Procedure) -> list[Attack]:
-    """The eleven others at the three levels."""
-    return [_BY_NAME[name].attack(procedure, levels=True) for name in EXTRA]
+def at_levels(names: Iterable[str], procedure: Procedure) -> list[Attack]:
+    """Those of these names at the three levels."""
+    return [_BY_NAME[name].attack(procedure, levels=True) for name in names]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.imagenet_ua import core, extra
+from robustatlas.attacks.imagenet_ua import at_levels
 from robustatlas.attacks.plans import as_published, plans
 from robustatlas.classifier import Classifier, Knowledge
 from robustatlas.classifier.backward import Backward
@@ -18,6 +19,7 @@ from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.square import Square
 from robustatlas.references import load_reference
+from robustatlas.references.imagenet_ua import CORE, EXTRA
 from robustatlas.search.rules import PATIENT
 from robustatlas.threats.lp import L1, L2, Linf
 
@@ -149,9 +151,11 @@ SUITES: dict[str, Suite] = {
         Suite(
             "imagenet-ua",
             "the eight core attacks of ImageNet-UA at three levels, for UA2; below 85 pixels those of CIFAR-10",
-            core,
+            partial(at_levels, CORE),
         ),
-        Suite("imagenet-ua-extra", "the eleven other attacks of ImageNet-UA at three levels", extra),
+        Suite(
+            "imagenet-ua-extra", "the eleven other attacks of ImageNet-UA at three levels", partial(at_levels, EXTRA)
+        ),
         Suite(
             "hypervolume",
             "margins at ten levels of linf (8/255) and l2 (0.5) for the adversarial hypervolume",

@@ -23,6 +23,8 @@ CERTIFICATES: Registry[type[Certificate]] = Registry(
         "linear": "certificates.linear:Linear",
         "line": "certificates.line:LineCertificate",
         "complete": "certificates.complete:Complete",
+        "lipschitz": "certificates.lipschitz:Lipschitz",
+        "smoothing": "certificates.smoothing:Smoothing",
     },
     "a class derived from robustatlas.certificates.Certificate",
     subclass_of(Certificate),

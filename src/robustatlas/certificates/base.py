@@ -100,12 +100,24 @@ class Certificate(ABC):
         Args:
             subject: the model.
             attack: whose sets.
-            samples: B of them.
+            samples: B of them; where another model is certified, also such as this one misclassifies.
 
         Returns:
             ``[B]`` float64: no input of the set of that size is misclassified; inf where no input of any is, 0 where
-            nothing is certain.
+            nothing is certain, NaN where the method abstains.
         """
+
+    def holds(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Tensor:
+        """Whether sizes ``[B]`` that were certified before are certain now; here by certifying again.
+
+        Returns:
+            ``[B]`` bool.
+        """
+        return self.sizes(subject, attack, samples).nan_to_num(nan=0.0, posinf=torch.inf) >= sizes * (1 - ROUNDING)
+
+
+ROUNDING = 1e-8
+"""Relative, of a size that was computed on another machine."""
 
 
 def norm_of(attack: Attack) -> float | None:

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject, in_ball, norm_of
+from robustatlas.certificates.base import (
+    MARGIN_OF_SIZES,
+    ROUNDING,
+    Certificate,
+    Samples,
+    Subject,
+    in_ball,
+    norm_of,
+)
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.sizes import largest
@@ -41,6 +49,14 @@ class InBalls(Certificate):
             return self.margins(subject, ball, samples.labels[rows]).amin(1).cpu()
 
         return largest(margin, len(samples.x), first, whole(p, samples.x[0].numel()), start)
+
+    def holds(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Tensor:
+        """As of every certificate; here by the bound at the very size."""
+        p = norm_of(attack)
+        assert p is not None
+        radius = sizes.clamp_max(whole(p, samples.x[0].numel())) * (1 - ROUNDING)
+        ball = NormBall(samples.x, radius.to(samples.x.device) * MARGIN_OF_SIZES, p)
+        return self.margins(subject, ball, samples.labels).amin(1).cpu() > 0
 
     @abstractmethod
     def margins(self, subject: Subject, ball: NormBall, labels: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from robustatlas.certificates.activations import Activation
 from robustatlas.certificates.bounds import Bounds, Network
 from robustatlas.certificates.graph import Node
 from robustatlas.certificates.operations import AffineOperation
+from robustatlas.certificates.pooling import MaxPool
 
 Floats = NDArray[np.float64]
 
@@ -99,7 +100,7 @@ def _affine(network: Network, position: int) -> Affine:
 
 
 def deviations(bounds: Bounds) -> Tensor:
-    """``[B, C]``: how far each logit of the ReLU network as it is computed may be from that in real numbers."""
+    """``[B, C]``: how far each logit of the network as it is computed may be from that in real numbers."""
     errors: list[Tensor] = []
     for node, rounding in zip(bounds.network.graph.nodes, bounds.rounding, strict=True):
         carried = _carried(node, errors)
@@ -109,8 +110,10 @@ def deviations(bounds: Bounds) -> Tensor:
 
 
 def _carried(node: Node, errors: list[Tensor]) -> Tensor | None:
-    """What errors of its inputs make of a node; no ReLU enlarges one."""
+    """What errors of its inputs make of a node."""
     if node.operation is None:
         return None
-    before = [errors[k] for k in node.inputs]
-    return node.operation.spread(*before) if isinstance(node.operation, AffineOperation) else before[0]
+    before, operation = [errors[k] for k in node.inputs], node.operation
+    if isinstance(operation, AffineOperation):
+        return operation.spread(*before)
+    return operation.apply(*before) if isinstance(operation, MaxPool) else before[0] * max(map(abs, operation.slopes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -58,6 +59,32 @@ def read(model: Classifier, shape: Shape) -> Graph:
     return Graph(tuple(reader.nodes), _UNITS[model.network_dtype], model.device)
 
 
+def program_of(net: nn.Module, x: Tensor) -> Any:
+    """A network exported for inputs like ``x`` [B, ...], as :func:`graph_of` reads it, as often as its weights change.
+
+    Raises:
+        UserError: it cannot be exported.
+    """
+    return _exported(net, torch.cat([x[:1], x[:1]]), type(net).__name__)
+
+
+def graph_of(program: Any, net: nn.Module) -> Graph:
+    """The graph of an exported network with the parameters that the ``net`` has now, in exact arithmetic; bounds on it
+    are differentiable in the parameters.
+
+    Raises:
+        UserError: the network has an operation that no bound is known of.
+
+    Example:
+        >>> net, x = nn.Linear(4, 3), torch.rand(2, 4)
+        >>> graph_of(program_of(net, x), net).run(x).requires_grad
+        True
+    """
+    live = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    reader = _Reader(program, type(net).__name__, live)
+    return Graph(tuple(reader.nodes), 0.0, next(net.parameters()).device)
+
+
 def refuse(model: Classifier) -> None:
     """Raise :class:`UserError` where no bound on the network says anything of the model."""
     said = "; certify the network without that, or look at what attacks find alone."
@@ -95,11 +122,11 @@ def _exported(whole: nn.Module, example: Tensor, name: str) -> Any:
 class _Reader:
     """Walks through an exported program, node by node; constants are computed, what depends on the input is read."""
 
-    def __init__(self, program: Any, name: str) -> None:
+    def __init__(self, program: Any, name: str, live: Mapping[str, Tensor] | None = None) -> None:
         self.name = name
         self.nodes: list[Node] = []
         self._values: dict[fx.Node, Any] = {}
-        placeholders = self._placeholders(program)
+        placeholders = self._placeholders(program, live or {})
         for node in program.graph.nodes:
             if node.op == "placeholder":
                 self._place(node, placeholders[node.name])
@@ -111,8 +138,9 @@ class _Reader:
                 self._finish(node.args[0][0])
 
     @staticmethod
-    def _placeholders(program: Any) -> dict[str, Tensor | None]:
-        """Names of what goes into the graph -> parameters, buffers and constants in float64, None for the input."""
+    def _placeholders(program: Any, live: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
+        """Names of what goes into the graph -> parameters, buffers and constants in float64, None for the input; those
+        that are ``live`` with their gradients."""
         signature = program.graph_signature
         held = {**program.state_dict, **program.constants}
         of = {
@@ -121,7 +149,8 @@ class _Reader:
             **signature.inputs_to_lifted_tensor_constants,
         }
         names = [node.name for node in program.graph.nodes if node.op == "placeholder"]
-        return {name: in_double(held[of[name]]) if name in of else None for name in names}
+        values = {name: live[key] if key in live else held[key].detach() for name, key in of.items()}
+        return {name: in_double(values[name]) if name in of else None for name in names}
 
     def _place(self, node: fx.Node, value: Tensor | None) -> None:
         if value is None:

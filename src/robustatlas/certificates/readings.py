@@ -48,7 +48,7 @@ NOTHING = Moved(lambda x: x)
 
 def in_double(value: Tensor) -> Tensor:
     """A constant of the network in float64."""
-    return value.detach().double() if value.is_floating_point() else value.detach()
+    return value.double() if value.is_floating_point() else value
 
 
 def flat(args: Any) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from robustatlas.attacks.definition import Effort
 from robustatlas.certification.certifying import Methods, certified, expected
+from robustatlas.certification.rechecking import Rechecked, recheck
 from robustatlas.evaluation.forecast import Forecast
 from robustatlas.evaluation.plan import Attacks, Data, Samples, Strengths
 from robustatlas.evaluation.prepared import Model
@@ -16,7 +17,7 @@ from robustatlas.progress import Progress
 from robustatlas.result import Result
 from robustatlas.workers import Cluster
 
-__all__ = ["certify", "forecast"]
+__all__ = ["Rechecked", "certify", "forecast", "recheck"]
 
 
 def certify(

@@ -73,7 +73,7 @@ def done(subject: Subject, task: Certification, job: Job, manner: Manner, report
     samples = _samples(model, x, labels, job.index, manner.batch_size)
     right = torch.from_numpy(samples["clean_prediction"] == samples["label"])
     sizes = torch.zeros(len(job.index), dtype=torch.float64)
-    rows = right.nonzero().squeeze(1)
+    rows = (right if task.certificate.own_model else torch.ones_like(right)).nonzero().squeeze(1)
     with seeded(manner.seed, model.device):
         for some in torch.split(rows, min(manner.batch_size, LARGEST_BATCH)):
             if len(some):
@@ -83,8 +83,10 @@ def done(subject: Subject, task: Certification, job: Job, manner: Manner, report
                     sizes[some] = task.certificate.sizes(subject, task.attack, given)
                 report(int(some[-1]) + 1)
     seconds = time.perf_counter() - begun
-    columns: Arrays = {"index": job.index, "certified_size": sizes.numpy(), "minimal_size": sizes.numpy()}
+    certain = sizes.nan_to_num(nan=0.0, posinf=torch.inf).numpy()
+    columns: Arrays = {"index": job.index, "certified_size": certain, "minimal_size": certain}
     columns["seconds"] = np.full(len(job.index), seconds / len(job.index))
+    columns["abstained"] = sizes.isnan().numpy().astype(np.int8)
     about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
     return Found(columns, samples, None, about, seconds, manner.batch_size)
 

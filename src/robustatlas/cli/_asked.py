@@ -1,4 +1,4 @@
-"""The options that say what an evaluation asks for, the same for one model and for many."""
+"""The options that say what an evaluation or a certification asks for, the same for one model and for many."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from robustatlas.cli._help import ATTACKS, COMPUTE, DATA
+from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, OUTPUT
 
 Attacks = Annotated[
     str | None,
@@ -81,6 +81,55 @@ Samples = Annotated[
         min=1,
         help="Number of samples to evaluate: the first ones of the data set. By default all.",
         rich_help_panel=DATA,
+    ),
+]
+Resize = Annotated[
+    int | None,
+    typer.Option(
+        metavar="PIXELS",
+        min=1,
+        help="Length that the shorter side of each picture is resized to; for pictures in folders. By default "
+        "what the model states.",
+        rich_help_panel=DATA,
+    ),
+]
+Crop = Annotated[
+    int | None,
+    typer.Option(
+        metavar="PIXELS",
+        min=1,
+        help="Side of the square that is cut out of the middle of each picture; for pictures in folders. By "
+        "default what the model states.",
+        rich_help_panel=DATA,
+    ),
+]
+Stratified = Annotated[
+    bool,
+    typer.Option(
+        "--stratified",
+        help="Draw the samples at random, with the classes in the proportions of the data set, instead of taking "
+        "the first ones.",
+        rich_help_panel=DATA,
+    ),
+]
+ShardSize = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Number of samples in each file of the run; a stop loses at most the files that are not finished. By "
+        "default what takes about 45 seconds.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Threads of the processor that the model runs with. By default one thread or all of them, whichever "
+        "is measured to be faster.",
+        rich_help_panel=COMPUTE,
     ),
 ]
 Seed = Annotated[

@@ -21,6 +21,14 @@ Workers = Annotated[
         rich_help_panel=DISTRIBUTED,
     ),
 ]
+Devices = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Devices that share the work, one process on each: `cuda:0,cuda:1`.",
+        rich_help_panel=DISTRIBUTED,
+    ),
+]
 Ray = Annotated[
     bool,
     typer.Option(

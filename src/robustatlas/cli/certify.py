@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from robustatlas.cli import _attacks, _models, _workers
+from robustatlas.cli import _asked, _attacks, _models, _workers
 from robustatlas.cli._forecast import forecast_table
-from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, OUTPUT
+from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import accuracy_tables, safe
+from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
+from robustatlas.files import named
 from robustatlas.scalars import fraction
 from robustatlas.wording import in_shell
 
@@ -40,8 +42,8 @@ def certify(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How: interval, crown-ibp, crown, alpha-crown, complete, linear or line. By default what fits the "
-            "network and the attack, at the effort that is asked for.",
+            help="How: interval, crown-ibp, crown, alpha-crown, complete, linear, line, lipschitz or smoothing. By "
+            "default what fits the network and the attack, at the effort that is asked for.",
             rich_help_panel=ATTACKS,
         ),
     ] = None,
@@ -62,15 +64,10 @@ def certify(
             rich_help_panel=ATTACKS,
         ),
     ] = "default",
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of samples to certify: the first ones of the data set. By default all.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
+    resize: _asked.Resize = None,
+    crop: _asked.Crop = None,
+    samples: _asked.Samples = None,
+    stratified: _asked.Stratified = False,
     run: Annotated[
         Path | None,
         typer.Option(
@@ -84,10 +81,7 @@ def certify(
     settings: _models.Settings = None,
     mean: _models.Mean = None,
     std: _models.Std = None,
-    seed: Annotated[
-        int,
-        typer.Option(metavar="N", help="Seed of methods that draw random numbers.", rich_help_panel=ATTACKS),
-    ] = 0,
+    seed: _asked.Seed = 0,
     batch_size: Annotated[
         int | None,
         typer.Option(
@@ -97,22 +91,15 @@ def certify(
             rich_help_panel=COMPUTE,
         ),
     ] = None,
-    shard_size: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of samples in each file of the run; a stop loses at most the files that are not finished. By "
-            "default what takes about 45 seconds.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    shard_size: _asked.ShardSize = None,
     device: _models.Device = None,
     workers: _workers.Workers = None,
+    devices: _workers.Devices = None,
     ray: _workers.Ray = False,
     ray_address: _workers.RayAddress = None,
     ray_gpus: _workers.RayGpus = None,
     part: _workers.Part = None,
+    threads: _asked.Threads = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -144,11 +131,11 @@ def certify(
     from robustatlas.workers.memory import hand_back_at_once
 
     classifier = _models.loaded(model, weights, settings, mean, std, device)
-    dataset = _models.data_for(classifier, data, None, None)
-    folder = run or run_folder(classifier, dataset)
+    dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
+    folder = named(run) if run else run_folder(classifier, dataset)
+    set_threads(threads, classifier, dataset.rows)
     request = Request(
         attacks=_attacks.chosen(names_in(attacks), "default", None),
-        samples=samples,
         seed=seed,
         run=folder,
         batch_size=batch_size,
@@ -157,6 +144,7 @@ def certify(
         progress=True,
         part=share_here(part),
         workers=workers,
+        devices=names_in(devices) or None,
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
     )
     chosen = _method(method, method_setting or ())

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from robustatlas.cli import _asked, _attacks, _models, _until, _workers
 from robustatlas.cli._forecast import print_forecast
-from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, DISTRIBUTED, MODEL, OUTPUT
+from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
@@ -40,36 +40,10 @@ def evaluate(
     procedure: _asked.Procedure = "default",
     strengths: _asked.Strengths = None,
     features: _asked.Features = None,
-    resize: Annotated[
-        int | None,
-        typer.Option(
-            metavar="PIXELS",
-            min=1,
-            help="Length that the shorter side of each picture is resized to; for pictures in folders. By default "
-            "what the model states.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    crop: Annotated[
-        int | None,
-        typer.Option(
-            metavar="PIXELS",
-            min=1,
-            help="Side of the square that is cut out of the middle of each picture; for pictures in folders. By "
-            "default what the model states.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
+    resize: _asked.Resize = None,
+    crop: _asked.Crop = None,
     samples: _asked.Samples = None,
-    stratified: Annotated[
-        bool,
-        typer.Option(
-            "--stratified",
-            help="Draw the samples at random, with the classes in the proportions of the data set, instead of taking "
-            "the first ones.",
-            rich_help_panel=DATA,
-        ),
-    ] = False,
+    stratified: _asked.Stratified = False,
     until: _until.Until = None,
     against: _until.Against = None,
     run: Annotated[
@@ -104,40 +78,15 @@ def evaluate(
     std: _models.Std = None,
     seed: _asked.Seed = 0,
     batch_size: _asked.BatchSize = None,
-    shard_size: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of samples in each file of the run; a stop loses at most the files that are not finished. By "
-            "default what takes about 45 seconds.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    shard_size: _asked.ShardSize = None,
     device: _models.Device = None,
     workers: _workers.Workers = None,
-    devices: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Devices that share the work, one process on each: `cuda:0,cuda:1`.",
-            rich_help_panel=DISTRIBUTED,
-        ),
-    ] = None,
+    devices: _workers.Devices = None,
     ray: _workers.Ray = False,
     ray_address: _workers.RayAddress = None,
     ray_gpus: _workers.RayGpus = None,
     part: _workers.Part = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Threads of the processor that the model runs with. By default one thread or all of them, whichever "
-            "is measured to be faster.",
-            rich_help_panel=COMPUTE,
-        ),
-    ] = None,
+    threads: _asked.Threads = None,
     precision: Annotated[
         str,
         typer.Option(

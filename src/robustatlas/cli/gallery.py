@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from robustatlas.cli import _attacks, _models
+from robustatlas.cli import _asked, _attacks, _models
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import printable
@@ -24,14 +24,7 @@ def gallery(
             rich_help_panel=ATTACKS,
         ),
     ] = "linf,l2,l1,l0",
-    features: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NET=FILE",
-            help="Network by whose activations the attack lpips compares images, as in `robustatlas evaluate`.",
-            rich_help_panel=ATTACKS,
-        ),
-    ] = None,
+    features: _asked.Features = None,
     sample: Annotated[
         int | None,
         typer.Option(

@@ -1,9 +1,9 @@
-"""``robustatlas verify``: other people's adversarial examples as evidence in a run."""
+"""``robustatlas verify``: examples of others as evidence in a run, and certificates looked at again."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,17 +15,21 @@ from robustatlas.cli._terminal import safe, table
 from robustatlas.outcomes import Run
 from robustatlas.wording import counted
 
+if TYPE_CHECKING:
+    from robustatlas.classifier import Classifier
+
 
 def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory that the verified examples are added to.")],
     examples: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="EXAMPLES",
+            metavar="[EXAMPLES]",
             help="Adversarial examples: an `.npz` with images (and index, labels, theta, attack), a folder of PNG "
-            "files named by position in the data set, or a run that kept its examples.",
+            "files named by position in the data set, or a run that kept its examples. Without any, the certificates "
+            "of the run are computed again.",
         ),
-    ],
+    ] = None,
     by: Annotated[
         str | None,
         typer.Option(
@@ -81,18 +85,25 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Check adversarial examples that others found, and add those that hold to RUN.
+    """Check adversarial examples that others found, and add those that hold to RUN; or check its certificates.
 
     For each example the clean prediction, the range [0, 1], the model's answer and the size in each norm are checked.
     From then on the smallest example of each sample counts, whoever found it.
 
         robustatlas verify runs/mynet-cifar10 adversarial.npz --by "Jane Doe"
+
+    Whether every certified size of a run is certain, by its own method, computed again here:
+
+        robustatlas verify runs/mynet-cifar10
     """
     from robustatlas.evaluation.verification import model_named_by
     from robustatlas.evaluation.verification import verify as verified
 
     source = model or model_named_by(Run.open(run))
     classifier = _models.loaded(source, weights, settings, mean, std, device)
+    if examples is None:
+        _recheck(run, classifier, data)
+        return
     found = verified(
         run,
         examples,
@@ -123,3 +134,15 @@ def verify(
                 f"{told.after[k]:.1f}",
             )
     console.print(rows)
+
+
+def _recheck(run: Path, model: Classifier, data: str | None) -> None:
+    """Print which certificates hold; the command fails where one does not."""
+    from robustatlas.certification import recheck
+
+    found = recheck(run, model=model, data=data)
+    console = Console(highlight=False)
+    for each in found:
+        console.print(f"{safe(str(each))}.", highlight=False, soft_wrap=True)
+    if not all(each.holds for each in found):
+        raise typer.Exit(1)

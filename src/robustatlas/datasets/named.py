@@ -18,7 +18,7 @@ from robustatlas.datasets.formats import read_cifar_binary, read_idx, read_npz
 from robustatlas.datasets.loaders import AS_THEY_ARE, Sizing
 from robustatlas.datasets.on_disk import load_on_disk
 from robustatlas.datasets.pickles import read_cifar_pickle
-from robustatlas.errors import UserError
+from robustatlas.errors import UserError, brief
 from robustatlas.files import cache_folder, named
 from robustatlas.scalars import whole
 from robustatlas.wording import instead
@@ -33,6 +33,8 @@ _SYSTEM_FOLDER = Path("/usr/share/datasets")
 class _Source(Protocol):
     @property
     def classes(self) -> tuple[str, ...]: ...
+    @property
+    def folders(self) -> tuple[str, ...]: ...
     def find(self, root: Path, split: Split) -> Dataset | None: ...
     def fetch(self, folder: Path, split: Split) -> None: ...
 
@@ -81,6 +83,10 @@ class _Cifar:
     pickled: str
     pickles: Mapping[Split, Mapping[str, str]]
     labels: int = 1
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return self.folder, self.pickled
 
     def _files(self, split: Split) -> tuple[str, ...]:
         return self.test if split == "test" else self.train
@@ -189,6 +195,7 @@ def load_dataset(
     ``imagefolder:FOLDER``       a folder of pictures for each class
     ``hf:FOLDER``                a data set of Hugging Face on disk (``save_to_disk``, or the hub's Parquet files)
     ``cifar10-c/KIND/SEVERITY``  CIFAR-10-C, such as ``cifar10-c/fog/3``; likewise ``cifar100-c`` and ``imagenet-c``
+    ``cifar-10-batches-py``      a folder of that name, wherever it is (also ``cifar-100-python``, the binary versions)
     ``imagenet``                 the validation images in class folders; ``imagenet100``: every tenth class of it
     ===========================  =======================================================================================
 
@@ -232,6 +239,8 @@ def load_dataset(
     if name == "digits":
         return _load_digits(split)
     source = _SOURCES.get(str(name))
+    if source is None and Path(name).is_dir():
+        return _folder(Path(name), split)
     if source is None:
         known = f"give {', '.join(names())}, a file FILE.npz or FILE.npy, imagefolder:FOLDER or hf:FOLDER"
         raise UserError(f"Unknown data set {str(name)!r}{instead(str(name).lower(), names(), known)}")
@@ -250,6 +259,23 @@ def _load_digits(split: Split) -> Dataset:
         chosen = archive["is_test"] == (split == "test")
         images = archive["images"][chosen].astype(np.float32) / 16
         return Dataset.of(images, archive["labels"][chosen], "digits", _DIGITS)
+
+
+def _folder(folder: Path, split: Split) -> Dataset:
+    """What a folder holds that has the name under which a data set is published.
+
+    Raises:
+        UserError: it has another name.
+    """
+    place = folder.resolve()
+    for source in _SOURCES.values():
+        if place.name in source.folders and (found := source.find(place.parent, split)) is not None:
+            return found
+    raise UserError(
+        f"{brief(str(folder))} is a folder; give imagefolder:{folder} where it holds a folder of pictures for each "
+        f"class, hf:{folder} where it is a data set of Hugging Face, or the name of a data set in it with "
+        f"ROBUSTATLAS_DATA={folder}."
+    )
 
 
 def _roots() -> list[Path]:

@@ -46,7 +46,7 @@ def write(result: Result, path: Path) -> str:
                 metric_config=_OURS,
             )
         )
-    card = hub.ModelCard(path.read_text(encoding="utf-8")) if path.is_file() else hub.ModelCard("---\n---\n")
+    card = hub.ModelCard(path.read_text(encoding="utf-8")) if path.is_file() else hub.ModelCard("---\n{}\n---\n")
     kept = [old for old in card.data.eval_results or [] if old.metric_config != _OURS]
     card.data.model_name = card.data.model_name or facts.name
     card.data.eval_results = [*kept, *found]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from robustatlas.exports.numbers import files_of, numbers_of, settings_of
-from robustatlas.facts import facts_of
+from robustatlas.exports.trackers import taken_by
+from robustatlas.facts import RunFacts, facts_of
 from robustatlas.result import Result
 from robustatlas.tabular import framework
 
@@ -22,28 +24,35 @@ def write(result: Result, path: Path | None) -> str:
         a sentence that says where it is.
 
     Raises:
-        UserError: wandb is not installed.
+        UserError: wandb is not installed, or does not take the run.
     """
     wandb = framework("wandb", "--to wandb")
     facts = facts_of(result)
     offline = {} if path is None else {"mode": "offline", "dir": str(path)}
     if path is not None:
         path.mkdir(parents=True, exist_ok=True)
-    settings = wandb.Settings(console="off", silent=True)
-    run = wandb.init(project="robustatlas", name=result.name, config=settings_of(result), settings=settings, **offline)
-    with files_of(result) as files:
-        rows = []
-        for number in numbers_of(facts):
-            low, high = number.value.low, number.value.high
-            rows.append([number.name, number.strength, number.value.value, low, high])
-            if number.strength is None:
-                run.summary.update(
-                    {number.name: number.value.value, f"{number.name}_low": low, f"{number.name}_high": high}
-                )
-        run.log({"accuracies": wandb.Table(columns=["name", "strength", "value", "low", "high"], data=rows)})
+    with taken_by("Weights & Biases", "give -o FOLDER for an offline run, or log in by wandb login"):
+        settings = wandb.Settings(console="off", silent=True)
+        run = wandb.init(
+            project="robustatlas", name=result.name, config=settings_of(result), settings=settings, **offline
+        )
+        _log(wandb, run, facts)
         artifact = wandb.Artifact("robustatlas-evidence", type="evaluation")
-        for file in files:
-            artifact.add_file(str(file))
-        run.log_artifact(artifact)
-        run.finish()
-    return f"run {run.id} of Weights & Biases, project robustatlas, in {run.dir}"
+        with files_of(result) as files:
+            for file in files:
+                artifact.add_file(str(file))
+            run.log_artifact(artifact)
+            run.finish()
+        return f"run {run.id} of Weights & Biases, project robustatlas, in {run.dir}"
+
+
+def _log(wandb: Any, run: Any, facts: RunFacts) -> None:
+    rows = []
+    for number in numbers_of(facts):
+        low, high = number.value.low, number.value.high
+        rows.append([number.name, number.strength, number.value.value, low, high])
+        if number.strength is None:
+            run.summary.update(
+                {number.name: number.value.value, f"{number.name}_low": low, f"{number.name}_high": high}
+            )
+    run.log({"accuracies": wandb.Table(columns=["name", "strength", "value", "low", "high"], data=rows)})

@@ -50,7 +50,17 @@ class CertifiedFacts:
         else:
             meet = f"both sides meet on {self.both.share_closed:.1f} % of the images"
             said = f"{beginning} {self.both.at(at)}; {meet}."
-        return f"{said} {self.thanks}" if self.saved else said
+        return " ".join(filter(None, [said, self.drawn, self.thanks]))
+
+    @property
+    def drawn(self) -> str:
+        """Of another model by random draws: how many, with which certainty, and where it abstains; empty elsewhere."""
+        if not self.held.of:
+            return ""
+        settings = [record.settings for record in self.held.records if "alpha" in record.settings]
+        made = listed([f"n = {each['draws']:,}, alpha = {each['alpha']:g}" for each in settings])
+        abstained = 0 if self.held.abstained is None else int(self.held.abstained.sum())
+        return f"Another model than the run's own; {made}; it abstains on {abstained} images."
 
     @property
     def thanks(self) -> str:

@@ -94,6 +94,7 @@ def _certified(facts: CertifiedFacts) -> dict[str, Any]:
         "area between": None if both is None else both.area,
         "upper / lower": None if both is None else finite([both.width])[0],
         "passes spared, at most": facts.saved,
+        "abstained": None if held.abstained is None else int(held.abstained.sum()),
         "methods": [record.shown() for record in held.records],
         "sizes": finite(held.sizes.tolist()),
         "by": held.by,

@@ -106,6 +106,8 @@ class Row:
         union: accuracy in percent under all attacks at once, each up to the middle one of its strengths; None for a
             single attack, and for rows of which only the accuracies are known.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
+        certified: attack -> accuracies in percent that are certain at the strengths of the board, where its sets were
+            certified: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.styles.styles_of`).
     """
 
@@ -123,6 +125,7 @@ class Row:
     own_sets: tuple[str, ...] = ()
     union: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
+    certified: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     fingerprint: str = ""
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
@@ -208,6 +211,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         own_sets=held.own_sets,
         union=100 * float(judged.survivors(union_strengths(judged)).mean()) if len(judged.attacks) > 1 else None,
         own={name: statistic.value for name, statistic in own(judged).items()},
+        certified=_certified(result, reference),
         fingerprint=result.fingerprint,
     )
 
@@ -229,6 +233,13 @@ def nothing_to_hold_against(results: Sequence[Result]) -> Reference:
     others = {attack: grid for found in grids for attack, grid in found.items() if attack not in shared}
     cells = {attack: dict.fromkeys(grid, 100.0) for attack, grid in {**shared, **others}.items()}
     return Reference("none", "", AccuracyTable(100.0, cells), ranked=tuple(shared))
+
+
+def _certified(result: Result, reference: Reference) -> dict[str, dict[float, float]]:
+    """Of the model itself; at any strength, as a certified size says which are below it."""
+    held = {row: sizes for row, sizes in result.certified_sizes.items() if not sizes.of}
+    shared = {row: reference.accuracies.strengths(row).tolist() for row in held if row in reference.accuracies.attacks}
+    return {row: dict(zip(grid, held[row].accuracies(grid).tolist(), strict=True)) for row, grid in shared.items()}
 
 
 def _half(result: Result, attack: str) -> float:

@@ -218,6 +218,10 @@ class RunFacts:
     certified: tuple[CertifiedFacts, ...] = ()
     fingerprint: str = ""
 
+    def certified_under(self, attack: str) -> CertifiedFacts | None:
+        """The other side of an attack that was run, of this very model; None where nothing is certified."""
+        return next((held for held in self.certified if held.row == attack and held.both is not None), None)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
         return plain_run(self)

@@ -16,6 +16,7 @@ BUILTIN_MODELS: dict[str, Callable[[], nn.Module]] = {
     "digits-standard": digits_cnn,
     "digits-linf": digits_cnn,
     "digits-l2": digits_cnn,
+    "digits-ibp": digits_cnn,
 }
 """Name to architecture; the weights are ``models/shipped/NAME.safetensors`` (made by ``scripts/train_digits.py``)."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from robustatlas.errors import UserError, warn
@@ -27,8 +28,9 @@ CERTIFIED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "index": (np.int64, 1),
     "certified_size": (np.float64, 1),
     "seconds": (np.float64, 1),
+    "abstained": (np.int8, 1),
 }
-"""Columns of a part."""
+"""Columns of a part; the last one is not in old ones."""
 
 
 class CertificateRecord(Record):
@@ -101,6 +103,7 @@ class CertifiedSizes:
         strengths: of the attack, at which tables show it.
         method_of: ``[N]``, position in ``methods`` of the one that certified most; None: it is the only one.
         records: the methods as they were run, with version, settings, sets and box.
+        abstained: ``[N]``, where a method that draws random numbers could not tell; None: that is not known.
 
     Example:
         >>> CertifiedSizes("linf", np.array([0.1, 0.0]), strengths=(0.05, 0.2)).accuracies().tolist()
@@ -115,11 +118,13 @@ class CertifiedSizes:
     strengths: tuple[float, ...] = ()
     method_of: Integers | None = None
     records: tuple[CertificateRecord, ...] = ()
+    abstained: NDArray[np.bool_] | None = None
 
     def select(self, positions: Integers) -> CertifiedSizes:
         """The samples at some positions."""
         method_of = None if self.method_of is None else self.method_of[positions]
-        return replace(self, sizes=self.sizes[positions], method_of=method_of)
+        abstained = None if self.abstained is None else self.abstained[positions]
+        return replace(self, sizes=self.sizes[positions], method_of=method_of, abstained=abstained)
 
     @property
     def by(self) -> list[str]:
@@ -173,22 +178,23 @@ class Certificates:
         """Publish one part: certified sizes of some samples, and these samples' clean outcomes."""
         part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
         name = f"certified/{record.key}/{part}"
-        held = {column: columns[column] for column in CERTIFIED_COLUMNS}
-        checked = check_columns(held, CERTIFIED_COLUMNS, 0, name)
+        checked = _checked({column: columns[column] for column in CERTIFIED_COLUMNS if column in columns}, name)
         self._parts.write_samples(part, samples)
         self._storage.write(name, checked, {**(about or {}), **self._parts.said_of(record)})
         self._read[name] = checked
 
     def sizes(self, records: Iterable[CertificateRecord], index: Integers) -> dict[str, CertifiedSizes]:
         """Row -> what the records certify of the samples ``index`` together: the larger size counts."""
-        by_row: dict[str, list[tuple[CertificateRecord, Floats]]] = {}
+        by_row: dict[str, list[tuple[CertificateRecord, Arrays]]] = {}
         for record in records:
             held = self._of(record)
             rows = np.isin(index, held["index"])
             if rows.any():
-                sizes = np.zeros(len(index))
-                sizes[rows] = rows_at(held, index[rows])["certified_size"]
-                by_row.setdefault(record.row, []).append((record, sizes))
+                there = rows_at(held, index[rows])
+                columns: Arrays = {name: np.zeros(len(index), there[name].dtype) for name in there}
+                for name, values in columns.items():
+                    values[rows] = there[name]
+                by_row.setdefault(record.row, []).append((record, columns))
         return {row: _joined(held) for row, held in by_row.items()}
 
     def _names(self, record: CertificateRecord) -> list[str]:
@@ -202,18 +208,23 @@ class Certificates:
     def _part(self, name: str) -> Arrays | None:
         if name not in self._read:
             try:
-                self._read[name] = check_columns(
-                    self._storage.read(name), CERTIFIED_COLUMNS, 0, self._storage.place(name)
-                )
+                self._read[name] = _checked(self._storage.read(name), self._storage.place(name))
             except (CorruptFileError, UserError) as error:
                 warn(f"A damaged part counts as not done: {error}")
                 self._read[name] = None
         return self._read[name]
 
 
-def _joined(held: Sequence[tuple[CertificateRecord, Floats]]) -> CertifiedSizes:
+def _checked(given: Columns, place: str) -> Arrays:
+    """The columns of a part; of an old one, that nothing abstained."""
+    none = np.zeros(len(given.get("index", ())), np.int8)
+    return check_columns({"abstained": none} | dict(given), CERTIFIED_COLUMNS, 0, place)
+
+
+def _joined(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:
     """What several methods certify together: of each sample the largest size, and the first method that has it."""
-    records, sizes = [record for record, _ in held], np.stack([sizes for _, sizes in held])
+    records, sizes = [record for record, _ in held], np.stack([columns["certified_size"] for _, columns in held])
+    abstained = np.stack([columns["abstained"] for _, columns in held]).any(0) & (sizes.max(0) == 0)
     methods = tuple(dict.fromkeys(record.method for record in records))
     positions = np.array([methods.index(record.method) for record in records])
     return CertifiedSizes(
@@ -225,6 +236,7 @@ def _joined(held: Sequence[tuple[CertificateRecord, Floats]]) -> CertifiedSizes:
         strengths=max((record.strengths for record in records), key=len),
         method_of=positions[sizes.argmax(0)],
         records=tuple(records),
+        abstained=abstained,
     )
 
 

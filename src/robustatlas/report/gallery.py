@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -34,7 +35,8 @@ class Example:
         wrong: of a randomised model, in how many percent of its draws it is misclassified; None elsewhere.
         adversarial: picture.
         clean: picture.
-        difference: picture of the change, grey for none, stretched to the full range.
+        difference: picture of the change, grey for none.
+        magnified: by which factor the change is shown, the same one for all examples of an attack.
     """
 
     index: int
@@ -45,6 +47,7 @@ class Example:
     adversarial: str
     clean: str
     difference: str
+    magnified: float
 
 
 def examples(result: Result, data: Dataset | None = None) -> dict[str, list[Example]]:
@@ -72,9 +75,10 @@ def _choose(
         ordered[np.unique(np.linspace(0, len(ordered) - 1, SHOWN).round().astype(int))] if len(ordered) else ordered
     )
     found, wrong = [], result.misclassification(attack)
-    for place in chosen.tolist():
+    cleans = {place: _clean_image(data, int(index[place]), images[place].shape) for place in chosen.tolist()}
+    magnified = _magnified([images[place] - clean for place, clean in cleans.items() if clean is not None])
+    for place, clean in cleans.items():
         row, sample = int(rows[place]), int(index[place])
-        clean = _clean_image(data, sample, images[place].shape)
         found.append(
             Example(
                 index=sample,
@@ -84,7 +88,8 @@ def _choose(
                 wrong=wrong[row],
                 adversarial=picture(images[place]),
                 clean="" if clean is None else picture(clean),
-                difference="" if clean is None else picture(_stretched(images[place] - clean)),
+                difference="" if clean is None else picture(0.5 + magnified * (images[place] - clean)),
+                magnified=magnified,
             )
         )
     return found
@@ -102,9 +107,9 @@ def picture(image: NDArray[np.floating]) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
 
-def _stretched(change: NDArray[np.floating]) -> NDArray[np.floating]:
-    largest = float(np.abs(change).max()) or 1.0
-    return 0.5 + 0.5 * change / largest
+def _magnified(changes: Sequence[NDArray[np.floating]]) -> float:
+    """The factor with which the largest of some changes just fills the range on both sides of grey."""
+    return 0.5 / (max((float(np.abs(change).max()) for change in changes), default=0.5) or 0.5)
 
 
 def _clean_image(data: Dataset | None, sample: int, shape: tuple[int, ...]) -> NDArray[np.float32] | None:

@@ -12,6 +12,8 @@ LETTER, LINE = 6.2, 12.0
 """Room of a letter and of a line of text, in pixels."""
 
 _STEP, _MARK = 5.0, 6.0
+_ABOVE = 7.0
+"""Room above the chart into which a name may reach."""
 
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 """x and y of the corners of a line, in pixels from the upper left corner of the chart."""
@@ -64,14 +66,14 @@ def placed(lines: Sequence[Curve], names: Sequence[str], width: float, height: f
     """
     found: list[Label] = []
     for line, name in zip(lines, names, strict=True):
-        candidates = [*_candidates(line, LETTER * len(name), width, height)]
+        room = LETTER * len(name)
+        candidates = [*_candidates(line, room, width, height)] or [_in_the_corner(line, room, height)]
         found.append(min(candidates, key=lambda one: (_hidden(one, found, lines), one.x)))
     return found
 
 
 def _candidates(line: Curve, room: float, width: float, height: float) -> Iterator[Label]:
-    """Right of a point of the line, above it, and left below it; the lower left corner where the name fits nowhere."""
-    yield Label((0.0, float(np.interp(0.0, *line))), 0.0, height, room)
+    """Right of a point of the line, above it, and left below it."""
     for x in np.arange(0.0, width, _STEP).tolist():
         y = float(np.interp(x, *line))
         for left, base in (
@@ -80,8 +82,13 @@ def _candidates(line: Curve, room: float, width: float, height: float) -> Iterat
             (x - room - _MARK, y + LINE + 2),
             (x - room / 2, y - _MARK - 1),
         ):
-            if left >= 0 and left + room <= width and LINE <= base <= height:
+            if left >= 0 and left + room <= width and LINE - _ABOVE <= base <= height:
                 yield Label((x, y), left, base, room)
+
+
+def _in_the_corner(line: Curve, room: float, height: float) -> Label:
+    """For a name that is wider than the chart."""
+    return Label((0.0, float(np.interp(0.0, *line))), 0.0, height, room)
 
 
 def _hidden(label: Label, taken: Sequence[Label], lines: Sequence[Curve]) -> int:

@@ -224,6 +224,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "low": {attack: _aligned(low, shared[attack]) for attack, (low, _) in zip(shared, ends, strict=True)},
         "high": {attack: _aligned(high, shared[attack]) for attack, (_, high) in zip(shared, ends, strict=True)},
         "ratios": {kind: [number.low, number.high] for kind, number in row.ratios.items()},
+        "certified": {attack: [_short(value) for value in cells.values()] for attack, cells in row.certified.items()},
         "samples": row.samples,
         "few": few,
         "hypervolume": row.hypervolume,

@@ -34,7 +34,9 @@ class Line:
     Attributes:
         series: its place among the runs of the page, from 1.
         points: of the line, as SVG writes them.
-        band: outline of the intervals; empty where the chart has several runs.
+        band: outline of the intervals; empty where the chart has several runs, or shows a doubt.
+        certified: points of the line below which nothing can be found; empty where nothing is certified.
+        doubt: outline of what lies between both lines.
         name: short; empty where the chart has one run.
         label: the lower left corner of the name.
         marked: the point of the line beside which it stands.
@@ -43,6 +45,8 @@ class Line:
     series: int
     points: str
     band: str
+    certified: str
+    doubt: str
     name: str
     label: tuple[float, float]
     marked: tuple[float, float]
@@ -103,7 +107,7 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     items = [item for *_, item in known]
     end = max(float(item.strengths[-1]) for item in items)
     label, unit = wording(attack).label, axis(items[0].unit)
-    names = [shortened(run.name, _NAME) for _, run, _ in known] if len(runs) > 1 else [""] * len(known)
+    names = _names([run.name for _, run, _ in known]) if len(runs) > 1 else [""] * len(known)
     cells = [(run.clean, *(item.accuracy or ())) for _, run, item in known]
     lines = [
         (np.array([0.0, *item.strengths.tolist()]) * 100 / end, np.array([100 - cell.value for cell in row]))
@@ -111,8 +115,16 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     ]
     labels = _labels(lines, names) if len(runs) > 1 else [Label((0, 0), 0, 0, 0)] * len(lines)
     drawn = [
-        Line(place, _points(*line), _band(line[0], row) if len(runs) == 1 else "", name, (at.x, at.y), at.at)
-        for (place, *_), line, row, name, at in zip(known, lines, cells, names, labels, strict=True)
+        Line(
+            series=place,
+            points=_points(*line),
+            band=_band(line[0], row) if len(runs) == 1 and not run.certified_under(attack) else "",
+            **_other_side(run, attack, *line),
+            name=name,
+            label=(at.x, at.y),
+            marked=at.at,
+        )
+        for (place, run, _), line, row, name, at in zip(known, lines, cells, names, labels, strict=True)
     ]
     told = [line_in_words(run, item, len(runs) > 1) for _, run, item in known]
     return Panel(
@@ -124,6 +136,18 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
         ticks=tuple(without_collisions(_ticks(attack, end, distances), WIDTH if len(runs) > 1 else NARROW)),
         own_set=any(item.own_set for item in items),
     )
+
+
+def _names(models: Sequence[str]) -> list[str]:
+    """Short names of models, without the source that all of them share.
+
+    Example:
+        >>> _names(["builtin:digits-linf", "builtin:digits-l2"]), _names(["a:mine", "b:mine"])
+        (['digits-linf', 'digits-l2'], ['a:mine', 'b:mine'])
+    """
+    sources = {model[: max(model.rfind(":"), model.rfind("/")) + 1] for model in models}
+    start = len(sources.pop()) if len(sources) == 1 else 0
+    return [shortened(model[start:], _NAME) for model in models]
 
 
 def _labels(lines: Sequence[Curve], names: Sequence[str]) -> list[Label]:
@@ -139,6 +163,15 @@ def _labels(lines: Sequence[Curve], names: Sequence[str]) -> list[Label]:
 
 def _points(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> str:
     return " ".join(f"{x:.5g},{y:.4g}" for x, y in zip(xs.tolist(), ys.tolist(), strict=True))
+
+
+def _other_side(run: RunFacts, attack: str, xs: NDArray[np.float64], ys: NDArray[np.float64]) -> dict[str, str]:
+    """What is certified at the strengths of the line, and the doubt between."""
+    held = run.certified_under(attack)
+    if held is None:
+        return {"certified": "", "doubt": ""}
+    least = np.array([ys[0], *(100 - cell.value for cell in held.accuracy)])
+    return {"certified": _points(xs, least), "doubt": f"{_points(xs, ys)} {_points(xs[::-1], least[::-1])}"}
 
 
 def _band(xs: NDArray[np.float64], cells: Sequence[Interval]) -> str:

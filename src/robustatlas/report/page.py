@@ -129,6 +129,9 @@ def _cards(
 def _said(facts: Sequence[RunFacts]) -> dict[str, Any]:
     """What the page says beside its numbers."""
     return {
+        "certified": [
+            (run.name if len(facts) > 1 else "", proved) for run in facts if (proved := words.certified(run))
+        ],
         "notes": _notes(facts),
         "warnings": _alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         "advice": _alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas import wording
+from robustatlas.facts.certified import CertifiedFacts
 from robustatlas.facts.numbers import CONFIDENCE
 from robustatlas.facts.run import AttackFacts, RunFacts
+from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.looks import look_of
 from robustatlas.report.multiples import Panel
@@ -80,7 +82,28 @@ def _card(attack: str, runs: Sequence[RunFacts], found: Found, chart: Panel | No
 def _curves(runs: Sequence[RunFacts], found: Found, end: float) -> dict[str, Any]:
     several = len(runs) > 1
     said = [line_in_words(run, item, several) for run, item in zip(runs, found, strict=True) if item and item.accuracy]
-    return {"lines": [_curve(item, end) for item in found], "said": " ".join(said)}
+    lines: list[dict[str, Any] | None] = []
+    for run, item in zip(runs, found, strict=True):
+        curve = _curve(item, end)
+        held = run.certified_under(item.attack) if item else None
+        lines.append(curve | {"certified": _certified(held, end)} if curve and held else curve)
+    return {"lines": lines, "said": " ".join(said)}
+
+
+def _certified(held: CertifiedFacts, end: float) -> dict[str, list[float]]:
+    """The steps of what is certified, as errors: what the robust error is at most."""
+    sizes = _steps(held.curve, np.array(held.strengths), end)
+    low, high = held.curve.band(CONFIDENCE, kind="pointwise").at(sizes)
+    error = held.curve.at(sizes)
+    return {"sizes": _rounded(sizes, 8), "error": _rounded(error, 8), "low": _rounded(low), "high": _rounded(high)}
+
+
+def _steps(curve: RobustnessCurve, strengths: NDArray[np.float64], end: float) -> NDArray[np.float64]:
+    """Sizes that draw a curve up to the end of the axis, all strengths among them."""
+    jumps = curve.jumps[(curve.jumps > 0) & (curve.jumps < end)]
+    if len(jumps) > CURVE_POINTS:
+        jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, CURVE_POINTS).round().astype(int))]
+    return np.unique(np.concatenate([[0.0], jumps, strengths[strengths <= end], [end]]))
 
 
 def _names(chart: Panel, end: float) -> list[dict[str, Any]]:
@@ -92,15 +115,12 @@ def _names(chart: Panel, end: float) -> list[dict[str, Any]]:
     ]
 
 
-def _curve(attack: AttackFacts | None, end: float) -> dict[str, list[float]] | None:
+def _curve(attack: AttackFacts | None, end: float) -> dict[str, Any] | None:
     """The steps of a curve, all strengths among them, where the error is 100 minus the accuracy of the table; its band
     holds each point by itself, as the intervals of the tables do."""
     if attack is None or attack.curve is None:
         return None
-    jumps = attack.curve.jumps[(attack.curve.jumps > 0) & (attack.curve.jumps < end)]
-    if len(jumps) > CURVE_POINTS:
-        jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, CURVE_POINTS).round().astype(int))]
-    sizes = np.unique(np.concatenate([[0.0], jumps, attack.strengths[attack.strengths <= end], [end]]))
+    sizes = _steps(attack.curve, attack.strengths, end)
     low, high = attack.curve.band(CONFIDENCE, kind="pointwise").at(sizes)
     error = attack.curve.at(sizes)
     return {"sizes": _rounded(sizes, 8), "error": _rounded(error, 8), "low": _rounded(low), "high": _rounded(high)}

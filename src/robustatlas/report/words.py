@@ -63,11 +63,18 @@ def line_in_words(run: RunFacts, item: AttackFacts, named: bool) -> str:
     standard = STANDARD.get(item.attack, (float("nan"), ""))[0]
     near = np.flatnonzero(np.isclose(item.strengths, standard, rtol=1e-5))
     middle = int(near[0]) if len(near) else (len(item.strengths) - 1) // 2
+    held = run.certified_under(item.attack)
     said = [
-        f"{percent(accuracy[k])} at {strength(item.strengths[k])}"
+        f"{percent(accuracy[k])}{f' (certified: at least {percent(held.accuracy[k])})' if held else ''} "
+        f"at {strength(item.strengths[k])}"
         for k in dict.fromkeys((middle, len(item.strengths) - 1))
     ]
     return f"{f'{run.name}: ' if named else ''}{percent(run.clean)} without attack, {', '.join(said)}."
+
+
+def certified(facts: RunFacts) -> list[str]:
+    """What is certain of a run from below, and what attacks left of it from above: a sentence for each attack."""
+    return [wording(held.row).label + held.sentence.removeprefix(held.row) for held in facts.certified]
 
 
 def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> list[tuple[str, str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
@@ -53,6 +53,9 @@ class Compose(ThreatModel):
     @property
     def chooses(self) -> bool:
         return any(part.chooses for part in self.parts)
+
+    def for_data(self, first: Tensor) -> ThreatModel:
+        return replace(self, parts=tuple(part.for_data(first) for part in self.parts))
 
     def check(self, x: Tensor) -> None:
         for part in self.parts:

@@ -141,11 +141,13 @@ def open_clip_model(
     architecture, _, weights = name.partition("/")
     try:
         model = open_clip.create_model(architecture, pretrained=weights or None).eval()
+        tokenizer = open_clip.get_tokenizer(architecture)
+    except ModuleNotFoundError as error:
+        raise UserError(f"{source} needs {error.name} for its tokenizer: pip install {error.name}") from error
     except OSError as error:
         raise unreachable(source, "open_clip", error) from error
     except RuntimeError as error:
         raise UserError(f"{source} cannot be made by open_clip: {first_of(error)}.") from error
-    tokenizer = open_clip.get_tokenizer(architecture)
     texts = text_features(lambda asked: model.encode_text(tokenizer(asked)), names, prompts)
     bias = getattr(model, "logit_bias", None)
     net = ZeroShot(model.visual, texts, model.logit_scale.exp(), torch.zeros(()) if bias is None else bias)

@@ -42,7 +42,7 @@ const Columns = (() => {
    */
   function ratioOf(board) {
     return board.compared ? { short: "CR", name: "competitiveness ratio", hint: "Competitiveness ratio" }
-      : { short: "Average", name: "average accuracy", hint: "Average accuracy over the cells, or the lowest one," };
+      : { short: "Average", name: "average accuracy", hint: "Average over attacks, strengths and the clean images, or the lowest accuracy," };
   }
 
   /** @param {Board} board @returns {Column[]} */
@@ -61,7 +61,8 @@ const Columns = (() => {
       number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr }),
       number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
       ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
-        value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null })),
+        value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null,
+        below: ({ defense }) => (defense.certified[attack.name] ? `certified ≥ ${fixed(defense.certified[attack.name][level], digitsOf(defense))}` : "") })),
       ...(board.compared ? [number({ key: "sc", title: "SC", hint: "Stability constant; lower is steadier; – where the training is not stated",
         value: (row) => row.sc, show: (row) => rough(row.sc), descends: false }),
       number({ key: "seen", title: "Seen, %", hint: "Share of the cells inside the training attacks", value: (row) => row.seen }),
@@ -71,7 +72,8 @@ const Columns = (() => {
     ];
     /** What no defense of the board has said needs no column. @param {(defense: Defense) => boolean} known @param {Column} column */
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
-    where((defense) => defense.union !== null, number({ key: "union", title: "Union, %", hint: "Accuracy under all attacks at once, each up to the middle one of its strengths",
+    /** Beside an average over attacks and strengths stands what withstands all of them. */
+    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : 3, 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all attacks at once, each up to the middle one of its strengths",
       usual: !board.compared, value: (row) => row.defense.union }));
     for (const name of new Set(defenses.flatMap((defense) => Object.keys(defense.own)))) {
       columns.push(number({ key: name, title: `${name}, %`, hint: name.startsWith("UA2") ? "Mean accuracy under the eight core attacks of ImageNet-UA at this level"

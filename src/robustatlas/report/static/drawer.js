@@ -41,7 +41,7 @@ const Drawer = (() => {
         open.focus();
       };
       Page.element("drawer-close").addEventListener("click", close);
-      Page.element("drawer").addEventListener("keydown", ({ key }) => { if (key === "Escape") close(); });
+      document.addEventListener("keydown", ({ key }) => { if (key === "Escape" && !Page.element("drawer").hidden && !document.querySelector("dialog[open]")) close(); });
     }
 
     /**

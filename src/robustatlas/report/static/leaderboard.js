@@ -154,8 +154,9 @@
     const place = row.rank === null ? `incomplete, ${row.missing} of ${Page.counted(cells.attack.length, "cell")} missing`
       : `${row.about ? "about " : ""}${span} of ${complete}`;
     const alone = row.rank !== null && Columns.rangeOf(row) ? ` (${ordinal(row.rank)} by the number alone). ` : ". ";
-    const name = board.compared ? `CR ${kindOf(state)}` : `${state.order === "average" ? "Average" : "Lowest"} accuracy`;
-    const ratio = row.cr === null ? "" : `${name} ${row.cr.toFixed(1)}%${row.span ? ` (${Columns.between(row.span)})` : ""} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
+    const name = board.compared ? `CR ${kindOf(state)}` : state.order === "average" ? "Average over attacks, strengths and clean images" : "Lowest accuracy";
+    const union = board.compared || row.defense.union === null ? "" : `, union ${row.defense.union.toFixed(1)}%`;
+    const ratio = row.cr === null ? "" : `${name} ${row.cr.toFixed(1)}%${row.span ? ` (${Columns.between(row.span)})` : ""}${union} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
     target.replaceChildren(link, " ", make("b", { class: "place" }, place), alone, ratio, breaking(row, cells), " ", weakest(row, cells),
       others.length > 0 ? ` And ${Page.counted(others.length, "more run")} of yours.` : "");
   }

@@ -52,9 +52,22 @@ const Plots = (() => {
     const axis = across === "clean" ? { title: "clean accuracy (%)", minallowed: 0, maxallowed: 100 } : { title: "cost of the training (PetaFLOPs)", type: "log" };
     return {
       data,
+      said: inWords(entries, ({ defense }) => [`${Columns.ratioOf(board).short} ${spoken(shown.find((row) => row.defense === defense)?.cr ?? null)}`, `clean ${spoken(defense.clean)}`]),
       layout: Page.layout({ height: 380, xaxis: Page.axis(axis), yaxis: Page.axis({ title: `${Columns.ratioOf(board).name} (%)`, range: [Math.max(0, Math.min(...ends) - pad), Math.max(...ends) + pad] }) }),
     };
   }
+
+  /**
+   * A plot in words, with its values: of every model what it is under each of some things.
+   * @param {Entry[]} entries
+   * @param {(entry: Entry) => string[]} values
+   */
+  function inWords(entries, values) {
+    return entries.map((entry) => `${entry.defense.name}: ${values(entry).join(", ")}.`).join(" ");
+  }
+
+  /** @param {number | null} value */
+  const spoken = (value) => (value === null || Number.isNaN(value) ? "not known" : `${value.toFixed(1)}%`);
 
   /**
    * The attacks of the cells, with the indices of their cells.
@@ -152,15 +165,35 @@ const Plots = (() => {
         hovertemplate: "%{x:.4~r}: %{y:.2f}%<extra>reference</extra>",
       });
       entries.forEach(({ defense, accuracies }, i) => {
+        const certified = defense.certified[attack.name];
+        if (certified) data.push(...doubt(anchor, strengths, [defense.clean, ...at.map((cell) => accuracies[cell])],
+          [defense.clean, ...at.map((cell) => certified[cells.level[cell]])], style[i], Page.plotText(short(defense.name, 34))));
         data.push({
-          ...anchor, mode: "lines", x: strengths, connectgaps: false,
+          ...anchor, mode: "lines+markers", marker: { symbol: style[i].symbol, color: style[i].colour, size: 6, maxdisplayed: 4 }, x: strengths, connectgaps: false,
           y: [defense.clean, ...at.map((cell) => accuracies[cell])].map((y) => (Number.isNaN(y) ? null : y)),
           line: { color: style[i].colour, dash: style[i].dash, width: 2 },
           hovertemplate: `%{x:.4~r}: %{y:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
         });
       });
     });
-    return { data, layout: Page.layout({ ...axes, annotations, height: height + 40, margin: { l: 40, r: 8, t: 22, b: 44 } }) };
+    const said = inWords(entries, ({ accuracies }) => shown.map(({ attack, at }) => `${attack.label} ${spoken(accuracies[at[0]])} to ${spoken(accuracies[at.at(-1) ?? 0])}`));
+    return { data, said, layout: Page.layout({ ...axes, annotations, height: height + 40, margin: { l: 40, r: 8, t: 22, b: 44 } }) };
+  }
+
+  /**
+   * The certified line of a model, and what lies in doubt between it and what attacks left.
+   * @param {object} anchor the axes
+   * @param {number[]} strengths
+   * @param {(number | null)[]} most
+   * @param {(number | null)[]} least
+   * @param {{colour: string, dash: string}} style
+   * @param {string} name
+   */
+  function doubt(anchor, strengths, most, least, { colour, dash }, name) {
+    return [
+      { ...anchor, mode: "lines", x: strengths, y: least, line: { color: colour, dash, width: 1 }, hovertemplate: `%{x:.4~r}: certified, at least %{y:.2f}%<extra>${name}</extra>` },
+      { ...anchor, mode: "lines", x: strengths, y: most, line: { width: 0 }, fill: "tonexty", fillcolor: Page.faint(colour, 0.2), hoverinfo: "skip" },
+    ];
   }
 
   /**
@@ -185,6 +218,7 @@ const Plots = (() => {
     }));
     return {
       data,
+      said: inWords(entries, ({ accuracies }) => shown.map(({ attack, index }) => `${attack.label} ${spoken(Metrics.ratioOn(accuracies, cells, kind, Metrics.indicesOf(cells, index, true)))}`)),
       layout: Page.layout({
         height,
         xaxis: Page.axis({ title: `${Columns.ratioOf(board).name} (%)`, rangemode: "tozero" }),
@@ -237,7 +271,8 @@ const Plots = (() => {
         hovertemplate: `%{text}<br>defense %{y:.2f}%, reference %{x:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
       };
     });
-    return { data, layout: Page.layout({ ...axes, annotations, shapes, height, margin: { l: 46, r: 8, t: 22, b: 44 } }) };
+    const said = inWords(entries, ({ accuracies }) => [`at least as accurate as the reference at ${accuracies.filter((y, i) => y >= cells.reference[i]).length} of ${Page.counted(accuracies.length, "cell")}`]);
+    return { data, said, layout: Page.layout({ ...axes, annotations, shapes, height, margin: { l: 46, r: 8, t: 22, b: 44 } }) };
   }
 
   /**
@@ -271,11 +306,11 @@ const Plots = (() => {
     const narrow = width < 560;
     const style = stylesOf(entries);
     const labels = entries.map(({ defense }) => Page.plotText(short(defense.name, 34)));
-    const data = entries.flatMap(({ accuracies, seen }, i) => {
-      const side = (/** @type {boolean} */ inside) =>
-        Metrics.ratioOn(accuracies, cells, kind, seen.flatMap((isSeen, cell) => (isSeen === inside ? [cell] : [])));
+    const side = (/** @type {Entry} */ { accuracies, seen }, /** @type {boolean} */ inside) =>
+      Metrics.ratioOn(accuracies, cells, kind, seen.flatMap((isSeen, cell) => (isSeen === inside ? [cell] : [])));
+    const data = entries.flatMap((entry, i) => {
       const y = `#${i + 1}`;
-      const [inside, outside] = [side(true), side(false)];
+      const [inside, outside] = [side(entry, true), side(entry, false)];
       const mark = (/** @type {number | null} */ x, /** @type {boolean} */ filled) => ({
         type: "scatter", mode: "markers", x: [x], y: [y], cliponaxis: false,
         marker: { color: style[i].colour, symbol: `${style[i].symbol}${filled ? "" : "-open"}`, size: 13, line: { width: 2, color: style[i].colour } },
@@ -286,6 +321,7 @@ const Plots = (() => {
     });
     return {
       data,
+      said: inWords(entries, (entry) => [`inside ${spoken(side(entry, true))}`, `outside ${spoken(side(entry, false))}`]),
       layout: Page.layout({
         height, shapes: [verticalLine(100)],
         xaxis: Page.axis({ title: "competitiveness ratio (%)", rangemode: "tozero" }),

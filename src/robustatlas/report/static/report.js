@@ -3,7 +3,9 @@
 
 (() => {
   /**
-   * @typedef {{sizes: number[], error: number[], low: number[], high: number[]}} Curve
+   * `certified` is what the error is at most; between both lies what is in doubt.
+   * @typedef {{sizes: number[], error: number[], low: number[], high: number[]}} Steps
+   * @typedef {Steps & {certified?: Steps}} Curve
    * @typedef {{lines: (Curve | null)[], names: {run: number, name: string, size: number, accuracy: number}[], said: string}} CurvePanel
    * @typedef {{edges: number[], lines: ({counts: number[], never: number, clean: number, beyond: number} | null)[]}} SizePanel
    * @typedef {{lines: ({sizes: number[], mean: number[], searched: boolean} | null)[], said: string}} FrontierPanel
@@ -29,10 +31,11 @@
     // Many bands over each other would be one grey.
     const opacity = panel.lines.length > 2 ? 0.07 : 0.14;
     const shown = (/** @type {number[]} */ errors) => (asError ? errors : errors.map((error) => 100 - error));
+    const ends = (/** @type {Steps} */ { low, high }) => (asError ? [low, high] : [shown(high), shown(low)]);
     const data = panel.lines.flatMap((curve, i) => {
       if (!curve) return [];
       const { colour, dash, symbol } = style[i];
-      const [low, high] = asError ? [curve.low, curve.high] : [shown(curve.high), shown(curve.low)];
+      const [low, high] = ends(curve);
       const shared = { type: "scatter", mode: "lines", x: curve.sizes };
       return [
         { ...shared, y: high, line: { width: 0, shape: "hv" }, hoverinfo: "skip" },
@@ -41,8 +44,26 @@
           mode: "lines+markers", marker: { symbol, color: colour, size: 6, maxdisplayed: 6 },
           customdata: low.map((low, k) => [low, high[k]]),
           hovertemplate: `%{x:.4g}: %{y:.1f}% (%{customdata[0]:.1f} to %{customdata[1]:.1f})<extra>${names[i]}</extra>` },
+        ...(curve.certified ? otherSide(curve, curve.certified, i) : []),
       ];
     });
+    /**
+     * The certified line, and the doubt between it and the other one.
+     * @param {Steps} found
+     * @param {Steps} certified
+     * @param {number} i
+     */
+    function otherSide(found, certified, i) {
+      const { colour, dash } = style[i];
+      const [low, high] = ends(certified);
+      const shared = { type: "scatter", mode: "lines" };
+      return [
+        { ...shared, x: certified.sizes, y: shown(certified.error), line: { color: colour, dash, width: 1, shape: "hv" },
+          customdata: low.map((least, k) => [least, high[k]]),
+          hovertemplate: `%{x:.4g}: certified ${asError ? "at most" : "at least"} %{y:.1f}% (%{customdata[0]:.1f} to %{customdata[1]:.1f})<extra>${names[i]}</extra>` },
+        { ...shared, x: found.sizes, y: shown(found.error), line: { width: 0, shape: "hv" }, fill: "tonexty", fillcolor: Page.faint(colour, 0.22), hoverinfo: "skip" },
+      ];
+    }
     return {
       data, said: panel.said,
       layout: Page.layout({

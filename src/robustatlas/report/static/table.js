@@ -264,7 +264,11 @@ const Table = (() => {
       const strips = board.attacks.filter(({ name }) => defense.accuracies[name]).map((attack) => make("tr", {},
         make("th", { scope: "row", ...(defense.ownSets.includes(attack.name) ? { class: "hatched", title: OTHER_SETS } : {}) }, attack.label),
         make("td", { class: "range" }, `${Page.number(attack.strengths[0])} to ${Page.number(attack.strengths.at(-1) ?? 0)}`),
-        ...attack.strengths.map((strength, level) => cellOf(defense, attack.name, strength, level))));
+        ...attack.strengths.map((strength, level) => cellOf(defense, attack.name, strength, level)))).concat(
+        board.attacks.filter(({ name }) => defense.certified[name]).map((attack) => make("tr", { class: "certified" },
+          make("th", { scope: "row" }, `${attack.label} certified, at least`),
+          make("td", { class: "range" }, `${Page.number(attack.strengths[0])} to ${Page.number(attack.strengths.at(-1) ?? 0)}`),
+          ...attack.strengths.map((strength, level) => shaded(defense.certified[attack.name][level], `strength ${Page.number(strength)}: certified, at least ${Columns.fixed(defense.certified[attack.name][level], Columns.digitsOf(defense))}%`)))));
       const most = Math.max(...board.attacks.map((attack) => attack.strengths.length));
       const cells = make("table", { class: "cells" },
         make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Attack"), make("th", { scope: "col" }, "Strengths"),
@@ -285,8 +289,15 @@ const Table = (() => {
       if (value === null || value === undefined) return make("td", {}, "–");
       const [low, high] = [defense.low[attack]?.[level], defense.high[attack]?.[level]];
       const interval = low === null || low === undefined ? "" : ` (${Columns.between([low, high ?? 100])})`;
-      const cell = make("td", { role: "cell", class: `cell${value >= 73 ? " top" : value >= 58 ? " upper" : ""}`,
-        "aria-label": `strength ${Page.number(strength)}: ${Columns.fixed(value, Columns.digitsOf(defense))}%${interval}` }, value.toFixed(0));
+      return shaded(value, `strength ${Page.number(strength)}: ${Columns.fixed(value, Columns.digitsOf(defense))}%${interval}`);
+    }
+
+    /**
+     * @param {number} value in percent
+     * @param {string} said
+     */
+    function shaded(value, said) {
+      const cell = make("td", { role: "cell", class: `cell${value >= 73 ? " top" : value >= 58 ? " upper" : ""}`, "aria-label": said }, value.toFixed(0));
       cell.style.setProperty("--shade", `${value}%`);
       return cell;
     }

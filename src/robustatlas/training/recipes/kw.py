@@ -1,0 +1,59 @@
+"""Training on the dual bound of the convex outer polytope."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.certificates.activations import Activation, Lines, relu
+from robustatlas.certificates.bounds import Bounds, Network
+from robustatlas.certificates.graph import Graph
+from robustatlas.certificates.piecewise import other_than_relu
+from robustatlas.certificates.regions import NormBall
+from robustatlas.errors import UserError
+from robustatlas.training.recipes.base import Batch
+from robustatlas.training.recipes.bounded import Bounded
+
+
+@dataclass(frozen=True)
+class _Parallel(Activation):
+    """ReLU between two parallel lines of slope u / (u - l)."""
+
+    def lines(self, low: Tensor, high: Tensor) -> Lines:
+        up = high.clamp_min(0)
+        slope = up / (up - low.clamp_max(0)).clamp_min(torch.finfo(low.dtype).tiny)
+        return Lines(slope, torch.zeros_like(slope), slope, -slope * low.clamp_max(0))
+
+
+@dataclass(frozen=True)
+class Kw(Bounded):
+    """CE(-J(x), y), where J are lower bounds of the margins by the dual of the convex outer polytope (Wong and Kolter
+    2018, eq. 14 and algorithm 1).
+
+    The dual with the source's choice (alpha = u / (u - l)) is bounds backwards by parallel lines around each ReLU, also
+    of the hidden layers. Balls are taken whole, without the box, as there. Bounds of every hidden neuron go back to the
+    input: for small images and networks.
+    """
+
+    name: ClassVar[str] = "kw"
+    source: ClassVar[str] = "Wong and Kolter 2018"
+    box: ClassVar[bool] = False
+
+    def relaxed(self, graph: Graph) -> Graph:
+        """ReLUs between parallel lines."""
+        if other := other_than_relu(Network(graph)):
+            raise UserError(f"The recipe 'kw' is for ReLU networks, and this one has {other}; take ibp or crown-ibp.")
+        usual = relu()
+        parallel = _Parallel(usual.function, usual.knots, roundings=0)
+        nodes = [
+            replace(node, operation=parallel) if isinstance(node.operation, Activation) else node
+            for node in graph.nodes
+        ]
+        return replace(graph, nodes=tuple(nodes))
+
+    def margins(self, network: Network, ball: NormBall, batch: Batch) -> Tensor:
+        """Backwards, from every layer."""
+        return Bounds.of(network, ball, backwards=True).margins(batch.labels, backwards=True)
