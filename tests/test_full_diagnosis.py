@@ -19,7 +19,7 @@ from robustatlas.indicators.searched import OWN, SEED, Binarised, Searched
 from robustatlas.noise import Noise
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.search.plan import Stage
-from robustatlas.trust import full
+from robustatlas.trust import binarised, full
 from robustatlas.trust.binarised import binarisation
 
 DATA = ra.load_dataset("digits")
@@ -149,10 +149,16 @@ def test_all_are_read_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(full, "_IMAGE_ATTACKS", ("stadv",))
     found = ra.diagnose(SOUND, DATA, samples=3, full=True)
     names = {finding.name for finding in found.indicators}
-    assert (
-        set(INDICATORS) - {"binarisation", "black-box"} <= names
-        and {"binarisation-linf", "binarisation-stadv"} <= names
-    )
+    assert set(INDICATORS) - {"binarisation", "black-box"} <= names
+    assert {"binarisation-linf", "binarisation-stadv"} <= names
     assert not any(finding.flagged for finding in found.indicators if finding.decides)
     published = [kind for kind in INDICATORS.values() if kind.part == "published"]
     assert len(published) >= 5 and not any(kind.decides for kind in published)
+
+
+@pytest.mark.parametrize("length", [0.2, 0.9])
+def test_points_at_an_l2_distance_are_there_after_clipping(length: float) -> None:
+    x = DATA.images[:4]
+    points = binarised._at_length(x, torch.randn(x.shape, generator=torch.Generator().manual_seed(0)), length)
+    assert (points - x).flatten(1).norm(dim=1).allclose(torch.tensor(length), rtol=1e-3)
+    assert float(points.min()) >= 0 and float(points.max()) <= 1

@@ -33,7 +33,7 @@ def test_a_sample_errs_by_either_rule_where_its_probability_says_so(tmp_path: Pa
     assert majority.correct("linf")[:, 0].tolist() == [True, True, False]
     assert any_of.correct("linf")[:, 0].tolist() == [True, False, False]
     assert ra.load_result(tmp_path / "run" / "any-of-10").clean_accuracy == pytest.approx(100 / 3)
-    assert "any of 10" in repr(found) and found.to_dict()["clean"][0] == pytest.approx(200 / 3)
+    assert "any of 10" in repr(found) and "66.7" in repr(found)
 
 
 def test_one_draw_is_no_rule() -> None:

@@ -201,7 +201,7 @@ class Diagnosis(Tabular):
     @property
     def sentence(self) -> str:
         """The verdict and its reasons, for the first line of a result."""
-        reasons = [finding.sentence for finding in self.indicators if finding.flagged]
+        reasons = [finding.sentence for finding in self._telling()]
         return " ".join([f"Diagnosis: {self.verdict}. {self._meaning()}", *map(_begun, reasons)])
 
     @property
@@ -216,7 +216,7 @@ class Diagnosis(Tabular):
     @property
     def remedies(self) -> tuple[str, ...]:
         """What to do, a sentence for each flag."""
-        return tuple(f"{finding.name}: {finding.remedy}." for finding in self.indicators if finding.flagged)
+        return tuple(f"{finding.name}: {finding.remedy}." for finding in self._telling())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -257,6 +257,10 @@ class Diagnosis(Tabular):
         if silent and len(self.record.index) >= FEW:
             return f"{listed(silent)} could not be read above rounding, so nothing can be told."
         return f"{count} are too few to tell; look at {FEW} or more."
+
+    def _telling(self) -> list[Finding]:
+        """Flags that say something of the numbers, decisive or not; those that are known for false alarms do not."""
+        return [finding for finding in self.indicators if finding.flagged and finding.reading.decides]
 
     def _flagged(self) -> bool:
         return any(finding.flagged and finding.decides for finding in self.indicators)
