@@ -41,12 +41,16 @@ def test_the_guilty_module_is_found(name: str) -> None:
 def test_a_sound_network_keeps_its_gradient() -> None:
     """A way has the same outputs, and where nothing misleads float64 gives the same gradient."""
     model = ra.load_model("builtin:digits-linf")
-    way = ways.precise(model)
+    way = ways.precise(model, DATA.images[:1])
     assert way is not None and model.remedy == "" and way.model.remedy == "float64"
     own, other = look(model), look(way.model)
     assert torch.equal(own.clean, other.clean)
     assert own.slopes[0].allclose(other.slopes[0], atol=1e-4)
     assert way.model.identity() == model.identity()
+
+
+def test_a_network_that_makes_float32_of_its_own_has_no_way_in_float64() -> None:
+    assert ways.precise(ra.load_model("broken:black-and-white"), DATA.images[:1]) is None
 
 
 def test_an_estimated_gradient_points_where_the_gradient_does(monkeypatch: pytest.MonkeyPatch) -> None:

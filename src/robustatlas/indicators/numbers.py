@@ -5,10 +5,11 @@ from __future__ import annotations
 from copy import deepcopy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from robustatlas.bundle import flat
 from robustatlas.classifier import Classifier
+from robustatlas.errors import UserError
 from robustatlas.indicators.base import Indicator, LookedAt, Measured
 
 _ALIKE = 0.9
@@ -30,15 +31,27 @@ class FloatSaturation(Indicator):
 
     def measure(self, look: LookedAt) -> Measured:
         """1 forward and 1 backward pass a sample, in float64."""
-        model, nobody = look.model, torch.zeros_like(look.labels, dtype=torch.bool)
-        if not isinstance(model.net, nn.Module) or model.network_dtype != torch.float32 or not model.casts:
+        double, nobody = in_float64(look.model, look.x), torch.zeros_like(look.labels, dtype=torch.bool)
+        if double is None:
             return Measured.of(torch.ones_like(look.margin), nobody)
-        settings = {"prepare": model.prepare, "outputs": model.outputs, "rejection": model.rejection}
-        double = Classifier(deepcopy(model.net).double(), model.mean, model.std, **settings)  # type: ignore[arg-type]
         precise = LookedAt(double, look.x.double(), look.labels, look.noise, look.ways).slopes[-1]
         cosine = torch.cosine_similarity(flat(look.slopes[-1]).double(), flat(precise), dim=1, eps=1e-300)
         there = flat(precise).abs().amax(1) > 0
         return Measured.of(torch.where(there, cosine, 1.0), there & (cosine < _ALIKE))
+
+
+def in_float64(model: Classifier, x: Tensor) -> Classifier | None:
+    """The model with its network in float64; None where that cannot compute ``x`` [B, ...], or is in it already."""
+    if not isinstance(model.net, nn.Module) or model.network_dtype == torch.float64:
+        return None
+    settings = {"prepare": model.prepare, "outputs": model.outputs, "rejection": model.rejection}
+    double = Classifier(deepcopy(model.net).double(), model.mean, model.std, **settings)  # type: ignore[arg-type]
+    try:
+        with torch.no_grad():
+            double.logits(x[:1].double(), verifying=True)
+    except UserError:
+        return None
+    return double
 
 
 class QuantisedInputs(Indicator):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from robustatlas.bundle import flat, per_sample
 from robustatlas.classifier import Classifier
+from robustatlas.indicators.numbers import in_float64
 from robustatlas.models.gradients import surrogate
 from robustatlas.noise import Noise
 
@@ -96,13 +96,11 @@ def scores_of(model: Classifier) -> Scores:
     return scores
 
 
-def precise(model: Classifier) -> Way | None:
-    """Gradients in float64, where those in float32 vanish; None where the network cannot compute in it."""
-    if not isinstance(model.net, nn.Module) or model.network_dtype == torch.float64:
+def precise(model: Classifier, x: Tensor) -> Way | None:
+    """Gradients in float64, where those in float32 vanish; None where the network cannot compute ``x`` in it."""
+    double = in_float64(model, x)
+    if double is None:
         return None
-    double = Classifier(
-        deepcopy(model.net).double(), model.mean, model.std, prepare=model.prepare, outputs=model.outputs
-    )
 
     def approximation(x: Tensor) -> Tensor:
         raised: Tensor = _Raised.apply(x)  # type: ignore[no-untyped-call]

@@ -254,7 +254,7 @@ def _through(remedy: str, known: KnownSubject, concerned: NDArray[np.int64]) -> 
         "logits": lambda: [at_logits(model, look.x)],
         "rescaled": lambda: [rescaled(model)],
         "around": lambda: around(model, look),
-        "float64": lambda: [precise(model)],
+        "float64": lambda: [precise(model, look.x)],
         "eot": lambda: [averaged(model)],
         "estimated": lambda: [estimated(model)],
         "distilled": lambda: [transferred(model, known.work.rows[: len(known.work.labels)])],
