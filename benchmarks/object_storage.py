@@ -32,7 +32,7 @@ import numpy as np
 import robustatlas as ra
 
 RESULTS = Path(__file__).parent / "results" / "object_storage.json"
-PORT = 5555
+PORT = int(os.environ.setdefault("OBJECT_STORAGE_PORT", str(20_000 + os.getpid() % 20_000)))
 AT = f"http://127.0.0.1:{PORT}"
 CONTROL = "/--faults"
 STRENGTHS = {"linf": [0.05, 0.1, 0.2], "l2": [0.25, 0.5, 1.0]}
@@ -83,10 +83,11 @@ def told(**faults: Any) -> dict[str, int]:
     return json.loads(urllib.request.urlopen(request).read())
 
 
-def evaluation(run: str, samples: int, part: str | None = None) -> ra.Result:
-    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+def evaluation(run: str, samples: int, size: int | None = 10) -> ra.Result:
+    model, digits = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    data = (digits.images.repeat(2, 1, 1, 1), digits.labels.repeat(2))  # twice, to be enough
     return ra.evaluate(
-        model, data, ["linf", "l2"], strengths=STRENGTHS, samples=samples, run=run, part=part, shard_size=10,
+        model, data, ["linf", "l2"], strengths=STRENGTHS, samples=samples, run=run, shard_size=size,
         diagnose=False, audit=0, progress=False,
     )  # fmt: skip
 
@@ -122,74 +123,101 @@ def counted(run: str) -> dict[str, Any]:
     return {"objects": len(sizes), "bytes": sum(sizes), "largest_bytes": max(sizes), "uploads_left_behind": len(left)}
 
 
-def scenarios(samples: int, wanted: ra.Result) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-
-    def closed(name: str, run: str, **more: Any) -> None:
-        requests = told()
-        found[name] = {"equal": equal(run, wanted), "requests": requests, **counted(run), **more}
-        print(name, found[name], flush=True)
-
-    plans = {
-        "undisturbed": {}, "one in five 500 or 503": {"share": 0.2}, "slow lists": {"list_s": 4.0},
-        "down for 20 s": {},
-    }  # fmt: skip
-    for name, faults in plans.items():
-        run = f"s3://bucket/{name.replace(' ', '-')}"
-        with tempfile.TemporaryDirectory() as cache:
-            told()
-            told(**({} if name.startswith("down") else faults))
-            worker = command(run, samples, cache)
-            if name.startswith("down"):
-                while told().get("PUT", 0) < 1 and worker.poll() is None:
-                    time.sleep(0.2)
-                told(down_until=time.time() + 20)
-            said = worker.communicate()[1]
-            closed(name, run, exit=worker.returncode, said=[line for line in said.splitlines() if "sent" in line][:1])
-    for where in ("same machine", "another machine"):
-        run = f"s3://bucket/killed-{where.replace(' ', '-')}"
-        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
-            told(put_s=1.0)
-            worker = command(run, samples, first)
-            while told(put_s=1.0).get("PUT", 0) < 1 and worker.poll() is None:
-                time.sleep(0.2)
-            time.sleep(3.5)  # some of the records are there, and a request is under way
-            worker.send_signal(signal.SIGKILL)
-            worker.communicate()
-            told()
-            again = command(run, samples, first if where == "same machine" else second)
-            again.communicate()
-            closed(f"killed while sending, {where}", run, exit=again.returncode, killed=worker.returncode)
+def scenario(name: str, samples: int, wanted: ra.Result) -> dict[str, Any]:
+    """What became of an evaluation in a run of its own."""
+    run = "s3://bucket/" + name.replace(" ", "-").replace(",", "")
+    told()
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
-        run = "s3://bucket/two"
+        found = SCENARIOS[name](run, samples, first, second)
+    requests = told()
+    if name == "wrong credentials":
+        return found
+    return {"equal": equal(run, wanted), "requests": requests, **counted(run), **found}
+
+
+def steady(**faults: Any) -> Callable[..., dict[str, Any]]:
+    def course(run: str, samples: int, first: str, second: str) -> dict[str, Any]:
+        told(**faults)
+        worker = command(run, samples, first)
+        worker.communicate()
+        return {"exit": worker.returncode}
+
+    return course
+
+
+def after_a_put(worker: subprocess.Popen[str], **faults: Any) -> None:
+    """Wait until the run has begun."""
+    while told(**faults).get("PUT", 0) < 1 and worker.poll() is None:
+        time.sleep(0.2)
+
+
+def down(run: str, samples: int, first: str, second: str) -> dict[str, Any]:
+    worker = command(run, samples, first)
+    after_a_put(worker)
+    told(down_until=time.time() + 20)
+    said = worker.communicate()[1].splitlines()
+    return {"exit": worker.returncode, "said": [line for line in said if "cannot be sent" in line][:1]}
+
+
+def killed(elsewhere: bool) -> Callable[..., dict[str, Any]]:
+    def course(run: str, samples: int, first: str, second: str) -> dict[str, Any]:
+        worker = command(run, samples, first)
+        after_a_put(worker, put_s=1.0)
+        time.sleep(3.5)  # some of the records are there, and a request is under way
+        worker.send_signal(signal.SIGKILL)
+        worker.communicate()
         told()
-        both = [command(run, samples, cache) for cache in (first, second)]
-        for worker in both:
-            worker.communicate()
-        closed("two machines at once", run, exit=[worker.returncode for worker in both])
-    with tempfile.TemporaryDirectory() as cache:
-        worker = command("s3://bucket/wrong", samples, cache, AWS_ACCESS_KEY_ID="wrong")
-        said = worker.communicate()[1].strip().splitlines()
-        found["wrong credentials"] = {"exit": worker.returncode, "said": said}
-        print(found["wrong credentials"], flush=True)
-    return found
+        again = command(run, samples, second if elsewhere else first)
+        again.communicate()
+        return {"killed": worker.returncode, "exit": again.returncode}
+
+    return course
+
+
+def two(run: str, samples: int, first: str, second: str) -> dict[str, Any]:
+    both = [command(run, samples, cache) for cache in (first, second)]
+    for worker in both:
+        worker.communicate()
+    return {"exit": [worker.returncode for worker in both]}
+
+
+def wrong(run: str, samples: int, first: str, second: str) -> dict[str, Any]:
+    worker = command(run, samples, first, AWS_ACCESS_KEY_ID="wrong")
+    said = worker.communicate()[1].strip().splitlines()
+    return {"exit": worker.returncode, "said": said[-1]}
+
+
+SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {
+    "undisturbed": steady(),
+    "one request in five fails": steady(share=0.2),
+    "slow lists": steady(list_s=4.0),
+    "down for 20 s": down,
+    "killed while sending": killed(False),
+    "killed while sending; goes on elsewhere": killed(True),
+    "two machines at once": two,
+    "wrong credentials": wrong,
+}
 
 
 def overhead(samples: int, repeats: int) -> dict[str, Any]:
     """Wall seconds in a folder and in the store, in turn."""
     seconds: dict[str, list[float]] = {"folder": [], "store": []}
+    processor: dict[str, list[float]] = {"folder": [], "store": []}
     told()
     for number in range(repeats):
         for where in seconds:
             with tempfile.TemporaryDirectory() as folder:
                 os.environ["XDG_CACHE_HOME"] = folder
-                begun = time.perf_counter()
-                evaluation(f"{folder}/run" if where == "folder" else f"s3://bucket/overhead-{number}", samples)
+                begun, used = time.perf_counter(), time.process_time()
+                evaluation(f"{folder}/run" if where == "folder" else f"s3://bucket/overhead-{number}", samples, None)
                 seconds[where].append(time.perf_counter() - begun)
+                processor[where].append(time.process_time() - used)
         print({where: [round(one, 2) for one in values] for where, values in seconds.items()}, flush=True)
     least = {where: min(values) for where, values in seconds.items()}
     added = least["store"] / least["folder"] - 1
-    return {"samples": samples, "seconds": seconds, "added": added, "load": os.getloadavg()}
+    return {
+        "samples": samples, "seconds": seconds, "processor_seconds": processor, "added": added, "load": os.getloadavg(),
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -198,7 +226,7 @@ def main() -> None:
     parser.add_argument("--evaluate", metavar="RUN")
     parser.add_argument("--samples", type=int)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", choices=["scenarios", "overhead"])
+    parser.add_argument("--only", metavar="NAMES", help="scenarios, with commas between them, or overhead")
     asked = parser.parse_args()
     if asked.serve:
         return serve()
@@ -217,10 +245,15 @@ def main() -> None:
         s3fs.S3FileSystem(skip_instance_cache=True).mkdir("bucket")
         results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         if asked.only != "overhead":
+            samples = asked.samples or 60
             with tempfile.TemporaryDirectory() as folder:
-                samples = asked.samples or 60
-                results["scenarios"] = scenarios(samples, evaluation(f"{folder}/run", samples))
-        if asked.only != "scenarios":
+                wanted = evaluation(f"{folder}/run", samples)
+            names = asked.only.split(",") if asked.only else list(SCENARIOS)
+            results.setdefault("scenarios", {})
+            for name in names:
+                results["scenarios"][name] = scenario(name, samples, wanted)
+                print(name, results["scenarios"][name], flush=True)
+        if asked.only in (None, "overhead"):
             results["overhead"] = overhead(asked.samples or 1000, asked.repeats)
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     finally:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import threading
 import urllib.request
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from robustatlas.errors import UserError
 from robustatlas.facts.rows import About, Row, published_rows, read_about, run_row
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.references import Reference, load_reference
-from robustatlas.report.leaderboard import board_data, build_leaderboard
+from robustatlas.report.leaderboard import MOST_BESIDE, board_data, build_leaderboard
 from robustatlas.report.names import LONGEST_PART, parts
 from robustatlas.result import Result
 from robustatlas.wording import LONGEST_NAME
@@ -42,6 +45,22 @@ def test_cells_are_those_of_the_reference() -> None:
     assert board["attacks"][0]["strengths"] == [0.01, 0.02]
     assert board["defenses"][0]["accuracies"] == {"linf": [50.0, 25.0]}
     assert board["defenses"][0]["clean"] == 75.0
+
+
+def test_of_many_runs_most_are_let_go_again(tmp_path: Path) -> None:
+    alive: list[weakref.ref[Result]] = []
+
+    def loaded() -> Iterator[Result]:
+        for number in range(MOST_BESIDE + 6):
+            gc.collect()
+            assert sum(one() is not None for one in alive) <= MOST_BESIDE + 1
+            mine = result(f"model {number}")
+            alive.append(weakref.ref(mine))
+            yield mine
+            del mine
+
+    page = build_leaderboard(loaded(), tmp_path / "board", REFERENCE)
+    assert f"model {MOST_BESIDE + 5}" in page.read_text()
 
 
 def test_strengths_match_up_to_rounding_and_holes_stay_empty() -> None:

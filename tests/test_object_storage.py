@@ -175,6 +175,40 @@ def test_what_a_killed_writer_had_not_sent_is_sent_by_the_next_command(store: St
     assert_same(evaluated(AT), evaluated(None))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_kills_and_faults_drawn_by_a_seed_end_with_the_numbers_of_one_process(
+    seed: int, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each request the store may fail and the process die; it goes on here, or on a machine without copies."""
+    random = np.random.default_rng(seed)
+    monkeypatch.setattr(objects, "PAUSES", (0.0,) * 12)
+    deaths = 3
+
+    class Killed(BaseException):
+        pass
+
+    def fault(kind: str, path: str) -> None:
+        nonlocal deaths
+        if deaths and random.random() < 0.15:
+            deaths -= 1
+            raise Killed
+        if random.random() < 0.2:
+            raise OSError("500")
+
+    store.fault = fault
+    for number in range(5):
+        machine(monkeypatch, tmp_path / str(random.integers(2)))
+        try:
+            found = evaluated(AT)
+            break
+        except Killed:
+            assert number < 4
+    store.fault = lambda kind, path: None
+    machine(monkeypatch, tmp_path / "another")
+    assert_same(found, evaluated(None))
+    assert_same(ra.load_result(AT), found)
+
+
 def test_two_machines_fill_one_run(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluated(AT, part="0/2")
     machine(monkeypatch, tmp_path / "two")
@@ -201,6 +235,24 @@ def test_a_run_of_another_model_is_refused_also_where_two_begin_at_once(
 
     store.fault = fault
     assert Objects(Address(AT)).create("run.json", b"{}") == there
+
+
+def test_two_machines_begin_a_run_at_once(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(kind: str, path: str) -> None:
+        if kind == "find":  # another machine begins, and is through
+            store.fault = lambda kind, path: None
+            machine(monkeypatch, tmp_path / "two")
+            evaluated(AT, 6)
+            machine(monkeypatch, tmp_path / "one")
+
+    store.fault = fault
+    assert_same(evaluated(AT), evaluated(None))
+
+
+def test_an_address_that_holds_something_else_is_no_place_for_a_run(store: Store) -> None:
+    fsspec.filesystem("memory").pipe_file(f"{AT}/notes.txt", b"mine")
+    with pytest.raises(ra.UserError, match="is not empty and is not a run"):
+        evaluated(AT)
 
 
 def test_wrong_credentials_and_missing_buckets_are_one_sentence(store: Store) -> None:

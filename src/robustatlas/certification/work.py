@@ -68,7 +68,7 @@ def done(subject: Subject, task: Certification, job: Job, manner: Manner, report
     """Certify the samples of a job; ``report`` is called with how many are through."""
     begun = time.perf_counter()
     model = subject.model
-    x = as_inputs(job.stored).to(model.device, model.dtype)
+    x = as_inputs(job.stored.to(model.device)).to(model.dtype)
     labels = job.labels.to(model.device)
     samples = _samples(model, x, labels, job.index, manner.batch_size)
     right = torch.from_numpy(samples["clean_prediction"] == samples["label"])

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from robustatlas.errors import first_line, warn
+
+SMALLEST = 64
+"""Samples of the smallest batch of a fixed size; the others have twice as many as the one before."""
 
 
 class Compiled:
     """``net`` through ``torch.compile``: its kernels fused, its convolutions in the layout that the compiler chooses.
 
-    Compiled once for batches of every size, at the first batch. Where that fails the network itself answers, now and
-    from then on, and a warning says so. So it does while someone listens to its modules by hooks, which a compiled
-    network does not call.
+    On a processor it is compiled once for batches of every size. On other devices (``fixed``) batches are filled up to
+    one of a few sizes, so that each is compiled for what it is, and steps of one size can be recorded and played back;
+    what fills them up is cut off again. Where compiling fails the network itself answers, now and from then on, and a
+    warning says so. So it does while someone listens to its modules by hooks, which a compiled network does not call.
 
     Example:
         >>> import warnings
@@ -27,16 +33,18 @@ class Compiled:
         (torch.Size([2, 3]), 1)
     """
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net: nn.Module, fixed: bool | None = None) -> None:
+        own = next(net.parameters(), None)
         self.net = net
-        self.compiled: Callable[[Tensor], Any] | None = torch.compile(net, dynamic=True)
+        self.fixed = (own is not None and own.device.type != "cpu") if fixed is None else fixed
+        self.compiled: Callable[[Tensor], Any] | None = torch.compile(fixed_weights(net), dynamic=not self.fixed)
 
     def __call__(self, x: Tensor) -> Any:
         """What the network returns for a batch."""
         if self.compiled is None or any(module._forward_hooks for module in self.net.modules()):
             return self.net(x)
         try:
-            return self.compiled(x)
+            return self._filled_up(self.compiled, x) if self.fixed else self.compiled(x)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:
@@ -44,3 +52,34 @@ class Compiled:
             self.compiled = None
             warn(f"The model could not be compiled ({first_line(error)}); the search goes on without.")
             return answer
+
+    @staticmethod
+    def _filled_up(compiled: Callable[[Tensor], Any], x: Tensor) -> Any:
+        size = fixed_size(len(x))
+        filling = x[:1].detach().expand(size - len(x), *x.shape[1:])
+        return tree_map(lambda given: given[: len(x)], compiled(torch.cat([x, filling])))
+
+
+def fixed_size(count: int) -> int:
+    """Samples of the batch that so many are filled up to.
+
+    Example:
+        >>> [fixed_size(count) for count in (1, 64, 65, 256, 300)]
+        [64, 64, 128, 256, 512]
+    """
+    return max(SMALLEST, 1 << (count - 1).bit_length())
+
+
+def fixed_weights(net: nn.Module) -> nn.Module:
+    """``net`` in eval mode on the same weights, none of which asks for a gradient; the network itself where it cannot
+    be copied.
+
+    Autograd computes the gradients that it is asked for, and an attack asks for that of the input alone. A compiled
+    network computes those of all that ask for one, and those of the weights are a third of all work.
+    """
+    kept = {id(weights): nn.Parameter(weights.detach(), requires_grad=False) for weights in net.parameters()}
+    kept |= {id(values): values for values in net.buffers()}  # type: ignore[misc]
+    try:
+        return copy.deepcopy(net, dict(kept)).eval()
+    except Exception:  # of whatever its modules hold
+        return net

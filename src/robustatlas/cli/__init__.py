@@ -18,6 +18,7 @@ from robustatlas.cli.calibrate import calibrate
 from robustatlas.cli.card import card
 from robustatlas.cli.certify import certify
 from robustatlas.cli.check import check
+from robustatlas.cli.compact import compact
 from robustatlas.cli.compare import compare
 from robustatlas.cli.diagnose import diagnose
 from robustatlas.cli.distances import distances
@@ -69,7 +70,7 @@ app = typer.Typer(
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     MEASURE: (evaluate, field, certify, diagnose, audit, attacks, verify, merge, best_known, distances),
-    LOOK: (show, compare, card, check, report, gallery, query, export),
+    LOOK: (show, compare, card, check, report, gallery, query, compact, export),
     TRAIN: (train, reference, calibrate),
 }
 for panel, commands in _PANELS.items():

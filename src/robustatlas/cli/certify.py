@@ -148,7 +148,7 @@ def certify(
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
     )
     chosen = _method(method, method_setting or ())
-    console = Console()
+    console = Console(highlight=False)
     if dry_run:
         console.print(forecast_table(expected(classifier, dataset, request, chosen), str(classifier.device)))
         return

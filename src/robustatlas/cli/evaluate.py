@@ -230,7 +230,7 @@ def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
     if result.diagnosis is None or not result.diagnosis.doubted:
         return result
     mended = repair(result, data, model=model)
-    Console().print(mended)
+    Console(highlight=False).print(mended)
     return mended.result
 
 

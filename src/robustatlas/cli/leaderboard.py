@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +16,7 @@ from robustatlas.cli._terminal import printable
 from robustatlas.errors import UserError
 from robustatlas.facts import chosen_reference
 from robustatlas.references import load_reference
-from robustatlas.result import load_result
+from robustatlas.result import Result, load_result
 from robustatlas.wording import in_shell
 
 PUBLISHED = "multirobustbench-cifar10"
@@ -68,8 +69,12 @@ def build(
     """
     from robustatlas.report.leaderboard import build_leaderboard
 
-    results = [load_result(run) for run in runs or ()]
-    chosen = chosen_reference(reference, results) if results else load_reference(reference or PUBLISHED)
+    results: Iterable[Result] = (load_result(run) for run in runs or ())
+    if reference in (None, "none"):
+        results = list(results)
+        chosen = chosen_reference(reference, results) if results else load_reference(reference or PUBLISHED)
+    else:
+        chosen = load_reference(reference)
     page = build_leaderboard(results, output, chosen, about=about, title=title)
     if chosen is None:
         why = "" if reference else "No shipped reference fits the runs. "

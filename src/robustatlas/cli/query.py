@@ -25,7 +25,9 @@ def query(
             metavar="SQL", help="A SELECT over the views runs, attacks, samples and outcomes, in the SQL of DuckDB."
         ),
     ],
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories, one or many.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Run directories, one or many, or files of `compact`.")
+    ],
     as_csv: Annotated[
         bool,
         typer.Option("--csv", help="Print comma-separated values instead of a table.", rich_help_panel=OUTPUT),

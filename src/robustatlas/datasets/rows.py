@@ -106,8 +106,8 @@ class _Chosen(Rows):
 
 
 def as_inputs(stored: Tensor) -> Tensor:
-    """What :meth:`Rows.stored` gives, as floats in [0, 1]; 8-bit pixels are divided by 255 on the CPU, so that they are
-    the same numbers for every device.
+    """What :meth:`Rows.stored` gives, as floats in [0, 1]; what 8-bit pixels are divided by 255 is computed on the CPU
+    and looked up elsewhere, so that they are the same numbers on every device.
 
     Args:
         stored: [B, ...], uint8 in 0..255 or floats in [0, 1].
@@ -121,7 +121,10 @@ def as_inputs(stored: Tensor) -> Tensor:
     """
     if stored.dtype != torch.uint8:
         return stored
-    return stored.cpu().to(torch.float32).div_(255)
+    if stored.device.type == "cpu":
+        return stored.to(torch.float32).div_(255)
+    values = torch.arange(256, dtype=torch.float32).div_(255).to(stored.device)
+    return values[stored.int()]
 
 
 ROUNDING = 1e-6

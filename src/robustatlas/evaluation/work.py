@@ -78,7 +78,7 @@ class Found:
 def done(model: Classifier, task: Task, job: Job, manner: Manner, report: Callable[[int], None]) -> Found:
     """Attack the samples of a job; ``report`` is called with how many are through, whenever that changes."""
     begun = time.perf_counter()
-    x = as_inputs(job.stored).to(model.device, model.dtype)
+    x = as_inputs(job.stored.to(model.device)).to(model.dtype)
     labels = job.labels.to(model.device)
     waiting, lanes = np.arange(len(job.index)), manner.batch_size
     places: list[NDArray[np.int64]] = []

@@ -17,6 +17,7 @@ from robustatlas.facts.comparison import distinct_names
 from robustatlas.facts.field import beside_the_field
 from robustatlas.facts.rows import (
     HYPERVOLUME_ATTACK,
+    About,
     Row,
     about_of,
     few_images,
@@ -106,7 +107,8 @@ def build_leaderboard(
     """Write the leaderboard site; it works from the folder, without a server and without a network.
 
     Args:
-        results: runs to show next to the published defenses of the reference; may be empty.
+        results: runs to show next to the published defenses of the reference; may be empty. Where there is a reference
+            they are taken one by one, and most of them need not be in memory at once.
         output: the folder; created where it does not exist.
         reference: the accuracies that models reach when they are trained against the very attack; None for a board
             that needs none: it ranks by the mean accuracy at the (attack, strength) that all runs share.
@@ -118,10 +120,10 @@ def build_leaderboard(
         the path of the page to open.
     """
     details = read_about(about)
-    runs = list(results)
-    against = nothing_to_hold_against(runs) if reference is None else reference
-    own = [run_row(result, against, about_of(result, details)) for result in runs]
-    if strangers := [name for name in details if name not in {result.name for result in runs}]:
+    runs = list(results) if reference is None else results
+    against = nothing_to_hold_against(list(runs)) if reference is None else reference
+    own, known, first = _own_rows(runs, against, details)
+    if strangers := [name for name in details if name not in known]:
         names = ", ".join(row.name for row in own) or "none"
         raise UserError(
             f"{', '.join(strangers)} is described, but no run has a model of that name; the runs have {names}."
@@ -137,7 +139,7 @@ def build_leaderboard(
         board=board,
         summary=_summary(board),
         scripts=SCRIPTS,
-        fields=_beside(runs),
+        fields=_beside(first),
         looks=style_sheet(_styles(rows)[len(rows) - len(own) :][:MOST_BESIDE]),
     )
     _write_all(folder, files | {"index.html": page})
@@ -146,6 +148,21 @@ def build_leaderboard(
 
 def _styles(rows: Sequence[Row]) -> list[Style]:
     return styles_of([row.fingerprint or row.name for row in rows])
+
+
+def _own_rows(
+    results: Iterable[Result], reference: Reference, details: Mapping[str, About]
+) -> tuple[list[Row], set[str], list[Result]]:
+    """The rows of runs, the names of their models, and the first runs; of a thousand the others are let go again."""
+    rows: list[Row] = []
+    names: set[str] = set()
+    first: list[Result] = []
+    for result in results:
+        rows.append(run_row(result, reference, about_of(result, details)))
+        names.add(result.name)
+        if len(first) < MOST_BESIDE:
+            first.append(result)
+    return rows, names, first
 
 
 def _beside(runs: Sequence[Result]) -> list[field.FieldView]:

@@ -81,9 +81,7 @@ class Store:
         return None if found is None else found.decode(errors="replace")
 
     def begin(self, about: str) -> str:
-        if (there := self.about()) is not None:
-            return there
-        if self._objects.listed():
+        if self.about() is None and self._objects.listed() and self.about() is None:  # nor did another begin meanwhile
             raise UserError(
                 f"{self._objects.address} is not empty and is not a run (no {ABOUT}); give an address of its own."
             )

@@ -1,0 +1,141 @@
+"""The tables of runs as views of DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.outcomes.certified import CertifiedSizes
+from robustatlas.outcomes.outcome import Outcome
+from robustatlas.outcomes.store import Run
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.outcomes.tables import identifier, quoted
+from robustatlas.tabular import objects
+
+NOTHING: Mapping[str, str] = {
+    "runs": "run VARCHAR, model VARCHAR, data VARCHAR, created VARCHAR, samples BIGINT",
+    "attacks": "run VARCHAR, attack VARCHAR, unit VARCHAR, strengths DOUBLE[], monotone BOOLEAN, origins VARCHAR[]",
+    "samples": "run VARCHAR, index BIGINT, label BIGINT, clean_prediction BIGINT, clean_margin DOUBLE",
+    "outcomes": "run VARCHAR, attack VARCHAR, index BIGINT, minimal_strength DOUBLE, minimal_size DOUBLE, "
+    "certified_size DOUBLE, found_class BIGINT, forward BIGINT, backward BIGINT, mistakes DOUBLE, drawn DOUBLE, "
+    "broken BOOLEAN[], margins FLOAT[], fooled TINYINT[], queries DOUBLE[], strengths DOUBLE[]",
+    "certified": "run VARCHAR, attack VARCHAR, of VARCHAR, unit VARCHAR, index BIGINT, certified_size DOUBLE, "
+    "method VARCHAR",
+}
+"""The columns of each view."""
+
+VIEWS = tuple(NOTHING)
+
+
+def fill(
+    connection: duckdb.DuckDBPyConnection,
+    runs: Mapping[str, tuple[Run, OutcomeTable]],
+    besides: Sequence[Mapping[str, str]] = (),
+) -> None:
+    """Make the views of some runs, by what SQL calls them; ``besides``: SELECTs of views that are there already."""
+    views = {view: [selects[view] for selects in besides] for view in VIEWS}
+    for name, (run, table) in runs.items():
+        texts = {"run": name, "model": table.name, "data": table.data, "created": run.identity.created}
+        fields = ", ".join(f"{quoted(value)} AS {key}" for key, value in texts.items())
+        views["runs"].append(f"SELECT {fields}, {table.samples} AS samples")
+        views["samples"].append(_registered(connection, f"SELECT {quoted(name)} AS run", _sample_columns(table)))
+        for attack, outcome in table.outcomes.items():
+            begin = f"SELECT {quoted(name)} AS run, {quoted(attack)} AS attack"
+            origins = ", ".join(quoted(origin) for origin in outcome.origins)
+            views["attacks"].append(
+                f"{begin}, {quoted(outcome.unit)} AS unit, {_list(outcome.strengths.tolist())} AS strengths, "
+                f"{outcome.monotone} AS monotone, CAST([{origins}] AS VARCHAR[]) AS origins"
+            )
+            views["outcomes"].append(
+                _registered(connection, begin, _outcome_columns(table, outcome), _list(outcome.strengths.tolist()))
+            )
+        for held in table.certified_sizes.values():
+            views["certified"].append(_registered(connection, _certified(name, held), _certified_columns(table, held)))
+    for view, selects in views.items():
+        selects = selects or [_nothing(NOTHING[view])]
+        connection.execute(f"CREATE VIEW {view} AS {' UNION ALL BY NAME '.join(selects)}")
+    connection.execute(
+        'CREATE MACRO broken(strength) AS TABLE SELECT run, attack, "index", '
+        "broken[list_position(strengths, CAST(strength AS DOUBLE))] AS broken FROM outcomes "
+        "WHERE list_contains(strengths, CAST(strength AS DOUBLE))"
+    )
+
+
+def _sample_columns(table: OutcomeTable) -> dict[str, NDArray[Any]]:
+    return {
+        "index": table.index,
+        "label": table.labels,
+        "clean_prediction": table.clean_prediction,
+        "clean_margin": table.clean_margin,
+    }
+
+
+def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray[Any]]:
+    none = np.zeros(outcome.samples, np.int64)
+    mistakes = none if outcome.mistakes is None else outcome.mistakes
+    drawn = none if outcome.drawn is None else outcome.drawn
+    certified = table.certified_sizes.get(outcome.attack)
+    return {
+        "index": table.index,
+        "minimal_strength": outcome.minimal_strength,
+        "minimal_size": outcome.minimal_size,
+        "certified_size": np.full(outcome.samples, np.nan) if certified is None else certified.sizes,
+        "found_class": outcome.found_class,
+        "forward": outcome.forward,
+        "backward": outcome.backward,
+        "mistakes": np.where(drawn > 0, mistakes, np.nan),
+        "drawn": np.where(drawn > 0, drawn, np.nan),
+        "broken": outcome.broken(),
+        "margins": outcome.margins,
+        "fooled": outcome.fooled,
+        "queries": _queries(outcome),
+    }
+
+
+def _queries(outcome: Outcome) -> NDArray[np.float64]:
+    """[N, S]: NaN where no example was seen, and where queries were not counted."""
+    if outcome.queries is None:
+        return np.full(outcome.margins.shape, np.nan)
+    return np.where(outcome.queries > 0, outcome.queries, np.nan)
+
+
+def _certified(run: str, held: CertifiedSizes) -> str:
+    texts = {"run": run, "attack": held.attack, "of": held.of, "unit": held.unit}
+    return f"SELECT {', '.join(f'{quoted(value)} AS {identifier(key)}' for key, value in texts.items())}"
+
+
+def _certified_columns(table: OutcomeTable, held: CertifiedSizes) -> dict[str, NDArray[Any]]:
+    return {"index": table.index, "certified_size": held.sizes, "method": objects(held.by)}
+
+
+def _nothing(columns: str) -> str:
+    """A SELECT without rows that has the columns, such as `run VARCHAR, index BIGINT`."""
+    typed = (column.split(" ") for column in columns.split(", "))
+    return f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {identifier(name)}' for name, kind in typed)} WHERE false"
+
+
+def _registered(
+    connection: duckdb.DuckDBPyConnection, begin: str, columns: Mapping[str, NDArray[Any]], strengths: str | None = None
+) -> str:
+    """A SELECT of arrays [N] and, as lists, [N, S]; NaN in lists is NULL."""
+    flat: dict[str, NDArray[Any]] = {}
+    expressions = [begin]
+    for number, (name, values) in enumerate(columns.items()):
+        parts = {f"c{number}": values} if values.ndim == 1 else {f"c{number}_{j}": v for j, v in enumerate(values.T)}
+        flat |= {key: np.ascontiguousarray(part) for key, part in parts.items()}
+        nullable = [f"CASE WHEN isnan({p}) THEN NULL ELSE {p} END" if values.dtype.kind == "f" else p for p in parts]
+        value = nullable[0] if values.ndim == 1 else f"[{', '.join(nullable)}]"
+        expressions.append(f"{value} AS {identifier(name)}")
+    if strengths:
+        expressions.append(f"{strengths} AS strengths")
+    relation = f"t{len(connection.execute('SHOW TABLES').fetchall())}"
+    connection.register(relation, flat)
+    return f"{', '.join(expressions)} FROM {relation}"
+
+
+def _list(values: Sequence[float]) -> str:
+    return f"CAST([{', '.join(repr(value) for value in values)}] AS DOUBLE[])"
