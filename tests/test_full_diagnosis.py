@@ -147,7 +147,10 @@ def test_all_are_read_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("robustatlas.indicators.carlini._DRAWS", 20)
     monkeypatch.setattr(full, "_OTHERS", ("fab",))
     monkeypatch.setattr(full, "_IMAGE_ATTACKS", ("stadv",))
-    found = ra.diagnose(SOUND, DATA, samples=3, full=True)
+    monkeypatch.setattr(full, "PLANTED", 1)
+    monkeypatch.setattr("robustatlas.remedies.ways.distilled.__defaults__", (2,))
+    monkeypatch.setattr("robustatlas.indicators.unstable._DRAWS", 5)
+    found = ra.diagnose(SOUND, DATA, samples=2, full=True)
     names = {finding.name for finding in found.indicators}
     assert set(INDICATORS) - {"binarisation", "black-box"} <= names
     assert {"binarisation-linf", "binarisation-stadv"} <= names
