@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,11 +15,14 @@ from robustatlas.cli import main
 from robustatlas.cli._card import blocks
 from robustatlas.errors import UserError
 from robustatlas.facts import facts_of
-from robustatlas.facts.card import CELLS, card_of, half_wrong, run_hash
-from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.facts.card import card_of, row_strips, run_hash
+from robustatlas.facts.rows import Row, run_row
+from robustatlas.facts.strips import CELLS, half_wrong
 from robustatlas.outcomes import AccuracyTable
+from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.references import Reference
 from robustatlas.report.card import card, colour_of
+from robustatlas.report.thumbnail import row_card
 from robustatlas.result import Result
 from run_files import write
 
@@ -63,8 +67,50 @@ def test_without_a_reference_the_distance_between_classes_or_the_grid_scales() -
     assert by_distance.strips[0].tick == pytest.approx(facts.attacks[0].quartiles[1] / 0.1)
     assert by_distance.strips[0].shades[-1] is None  # beyond the largest strength nothing was searched
     assert "largest strength" in card_of(run, facts, distances={"linf": 0.1}).axis
-    proved = card_of(run, facts, certified={"linf": RobustnessCurve([0.005] * 100)}).strips
-    assert [strip.certified for strip in proved] == [pytest.approx(0.005 / 0.04), None]
+
+
+def certified(run: Result, **sizes: float) -> Result:
+    """The run with every image proved to be right up to a size, or almost up to what was found."""
+    held = {}
+    for attack, size in sizes.items():
+        found = run.minimal_size(attack) if attack in run.attacks else np.where(run.clean, np.inf, 0.0)
+        grid = tuple(GRID.get(attack, [9.0]))
+        held[attack] = CertifiedSizes(attack, np.minimum(size, 0.9 * found), ("crown",), strengths=grid)
+    return replace(run, certified_sizes=held)
+
+
+def test_what_is_proved_is_solid() -> None:
+    run = certified(result(), linf=0.005, l1=3.0)
+    facts = facts_of(certified(result(), linf=0.005), reference=REFERENCE)
+    linf, l2 = card_of(run, facts, REFERENCE).strips
+    assert linf.certified == pytest.approx(0.005 / (2 * (0.01 + 0.01 * 20 / 30))) and l2.certified is None
+    assert "half proved right up to 0.005" in linf.words and "proved" not in l2.words
+    drawn = card([run], "none")
+    assert "line below: half proved right" in drawn.svg() and "L1: half proved right up to 3, not attacked" in str(
+        drawn
+    )
+    assert "proved" not in card([result()], REFERENCE).svg()
+
+
+def test_the_card_of_a_row_of_the_board() -> None:
+    run, empty = result(), Row("empty", AccuracyTable(90.0, {"fog": {1.0: 50.0}}))
+    row = run_row(run, REFERENCE)
+    facts = facts_of(run, reference=REFERENCE)
+    for ours, theirs in zip(row_strips(row, REFERENCE), card_of(run, facts, REFERENCE).strips, strict=True):
+        assert ours is not None
+        assert (ours.half, ours.tick, ours.reference, ours.beyond) == (
+            theirs.half, theirs.tick, theirs.reference, theirs.beyond,
+        )  # fmt: skip
+    assert row_strips(empty, REFERENCE) == (None, None)
+    drawn = row_card(row, REFERENCE)
+    assert 'role="img" aria-label="L∞: half wrong from 0.00' in drawn and len(drawn) < 2000
+    assert "none of the ranked attacks" in row_card(empty, REFERENCE)
+    published = Row("published", AccuracyTable(90.0, {"linf": {0.01: 70.0, 0.02: 40.0, 0.04: 10.0}}), samples=10_000)
+    (linf, _) = row_strips(published, REFERENCE)
+    assert linf is not None and linf.half_share == pytest.approx(1.0)  # the reference itself
+    assert linf.tick is not None and linf.low < linf.tick < linf.high
+    (alone, _) = row_strips(published, REFERENCE, compared=False)
+    assert alone is not None and alone.reference is None and alone.tick == pytest.approx(linf.half / 0.04)
 
 
 def test_its_numbers_are_those_of_every_other_page() -> None:

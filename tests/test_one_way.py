@@ -22,6 +22,24 @@ def test_no_two_public_classes_share_a_name() -> None:
     assert {name: files for name, files in homes.items() if len(files) > 1} == {}
 
 
+def test_consoles_colour_nothing_by_themselves() -> None:
+    """rich's highlighter would paint the numbers in the name of a model."""
+    plain: set[ast.Call] = set()
+    for tree in SOURCES.values():
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            made = call.func.value if isinstance(call.func, ast.Attribute) else call
+            if any(keyword.arg == "highlight" for keyword in call.keywords) and isinstance(made, ast.Call):
+                plain.add(made)
+    consoles = [
+        (file, node.lineno, node)
+        for file, tree in SOURCES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Console"
+    ]
+    assert len(consoles) > 20
+    assert not [(file, line) for file, line, node in consoles if node not in plain]
+
+
 def test_one_place_finds_the_name_that_was_meant() -> None:
     using = [
         file

@@ -204,7 +204,7 @@ class LineProgress(Progress):
 @contextmanager
 def progress_shown(progress: bool | Progress | None) -> Iterator[Progress]:
     """The display that ``evaluate(progress=...)`` asks for."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, highlight=False)
     if isinstance(progress, Progress):
         yield progress
     elif progress or (progress is None and console.is_terminal):

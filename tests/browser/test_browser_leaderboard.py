@@ -177,6 +177,22 @@ def test_state_survives_reload_and_is_shared_by_the_address(table: Path, visit: 
     assert "Jin2020Manifold" in other.inner_text("#chips")
 
 
+def test_a_board_beside_its_drawer_says_that_it_scrolls(table: Path, visit: Visit) -> None:
+    page = visit(table, width=1100)
+    page.click("#choose")
+    page.wait_for_selector(".scroll-hint")
+    scroller, drawer = (page.locator(name).bounding_box() for name in ("#scroller", "#drawer"))
+    assert scroller["width"] > 500 and scroller["x"] + scroller["width"] <= drawer["x"]
+    assert abs(scroller["y"] - drawer["y"]) < 1
+    page.keyboard.press("Escape")
+    assert not page.locator("#drawer").is_visible()
+    page.focus("#search")
+    page.click("#choose")
+    page.focus("#search")
+    page.keyboard.press("Escape")
+    assert not page.locator("#drawer").is_visible()
+
+
 def test_sort_filter_search(table: Path, look: Visit) -> None:
     page = look(table)
     page.click("th[data-key=sc] button")

@@ -6,9 +6,10 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._terminal import safe, shown, table
-from robustatlas.facts.card import CELLS, ResultCard, Strip
+from robustatlas.facts.card import ResultCard
 from robustatlas.facts.run import AttackFacts, RunFacts
 from robustatlas.facts.standard import STANDARD
+from robustatlas.facts.strips import CELLS, Strip
 from robustatlas.wording import marked, size
 
 _BLOCKS = "·░▒▓█"
@@ -24,23 +25,29 @@ _NARROW, _WIDE = 72, 96
 
 def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
     """One row an attack: its strip, from where on half of the images are wrong, its average accuracy, and the accuracy
-    at the strength that papers give."""
-    named = {attack.attack: attack for attack in facts.attacks}
+    at the strength that papers give, which is there at every width."""
     strips = {strip.attack: strip for strip in card.strips}
-    wide = console.width >= _NARROW
-    ranged = console.width >= _WIDE
-    headings = ["attack", "weak to strong", "half wrong\nfrom", "average, %", *(["at, %"] if wide else [])]
-    rows = table(*headings)
+    wide, ranged = console.width >= _NARROW, console.width >= _WIDE
+    rows = table("attack", *_HEADINGS[wide])
     rows.columns[0].no_wrap, rows.columns[1].justify = True, "left"
-    for name, attack in named.items():
-        cells = [
-            blocks(strips[name], console.encoding, wide) if name in strips else "",
-            size(attack.quartiles[1]),
-            shown(attack.average) if ranged else f"{attack.average.value:.1f}" if attack.average else "-",
-        ]
+    for attack in facts.attacks:
+        average = f"{attack.average.value:.1f}" if attack.average else "-"
         about = "~" if attack.own_set else ""
-        rows.add_row(safe(about + marked(name, name in facts.void)), *cells, *([_standard(attack)] if wide else []))
+        rows.add_row(
+            safe(about + marked(attack.attack, attack.attack in facts.void)),
+            blocks(strips[attack.attack], console.encoding, wide) if attack.attack in strips else "",
+            size(attack.quartiles[1]),
+            shown(attack.average) if ranged else average,
+            _standard(attack),
+        )
     return rows
+
+
+_HEADINGS = {
+    True: ("weak to strong", "half wrong\nfrom", "average, %", "at, %"),
+    False: ("weak to\nstrong", "half\nwrong\nfrom", "aver-\nage, %", "at, %"),
+}
+"""By whether the terminal is wide."""
 
 
 def blocks(strip: Strip, encoding: str = "utf-8", wide: bool = True) -> str:
@@ -48,7 +55,7 @@ def blocks(strip: Strip, encoding: str = "utf-8", wide: bool = True) -> str:
     reference, nothing where it was not searched.
 
     Example:
-        >>> from robustatlas.facts.card import Strip
+        >>> from robustatlas.facts.strips import Strip
         >>> shades = (100.0,) * 24 + (20.0,) * 12 + (None,) * 12
         >>> blocks(Strip("l2", "L2", shades, 1.0, 0.5, 0.4, 0.6, None, False, None, False))
         '████████████|░░░░░'

@@ -18,7 +18,7 @@ def print_forecast(model: Any, data: Any, request: Request) -> None:
     """What the request would take, from some seconds of each attack; nothing is written."""
     from robustatlas.evaluation.forecast import forecasted
 
-    Console().print(forecast_table(forecasted(model, data, request, budget=5.0), f"{model.device}"))
+    Console(highlight=False).print(forecast_table(forecasted(model, data, request, budget=5.0), f"{model.device}"))
 
 
 def forecast_table(forecast: Forecast, device: str) -> RenderableType:

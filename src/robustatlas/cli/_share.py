@@ -20,7 +20,7 @@ def share_here(part: str | None) -> Share:
     if found is None:
         return share_of(part)
     share, why = found
-    Console(stderr=True, soft_wrap=True).print(
+    Console(stderr=True, soft_wrap=True, highlight=False).print(
         f"Part {share} of the work, by {safe(why)}; --part 0/1 takes all.", highlight=False
     )
     return share

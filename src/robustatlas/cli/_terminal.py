@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 
 from rich import box
 from rich.cells import cell_len
@@ -20,7 +21,7 @@ from robustatlas.facts.standard import NEAR, STANDARD
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
 from robustatlas.result import Result
-from robustatlas.wording import MARK, marked
+from robustatlas.wording import MARK, in_shell, marked
 
 _GAP = 2
 """Columns between two columns of a table."""
@@ -230,6 +231,13 @@ class AccuracyTables:
 def accuracy_tables(result: Result, every: bool = False, rest: str = "The same 'evaluate' goes on.") -> RenderableType:
     """The accuracies of a run, for `Console.print`; see `AccuracyTables`."""
     return AccuracyTables(result, every, rest)
+
+
+def print_run(folder: Path, console: Console) -> None:
+    """Print where a run is, and how to look at it."""
+    console.print(
+        f"Run: {safe(folder)}   More: robustatlas show {safe(in_shell(folder))}", highlight=False, soft_wrap=True
+    )
 
 
 def _grid(

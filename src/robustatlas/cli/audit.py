@@ -43,4 +43,4 @@ def audit(
         source = identity.model.source if identity is not None else ""
         given = _models.loaded(source, weights, settings, mean, std, device)
     images = None if data is None else ra.load_dataset(data)
-    Console().print(accuracy_tables(ra.audit(run, images, model=given, samples=samples, seed=seed)))
+    Console(highlight=False).print(accuracy_tables(ra.audit(run, images, model=given, samples=samples, seed=seed)))

@@ -15,12 +15,11 @@ from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
-from robustatlas.cli._terminal import accuracy_tables, safe
+from robustatlas.cli._terminal import accuracy_tables, print_run
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
 from robustatlas.files import named
 from robustatlas.scalars import fraction
-from robustatlas.wording import in_shell
 
 if TYPE_CHECKING:
     from robustatlas.certificates import Certificate
@@ -148,7 +147,7 @@ def certify(
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
     )
     chosen = _method(method, method_setting or ())
-    console = Console()
+    console = Console(highlight=False)
     if dry_run:
         console.print(forecast_table(expected(classifier, dataset, request, chosen), str(classifier.device)))
         return
@@ -158,9 +157,7 @@ def certify(
     ):
         result = certified(classifier, dataset, request, chosen)
     console.print(accuracy_tables(result))
-    console.print(
-        f"Run: {safe(folder)}   More: robustatlas show {safe(in_shell(folder))}", highlight=False, soft_wrap=True
-    )
+    print_run(folder, console)
 
 
 def _method(name: str | None, settings: Sequence[str]) -> Certificate | None:

@@ -105,7 +105,7 @@ def diagnose(
     if repair:
         if not is_run:
             raise UserError(f"--repair adds evidence to a run, and {subject} is none; evaluate it first.")
-        Console().print(ra.repair(run, images, model=given))
+        Console(highlight=False).print(ra.repair(run, images, model=given))
         return
     found = ra.diagnose(
         run if is_run or given is None else given,
@@ -119,7 +119,7 @@ def diagnose(
     if as_json:
         sys.stdout.write(json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n")
     else:
-        print_diagnosis(found, Console(), each)
+        print_diagnosis(found, Console(highlight=False), each)
 
 
 def print_diagnosis(diagnosis: Diagnosis, console: Console, each: bool = False) -> None:

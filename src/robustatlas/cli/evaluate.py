@@ -16,12 +16,12 @@ from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
-from robustatlas.cli._terminal import accuracy_tables, safe
+from robustatlas.cli._terminal import accuracy_tables, print_run
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
 from robustatlas.facts.rows import read_card
 from robustatlas.files import named
-from robustatlas.wording import in_path, in_shell
+from robustatlas.wording import in_path
 
 if TYPE_CHECKING:
     from robustatlas.classifier import Classifier
@@ -230,7 +230,7 @@ def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
     if result.diagnosis is None or not result.diagnosis.doubted:
         return result
     mended = repair(result, data, model=model)
-    Console().print(mended)
+    Console(highlight=False).print(mended)
     return mended.result
 
 
@@ -246,9 +246,7 @@ def _conclude(result: Result, card: Mapping[str, Any], folder: Path, share: Shar
     console = Console(highlight=False)
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     console.print(accuracy_tables(result, rest=others) if share.of > 1 else accuracy_tables(result))
-    console.print(
-        f"Run: {safe(folder)}   More: robustatlas show {safe(in_shell(folder))}", highlight=False, soft_wrap=True
-    )
+    print_run(folder, console)
 
 
 def _precision(given: str) -> Literal["float32", "bfloat16"]:

@@ -57,7 +57,8 @@ def gallery(
 ) -> None:
     """Draw what attacks do to an image: a row for each attack, a column for each strength.
 
-    Each cell has the clean image, the adversarial image, and their difference, amplified.
+    Above stands the adversarial image with its size and class, below it the change, on one scale in each row. Where
+    nothing fooled the model, the strongest attempt stands, as "still" its class.
 
         robustatlas gallery builtin:digits-linf --data digits --attacks linf,elastic,stadv -o gallery.png
     """

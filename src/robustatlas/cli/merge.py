@@ -10,11 +10,10 @@ from rich.console import Console
 
 from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
-from robustatlas.cli._terminal import accuracy_tables, safe, table
+from robustatlas.cli._terminal import accuracy_tables, print_run, safe, table
 from robustatlas.files import named
 from robustatlas.outcomes import merge as merge_runs
 from robustatlas.result import Result, load_result
-from robustatlas.wording import in_shell
 
 Output = Annotated[
     Path,
@@ -36,9 +35,7 @@ def merge(runs: _runs.Joined, output: Output) -> None:
     merged = Result.of_run(merge_runs(runs, output))
     console = Console(highlight=False)
     console.print(accuracy_tables(merged))
-    console.print(
-        f"Run: {safe(output)}   More: robustatlas show {safe(in_shell(output))}", highlight=False, soft_wrap=True
-    )
+    print_run(output, console)
 
 
 def best_known(runs: _runs.Joined, output: Output) -> None:
@@ -60,6 +57,4 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
         )
     console = Console(highlight=False)
     console.print(rows)
-    console.print(
-        f"Run: {safe(output)}   More: robustatlas show {safe(in_shell(output))}", highlight=False, soft_wrap=True
-    )
+    print_run(output, console)

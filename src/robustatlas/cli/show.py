@@ -113,7 +113,8 @@ def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
     if facts.diagnosis is not None:
         console.print(safe(facts.diagnosis.sentence))
     for about, number, text in findings(facts):
-        console.print(f"{safe(about)}: [bold]{safe(number)}[/bold] {safe(text)}")
+        stop = "." if text[:1].isupper() else ""
+        console.print(f"{safe(about)}: [bold]{safe(number)}[/bold]{stop} {safe(text)}")
     console.print(strip_table(card, facts, console))
     own = " ~: in other sets than the reference's." if any(attack.own_set for attack in facts.attacks) else ""
     mark = " ◇" if "utf" in console.encoding.lower() else " o"

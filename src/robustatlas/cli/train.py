@@ -264,7 +264,7 @@ def _list_recipes() -> None:
         about = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
         own = [field.name for field in fields(kind) if field.name != "against"]
         table.add_row(name, kind.opponents, about, ", ".join(own))
-    Console().print(table)
+    Console(highlight=False).print(table)
     raise typer.Exit
 
 
@@ -278,5 +278,5 @@ def _list_presets() -> None:
         against = ", ".join(f"{attack} {fight.strength:.3g}" for attack, fight in preset.fights.items())
         epochs = str(preset.settings.epochs)
         table.add_row(name, preset.source, preset.architecture, preset.kind, against, epochs)
-    Console().print(table)
+    Console(highlight=False).print(table)
     raise typer.Exit

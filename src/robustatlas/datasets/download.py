@@ -20,7 +20,7 @@ _TIMEOUT_SECONDS = 20.0
 
 def download(address: str, path: Path, md5: str) -> None:
     """Fetch ``address`` to ``path``, with a progress bar on standard error; :class:`UserError` where that fails."""
-    with one_sentence(path), Progress(console=Console(stderr=True), transient=True) as shown:
+    with one_sentence(path), Progress(console=Console(stderr=True, highlight=False), transient=True) as shown:
         bar = _Bar(shown, shown.add_task(path.name))
         fetch = pooch.HTTPDownloader(progressbar=bar, timeout=_TIMEOUT_SECONDS)
         try:

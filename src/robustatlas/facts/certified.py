@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from robustatlas.facts.numbers import CONFIDENCE
@@ -12,7 +13,7 @@ from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.result import Result
-from robustatlas.wording import listed, strength
+from robustatlas.wording import listed, strength_under
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class CertifiedFacts:
         beginning = f"{self.row}, certified by {listed(list(self.held.methods))}:"
         at = self.strengths[middle]
         if self.both is None:
-            said = f"{beginning} at least {self.accuracy[middle].value:.1f} % robust at {strength(at)}."
+            least = self.accuracy[middle].value
+            said = f"{beginning} at least {least:.1f} % robust at {strength_under(self.held.attack, at)}."
         else:
             meet = f"both sides meet on {self.both.share_closed:.1f} % of the images"
             said = f"{beginning} {self.both.at(at)}; {meet}."
@@ -61,6 +63,11 @@ class CertifiedFacts:
         made = listed([f"n = {each['draws']:,}, alpha = {each['alpha']:g}" for each in settings])
         abstained = 0 if self.held.abstained is None else int(self.held.abstained.sum())
         return f"Another model than the run's own; {made}; it abstains on {abstained} images."
+
+    @property
+    def half(self) -> float:
+        """The size up to which half of the images are proved to be right; 0 where that is not so at any."""
+        return min(float(self.curve.quantile(0.5)), max(self.strengths, default=math.inf))
 
     @property
     def thanks(self) -> str:
@@ -100,3 +107,8 @@ def certified_of(result: Result) -> Iterator[CertifiedFacts]:
             both=result.two_sided(row) if run else None,
             saved=None if saved is None else float(saved.mean()),
         )
+
+
+def halves_proved(certified: Iterable[CertifiedFacts]) -> dict[str, float]:
+    """Attack -> size up to which half of the images are proved to be right by the model itself, where that is so."""
+    return {facts.row: facts.half for facts in certified if not facts.held.of and facts.half > 0}

@@ -14,6 +14,7 @@ from robustatlas.documents import checked, read_json
 from robustatlas.errors import UserError
 from robustatlas.facts.against import Held, hold_against
 from robustatlas.facts.best_known import best_known
+from robustatlas.facts.certified import certified_of, halves_proved
 from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, own, union_strengths
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds
@@ -106,6 +107,7 @@ class Row:
         union: accuracy in percent under all attacks at once, each up to the middle one of its strengths; None for a
             single attack, and for rows of which only the accuracies are known.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
+        proved: attack -> size up to which half of the images are proved to be right, where that is so at any.
         certified: attack -> accuracies in percent that are certain at the strengths of the board, where its sets were
             certified: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.styles.styles_of`).
@@ -125,6 +127,7 @@ class Row:
     own_sets: tuple[str, ...] = ()
     union: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
+    proved: Mapping[str, float] = field(default_factory=dict)
     certified: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     fingerprint: str = ""
 
@@ -211,6 +214,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         own_sets=held.own_sets,
         union=100 * float(judged.survivors(union_strengths(judged)).mean()) if len(judged.attacks) > 1 else None,
         own={name: statistic.value for name, statistic in own(judged).items()},
+        proved=halves_proved(certified_of(result)),
         certified=_certified(result, reference),
         fingerprint=result.fingerprint,
     )

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from robustatlas.errors import UserError
 from robustatlas.facts.against import chosen_reference
-from robustatlas.facts.card import CELLS, ResultCard, Strip, card_of
+from robustatlas.facts.card import ResultCard, card_of
 from robustatlas.facts.run import RunFacts, facts_of
+from robustatlas.facts.strips import CELLS, Strip
 from robustatlas.files import write_atomically, write_text
 from robustatlas.metrics.intervals import Interval
 from robustatlas.references.reference import Reference
@@ -22,7 +23,11 @@ WIDTH = 330.0
 _EDGE, _LABELS, _STRIP, _GAP = 8.0, 62.0, 11.0, 4.0
 _RIGHT = WIDTH - _EDGE
 _TOP = 58.0
+_PROVED, _GAP_PROVED = 2.6, 1.0
+_PROVED, _GAP_PROVED = 2.6, 1.0
 _INK, _SOFT, _LINE = "#14171a", "#565c63", "#b9b5aa"
+_ON_WHITE = (("#ffffff", 3.4), (_INK, 1.4))
+_ON_WHITE = (("#ffffff", 3.4), (_INK, 1.4))
 _SHADES = ((247, 245, 239), (169, 207, 207), (61, 143, 150), (10, 77, 86), (4, 38, 44))
 """From 0 to 100 %, monotone in lightness: the order shows in grey, and to the colour-blind."""
 
@@ -108,7 +113,7 @@ def picture_of(card: ResultCard) -> Picture:
     for row, strip in enumerate(card.strips):
         shapes += _strip(strip, _TOP + row * (_STRIP + _GAP))
     shapes += _axis(card, bottom)
-    height = bottom + 38.0
+    height = bottom + 13.0 + 9 * len(_legend(card))
     frame = [Box(0.5, 0.5, WIDTH - 1, height - 1, "none", _LINE)]
     return Picture(WIDTH, height, (*frame, *shapes), card.words)
 
@@ -128,10 +133,23 @@ def _number(x: float, anchor: Anchor, number: Interval, name: str) -> list[Shape
 
 
 def _strip(strip: Strip, top: float) -> list[Shape]:
-    width = (_RIGHT - _LABELS) / CELLS
     middle, end = top + _STRIP / 2, top + _STRIP
     label = f"≈ {strip.label}" if strip.own_set else strip.label
     shapes: list[Shape] = [Words(_LABELS - 4, middle + 3, label, 8.5, _INK, "end")]
+    shapes += _shaded(strip, top, _STRIP if strip.certified is None else _STRIP - _PROVED - _GAP_PROVED)
+    if strip.certified:
+        shapes.append(Box(_LABELS, end - _PROVED, strip.certified * (_RIGHT - _LABELS), _PROVED, _INK))
+    if strip.reference is not None:
+        shapes.append(Diamond(_x(strip.reference), middle, 4.2, _INK))
+        if strip.beyond:
+            shapes.append(Words(_x(strip.reference) + 5, middle + 3.4, "›", 11, _INK, bold=True))
+    return shapes + (_half(strip, top) if strip.searched else [])
+
+
+def _shaded(strip: Strip, top: float, height: float) -> list[Shape]:
+    """The strip itself; a line where nothing was searched."""
+    width, middle = (_RIGHT - _LABELS) / CELLS, top + height / 2
+    shapes: list[Shape] = []
     cell = 0
     for shade, alike in groupby(strip.shades):
         left, cell = _LABELS + cell * width, cell + len(list(alike))
@@ -139,21 +157,19 @@ def _strip(strip: Strip, top: float) -> list[Shape]:
         if shade is None:
             shapes.append(Stroke(left, middle, right, middle, _LINE, 0.8))
         else:
-            shapes.append(Box(left, top, right - left + 0.15, _STRIP, colour_of(shade)))
-    if strip.certified:
-        shapes.append(Box(_LABELS, end - 2.6, strip.certified * (_RIGHT - _LABELS), 2.6, _INK))
-    if strip.reference is not None:
-        shapes.append(Diamond(_x(strip.reference), middle, 4.2, _INK))
-        if strip.beyond:
-            shapes.append(Words(_x(strip.reference) + 5, middle + 3.4, "›", 11, _INK, bold=True))
-    shapes += [Stroke(_x(strip.low), middle, _x(strip.high), middle, "#ffffff", 3.4)]
-    shapes += [Stroke(_x(strip.low), middle, _x(strip.high), middle, _INK, 1.4)]
-    if strip.tick is None:
-        shapes.append(Words(_RIGHT + 1, middle + 3, "›", 10, _INK, bold=True))
-    else:
-        shapes += [Stroke(_x(strip.tick), top - 1.5, _x(strip.tick), end + 1.5, "#ffffff", 4.4)]
-        shapes += [Stroke(_x(strip.tick), top - 1.5, _x(strip.tick), end + 1.5, _INK, 2.2)]
+            shapes.append(Box(left, top, right - left + 0.15, height, colour_of(shade)))
     return shapes
+
+
+def _half(strip: Strip, top: float) -> list[Shape]:
+    """Where half of the images are wrong, with its interval: on white, so that it stands out from every shade."""
+    middle, end = top + _STRIP / 2, top + _STRIP
+    low, high = _x(strip.low), _x(strip.high)
+    shapes: list[Shape] = [Stroke(low, middle, high, middle, colour, width) for colour, width in _ON_WHITE]
+    if strip.tick is None:
+        return [*shapes, Words(_RIGHT + 1, middle + 3, "›", 10, _INK, bold=True)]
+    x = _x(strip.tick)
+    return [*shapes, *(Stroke(x, top - 1.5, x, end + 1.5, colour, width + 0.9) for colour, width in _ON_WHITE)]
 
 
 def _axis(card: ResultCard, top: float) -> list[Shape]:
@@ -164,11 +180,18 @@ def _axis(card: ResultCard, top: float) -> list[Shape]:
         Words(_x(0.5), top + 7, half, 7.5, _SOFT, "middle"),
         Words(_x(1), top + 7, whole, 7.5, _SOFT, "end"),
     ]
-    others = f"; {card.others} more not shown" if card.others else ""
-    shapes.append(Words(_EDGE, top + 18, f"{card.axis}{others}", 7, _SOFT))
-    shapes.append(Words(_EDGE, top + 27, "dark: 100% correct; bar: half of the images wrong, with interval", 7, _SOFT))
-    shapes.append(Words(_EDGE, top + 35, card.footer, 6.5, _SOFT))
+    for line, text in enumerate(_legend(card)):
+        shapes.append(Words(_EDGE, top + 18 + 9 * line, text, 7.5, _SOFT))
     return shapes
+
+
+def _legend(card: ResultCard) -> list[str]:
+    """What the marks mean, and the footer."""
+    marks = ["dark: 100% correct; bar: half of the images wrong, with interval"]
+    more = ["line below: half proved right"] if any(strip.certified for strip in card.strips) else []
+    more += ["≈: not the reference's sets"] if any(strip.own_set for strip in card.strips) else []
+    more += [f"{card.others} more not shown"] if card.others else []
+    return [card.axis, *marks, *(["; ".join(more)] if more else []), card.footer]
 
 
 def _x(place: float) -> float:

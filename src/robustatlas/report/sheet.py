@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from robustatlas.attacks.definition import Attack
@@ -19,19 +22,36 @@ from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.evaluation import evaluate
 from robustatlas.files import write_atomically
+from robustatlas.noise import Noise
+from robustatlas.objectives import cross_entropy
+from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.training.crafting import Opponent, craft
+from robustatlas.wording import shortened, strength_under, wording
 
-_CELL = 1.15  # inches
 _KINDS = ("png", "pdf", "svg")
+_CELL, _WIDEST = 1.1, 13.0
+"""Inches of a picture, and of the whole sheet: twenty columns make the pictures smaller, not the sheet wider."""
+
+_STEPS = 20
+"""Of the ascent that shows how far a set reaches where no search fooled the model."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One attack at one strength: the adversarial image ``[C, H, W]`` (``None``: none found) and its class."""
+    """One attack at one strength.
+
+    Attributes:
+        strength: upper end of the sizes.
+        image: ``[C, H, W]``: the adversarial image, or the attempt that came nearest to one.
+        predicted: its class.
+        fooled: whether the model reads it as another class than the true one.
+    """
 
     strength: float
-    image: NDArray[np.float32] | None
+    image: NDArray[np.float32]
     predicted: int
+    fooled: bool
 
 
 def chosen_strengths(attack: Attack, columns: int) -> tuple[float, ...]:
@@ -42,7 +62,8 @@ def chosen_strengths(attack: Attack, columns: int) -> tuple[float, ...]:
 
 
 def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample: int, seed: int = 0) -> list[Cell]:
-    """The strongest search at each chosen strength by itself, on one sample."""
+    """The strongest search at each chosen strength by itself, on one sample; where it fools nobody, the point of
+    highest cross-entropy that an ascent of the same set finds."""
     found = []
     for strength in chosen_strengths(attack, columns):
         result = evaluate(
@@ -51,9 +72,25 @@ def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample
         )  # fmt: skip
         outcome = result.outcome(attack.name)
         _, images = result.adversarial(attack.name)
-        fooled = len(images) > 0 and bool(outcome.fooled[0, 0] == 1)
-        found.append(Cell(strength, images[0] if fooled else None, int(outcome.found_class[0])))
+        if len(images) and outcome.fooled[0, 0] == 1:
+            found.append(Cell(strength, images[0], int(outcome.found_class[0]), fooled=True))
+        else:
+            found.append(_attempt(model, data, attack, strength, sample, seed))
     return found
+
+
+def _attempt(model: Classifier, data: Dataset, attack: Attack, strength: float, sample: int, seed: int) -> Cell:
+    x = data.rows[sample : sample + 1].to(model.device, model.dtype)
+    label = data.labels[sample : sample + 1].to(model.device)
+    opponent = Opponent(attack.name, attack.threat, strength, PGD(_STEPS, 2 / _STEPS))
+    loss = partial(cross_entropy, labels=label, targets=None)
+    noise = Noise.of(seed, torch.tensor([sample]), "gallery")
+    with model.evaluating():
+        judged = partial(model.logits, labels=label)
+        crafted = craft(judged, opponent, x, label, x.new_tensor([strength]), noise, loss, keep="best")
+        with torch.no_grad():
+            predicted = int(judged(crafted.x, verifying=True).argmax(1))
+    return Cell(strength, crafted.x[0].float().cpu().numpy(), predicted, fooled=predicted != int(label))
 
 
 def plot_gallery(
@@ -64,7 +101,7 @@ def plot_gallery(
     columns: int = 4,
     amplify: float | None = None,
 ) -> Figure:
-    """Clean image, adversarial images and their differences: one row per attack, one column per strength.
+    """Clean image, adversarial images and below them their differences: a row an attack, a column a strength.
 
     Args:
         model: the classifier.
@@ -72,7 +109,8 @@ def plot_gallery(
         attacks: names, suites or attacks; those that do not fit the images are left out.
         sample: position in ``data``; default: the first that is classified correctly.
         columns: strengths per attack.
-        amplify: factor on the differences; default: each is stretched to the full range.
+        amplify: factor on the differences; default: for each attack the one that stretches its largest difference to
+            the full range, so that the differences of a row can be compared.
     """
     position = _first_correct(model, data) if sample is None else sample
     if not 0 <= position < len(data):
@@ -86,24 +124,46 @@ def plot_gallery(
             continue
     if not rows:
         raise UserError("None of these attacks fits these images; 'robustatlas attacks' lists all.")
-    label = data.classes[int(data.labels[position])]
-    wide = 1 + 2 * columns
-    figure = Figure(figsize=(_CELL * wide, (_CELL + 0.3) * len(rows)), layout="constrained", dpi=130)
-    axes = figure.subplots(len(rows), wide, squeeze=False)
-    for line, (attack, found) in zip(axes, rows, strict=True):
-        for axis in line:
-            axis.axis("off")
-        _show(line[0], clean, f"{attack.name}\n{label}")
-        for k, cell in enumerate(found):
-            left, right = line[1 + 2 * k], line[2 + 2 * k]
-            if cell.image is None:
-                _show(left, clean, f"{cell.strength:.3g}\nnot fooled", dim=True)
-            else:
-                _show(left, cell.image, f"{cell.strength:.3g}\n{data.classes[cell.predicted]}")
-                difference = cell.image - clean
-                factor = amplify or min(0.5 / max(float(np.abs(difference).max()), 1e-6), 100.0)
-                _show(right, np.clip(0.5 + factor * difference, 0, 1), f"change\nx {factor:.2g}")
+    side = min(_CELL, _WIDEST / (1 + columns))
+    figure = Figure(figsize=(side * (1 + columns), (2 * side + 0.45) * len(rows)), layout=_layout(), dpi=130)
+    axes = figure.subplots(2 * len(rows), 1 + columns, squeeze=False)
+    for axis in axes.flat:
+        axis.axis("off")
+    for line, (attack, found) in enumerate(rows):
+        _row(axes[2 * line : 2 * line + 2], attack, found, clean, data, int(data.labels[position]), amplify, side)
     return figure
+
+
+def _layout() -> ConstrainedLayoutEngine:
+    return ConstrainedLayoutEngine(w_pad=0.01, h_pad=0.02, wspace=0.02, hspace=0.02)
+
+
+def _row(
+    axes: NDArray[Any],
+    attack: Attack,
+    found: Sequence[Cell],
+    clean: NDArray[np.float32],
+    data: Dataset,
+    label: int,
+    amplify: float | None,
+    side: float,
+) -> None:
+    """The pictures of one attack, and their differences below them, all on one scale."""
+    size = min(7.0, 9 * side)
+    letters = int(side * 72 / (0.6 * size))
+    named = [shortened(data.classes[cell.predicted], max(letters - 8, 5)) for cell in found]
+    largest = max((float(np.abs(cell.image - clean).max()) for cell in found), default=0.0)
+    factor = amplify or min(0.5 / max(largest, 1e-6), 100.0)
+    name = wording(attack.name).label
+    sizes = [f"≤ {strength_under(attack.name, cell.strength)}," for cell in found]
+    roomy = all(len(name) + 1 + len(text) <= letters for text in sizes)  # else the label of the row names the attack
+    _show(axes[0, 0], clean, f"clean,\n{shortened(data.classes[label], letters)}", size)
+    axes[1, 0].text(0.5, 0.5, f"{name}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)
+    for place, (cell, text, read) in enumerate(zip(found, sizes, named, strict=True), start=1):
+        title = f"{name} {text}" if roomy else text
+        said = f"read as {read}" if cell.fooled else f"still {read}"
+        _show(axes[0, place], cell.image, f"{title}\n{said}", size, dim=not cell.fooled)
+        _show(axes[1, place], np.clip(0.5 + factor * (cell.image - clean), 0, 1), "", size)
 
 
 def picture_kind(path: Path) -> str:
@@ -119,16 +179,15 @@ def save_gallery(figure: Figure, path: Path) -> None:
     write_atomically(path, partial(figure.savefig, format=picture_kind(path)))
 
 
-def _show(axis: Axes, image: NDArray[np.float32], title: str, *, dim: bool = False) -> None:
+def _show(axis: Axes, image: NDArray[np.float32], title: str, size: float, *, dim: bool = False) -> None:
     picture = np.moveaxis(image, 0, -1)
     grey = picture.shape[-1] == 1
-    axis.imshow(picture[..., 0] if grey else picture, cmap="gray", vmin=0, vmax=1, alpha=0.35 if dim else 1.0)
-    axis.set_title(title, fontsize=7, color="0.5" if dim else "0.1", linespacing=1.2)
+    axis.imshow(picture[..., 0] if grey else picture, cmap="gray", vmin=0, vmax=1)
+    if title:
+        axis.set_title(title, fontsize=size, color="0.45" if dim else "0.1", linespacing=1.15, pad=2)
 
 
 def _first_correct(model: Classifier, data: Dataset) -> int:
-    import torch
-
     with model.evaluating(), torch.no_grad():
         for start in range(0, len(data), 256):
             x = data.rows[start : start + 256].to(model.device, model.dtype)

@@ -115,7 +115,7 @@ class LineDisplay(TrainingDisplay):
 @contextmanager
 def display_of(progress: bool | TrainingDisplay | None) -> Iterator[TrainingDisplay]:
     """The display that ``train(progress=...)`` asks for: by default a bar where standard error is a terminal."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, highlight=False)
     if isinstance(progress, TrainingDisplay):
         yield progress
     elif not progress and (progress is not None or not console.is_terminal):

@@ -229,7 +229,7 @@ def make_reference(
     if cluster is not None and cluster.gpus and device is None:
         device = "cuda"
     shared = (plan, training, test, device, False if places else progress)
-    with Progress(console=Console(stderr=True), disable=not places or progress is False) as bar:
+    with Progress(console=Console(stderr=True, highlight=False), disable=not places or progress is False) as bar:
         task = bar.add_task("Trainings", total=len(folders))
         fill_folders(_one, shared, folders, places, lambda _: bar.advance(task), lambda said: bar.print(escape(said)))
     return collect(plan, folder, training.name, len(training.classes))

@@ -345,9 +345,10 @@ const Page = (() => {
         const scroller = target.classList.contains("scroller") ? target : target.closest(".scroller");
         if (!scroller) continue;
         const wide = scroller.scrollWidth > scroller.clientWidth + 1 && scroller.clientWidth > 0;
-        const before = scroller.previousElementSibling;
+        const place = scroller.closest(".stage") ?? scroller;
+        const before = place.previousElementSibling;
         const hint = before?.classList.contains("scroll-hint") ? before : null;
-        if (wide && !hint) scroller.before(make("p", { class: "scroll-hint soft small", "aria-hidden": "true" }, "The table scrolls sideways →"));
+        if (wide && !hint) place.before(make("p", { class: "scroll-hint soft small", "aria-hidden": "true" }, "The table scrolls sideways →"));
         if (!wide) hint?.remove();
       }
     });

@@ -1,0 +1,294 @@
+"""How near certificates and attacks come to each other, whether certificates are sound, and what they cost.
+
+    python benchmarks/certificates.py [--parts widths,lines,complete,soundness,cost] [--output FILE]
+
+widths: attack and certificate on the same samples: how many of them are closed (upper / lower < 1.01), the
+median of upper / lower, the area between both curves, by network and norm. lines: the same of sets of one number.
+complete: default, minimum and high search against the exact sizes of tiny ReLU networks. soundness: random and attacked
+points inside certified balls of 50 random networks in float64, of every supported activation and pooling. cost: seconds
+on two cores, and what the forecast said. Parts add to what the file holds already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.certificates import Samples, Subject, certificate_named
+from robustatlas.certification import forecast
+from robustatlas.evaluation.request import Request
+
+NORMS = {"linf": torch.inf, "l2": 2.0, "l1": 1.0}
+Row = dict[str, Any]
+
+
+def sides(model: ra.Classifier, data: ra.Dataset, attacks: list[str], **settings: Any) -> ra.Result:
+    """Attacked and certified in one run."""
+    with TemporaryDirectory() as folder:
+        common = {"run": f"{folder}/run", "progress": False}
+        ra.evaluate(model, data, attacks, diagnose=False, audit=0, **common)
+        return ra.certify(model, data, attacks, **common, **settings)
+
+
+def told(result: ra.Result, attack: str) -> Row:
+    both = result.two_sided(attack)
+    held = result.certified_sizes[attack]
+    return {
+        "network": result.name,
+        "attack": attack,
+        "method": ", ".join(held.methods),
+        "samples": result.samples,
+        "closed %": round(both.share_closed, 1),
+        "upper / lower": round(both.width, 4),
+        "area between %": round(both.area, 2),
+        "at": str(both.at(held.strengths[(len(held.strengths) - 1) // 2])),
+    }
+
+
+def widths(samples: int) -> Iterator[Row]:
+    data = ra.load_dataset("digits", "test").take(samples)
+    for name in ("digits-standard", "digits-linf", "digits-l2", "digits-ibp"):
+        for effort in ("default", "high") if name == "digits-ibp" else ("default",):
+            result = sides(ra.load_model(f"builtin:{name}"), data, list(NORMS), effort=effort)
+            for attack in NORMS:
+                yield told(result, attack)
+
+
+def lines(samples: int) -> Iterator[Row]:
+    data = ra.load_dataset("digits", "test").take(samples)
+    for name in ("digits-standard", "digits-linf", "digits-l2", "digits-ibp"):
+        result = sides(ra.load_model(f"builtin:{name}"), data, ["brightness", "contrast"])
+        for attack in ("brightness", "contrast"):
+            yield told(result, attack)
+
+
+def tiny(inputs: int, width: int, classes: int) -> tuple[nn.Module, Tensor, Tensor]:
+    """Two hidden layers trained on classes that another network draws on [0, 1]^inputs."""
+    torch.manual_seed(inputs)
+    teacher = nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, classes))
+    x = torch.rand(2000, inputs)
+    with torch.no_grad():
+        scores = teacher(2 * x - 1)
+        y = (scores - scores.mean(0)).argmax(1)
+    return _trained(_layers(inputs, width, classes), x, y), x, y
+
+
+def _layers(inputs: int, width: int, classes: int) -> nn.Module:
+    hidden = [nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(width, classes))
+
+
+def _trained(net: nn.Module, x: Tensor, y: Tensor) -> nn.Module:
+    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+    for _ in range(300):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        optimizer.step()
+    return net.eval()
+
+
+def complete(samples: int) -> Iterator[Row]:
+    """Gaps of searches over exact sizes; l2 too, whose regions are few with these widths."""
+    digits = ra.load_dataset("digits", "train")
+    torch.manual_seed(0)
+    subjects = {f"{n} inputs, 16-16": tiny(n, 16, 3) for n in (2, 4, 16)}
+    subjects["digits, 64-16-16-10"] = (_trained(_layers(64, 16, 10), digits.images, digits.labels), *_test(samples))
+    for name, (net, x, y) in subjects.items():
+        attacks = ["linf", "l2", "l1"] + (["l0"] if x[0].numel() <= 16 else [])
+        data, model = (x[:samples], y[:samples]), ra.Classifier(net, name=name)
+        exact = ra.certify(model, data, attacks, method="complete", progress=False)
+        for search, effort in (("descent", "default"), ("minimum", "default"), ("descent", "high")):
+            found = ra.evaluate(
+                model,
+                data,
+                attacks,
+                search,
+                effort=effort,
+                progress=False,
+                diagnose=False,
+                audit=0,  # type: ignore[arg-type]
+            )
+            for attack in attacks:
+                yield _gap(name, attack, search if effort == "default" else effort, exact, found)
+
+
+def _test(samples: int) -> tuple[Tensor, Tensor]:
+    test = ra.load_dataset("digits", "test").take(samples)
+    return test.images, test.labels
+
+
+def _gap(name: str, attack: str, search: str, exact: ra.Result, found: ra.Result) -> Row:
+    lower, upper = exact.certified_size(attack), found.minimal_size(attack)
+    lower = lower + (attack == "l0")  # which certifies one number less than is needed
+    known = (found.minimal_size(attack) > 0) & (lower > 0) & (lower <= found.strengths(attack)[-1])
+    ratio = upper[known] / lower[known] - 1
+    return {
+        "network": name, "attack": attack, "search": search, "samples": int(known.sum()),
+        "median gap %": round(100 * float(np.median(ratio)), 3),
+        "within 1 %": round(100 * float((ratio < 0.01).mean()), 1),
+        "largest gap %": round(100 * float(ratio.max()), 1) if np.isfinite(ratio).all() else None,
+        "not found": int(np.isinf(ratio).sum()),
+    }  # fmt: skip
+
+
+ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh, nn.ELU, nn.CELU, nn.SELU, nn.Softplus, nn.GELU, nn.SiLU)
+ACTIVATIONS += (nn.Mish, nn.Sigmoid, nn.Tanh, nn.Hardswish, nn.Hardsigmoid)
+POOLINGS = (nn.MaxPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(2), nn.MaxPool2d(3, stride=2, padding=1))
+
+
+class Mixed(nn.Module):
+    """Normalisation, convolutions (one in groups), batch normalisation, an activation, a sum, concatenation, pooling, a
+    view and a linear layer."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.first, self.norm = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.second = nn.Conv2d(4, 4, 3, padding=1, groups=2, bias=False)
+        self.activation, self.pooling = ACTIVATIONS[seed % len(ACTIVATIONS)](), POOLINGS[seed % len(POOLINGS)]
+        self.last = nn.Linear(32, 4)
+        self.norm.running_mean, self.norm.running_var = torch.randn(4) * 0.1, torch.rand(4) + 0.5
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.activation(self.norm(self.first((x - 0.5) / 0.25)))
+        wide = torch.cat(
+            [
+                x,
+                self.activation(self.second(x)) - x,
+            ],
+            1,
+        )
+        out: Tensor = self.last(self.pooling(wide).flatten(1))
+        return out
+
+
+def soundness(networks: int, points: int) -> Iterator[Row]:
+    """How many of so many points a network misclassifies inside of its certified balls."""
+    methods = ("crown", "crown-ibp", "interval", "alpha-crown", "lipschitz")
+    for seed in range(networks):
+        net = Mixed(seed).double().eval()
+        x = torch.rand(4, 3, 4, 4, dtype=torch.float64)
+        y = net(x).argmax(1)
+        subject, method = Subject(ra.Classifier(net), (3, 4, 4)), methods[seed % len(methods)]
+        wrong = tried = 0
+        for norm in NORMS if method != "lipschitz" else ("l2",):
+            sizes = certificate_named(method).sizes(subject, attack_named(norm), Samples(x, y, torch.arange(4)))
+            each = points // (len(NORMS) * 4) + 1
+            moved = inside(net, x, y, sizes, NORMS[norm], each)
+            with torch.no_grad():
+                wrong += int((net(moved).argmax(1) != y.repeat_interleave(each)).sum())
+            tried += len(moved)
+        yield {
+            "seed": seed, "method": method, "activation": type(net.activation).__name__,
+            "pooling": str(net.pooling), "points": tried, "misclassified": wrong,
+        }  # fmt: skip
+
+
+def inside(net: nn.Module, x: Tensor, y: Tensor, sizes: Tensor, p: float, each: int) -> Tensor:
+    """``[B each, ...]``: points at the border of balls in [0, 1]; half at random, half where the gradient leads."""
+    leaf = x.clone().requires_grad_()
+    logits = net(leaf)
+    other = logits.scatter(1, y[:, None], -torch.inf).amax(1)
+    (gradient,) = torch.autograd.grad((other - logits.gather(1, y[:, None])[:, 0]).sum(), leaf)
+    chance = torch.Generator().manual_seed(0)
+    noise = torch.randn(len(x), each, x[0].numel(), generator=chance, dtype=x.dtype)
+    weight = torch.linspace(0, 1, each, dtype=x.dtype)[:, None]
+    towards = gradient.flatten(1)[:, None]
+    drawn = (1 - weight) * noise + weight * 3 * towards / towards.norm(dim=2, keepdim=True).clamp_min(1e-12) * 7
+    if p == torch.inf:
+        move = drawn.sign()
+    elif p == 2:
+        move = drawn / drawn.norm(dim=2, keepdim=True)
+    else:
+        move = torch.zeros_like(drawn).scatter_(2, drawn.abs().argmax(2, keepdim=True), 1.0) * drawn.sign()
+    radius = sizes.clamp_max(float(x[0].numel())).view(-1, 1, 1)
+    return (x.flatten(1)[:, None] + radius * move).clamp(0, 1).view(-1, *x.shape[1:])
+
+
+class TwoBlocks(nn.Module):
+    """A strided convolution and two residual blocks on CIFAR's images, with or without batch normalisation."""
+
+    def __init__(self, normalised: bool, width: int = 8) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        norm = nn.BatchNorm2d if normalised else lambda channels: nn.Identity()
+        self.first = nn.Conv2d(3, width, 3, 2, 1, bias=not normalised)
+        self.norm = norm(width)
+        self.one = nn.Sequential(
+            nn.Conv2d(width, 2 * width, 3, 2, 1), norm(2 * width), nn.ReLU(), nn.Conv2d(2 * width, 2 * width, 3, 1, 1)
+        )
+        self.around = nn.Conv2d(width, 2 * width, 1, 2)
+        self.two = nn.Sequential(
+            nn.Conv2d(2 * width, 2 * width, 3, 1, 1), norm(2 * width), nn.ReLU(),
+            nn.Conv2d(2 * width, 2 * width, 3, 1, 1),
+        )  # fmt: skip
+        self.last = nn.Sequential(nn.Flatten(), nn.Linear(2 * width * 64, 100), nn.ReLU(), nn.Linear(100, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.norm(self.first(x)))
+        x = F.relu(self.one(x) + self.around(x))
+        out: Tensor = self.last(F.relu(x + self.two(x)))
+        return out
+
+
+def cost() -> Iterator[Row]:
+    """Seconds of this process, and what the forecast said before."""
+    digits = ra.load_dataset("digits", "test").take(100)
+    cases = [("digits-linf", ra.load_model("builtin:digits-linf"), digits)]
+    for normalised in (False, True):
+        torch.manual_seed(1)
+        net, images = TwoBlocks(normalised).eval(), torch.rand(10, 3, 32, 32)
+        with torch.no_grad():
+            data = images, net(images).argmax(1)
+        name = f"two residual blocks of random weights, CIFAR's shape{', batch norm' * normalised}"
+        cases.append((name, ra.Classifier(net, name=name), data))
+    for name, model, data in cases:
+        said = forecast(model, data, Request(attacks="linf", progress=False))
+        begun, used = time.perf_counter(), time.process_time()
+        result = ra.certify(model, data, "linf", progress=False)
+        seconds, busy = time.perf_counter() - begun, time.process_time() - used
+        yield {
+            "network": name, "samples": result.samples, "method": "crown", "seconds": round(seconds, 1),
+            "processor seconds": round(busy, 1), "forecast": round(said.seconds, 1), "threads": torch.get_num_threads(),
+        }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default="widths,lines,complete,soundness,cost")
+    parser.add_argument("--samples", type=int, default=100, help="of widths and lines; a fifth of complete")
+    parser.add_argument("--networks", type=int, default=50)
+    parser.add_argument("--points", type=int, default=10_000)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "certificates.json")
+    asked = parser.parse_args()
+    parts = {
+        "widths": lambda: widths(asked.samples),
+        "lines": lambda: lines(asked.samples),
+        "complete": lambda: complete(max(1, asked.samples // 5)),
+        "soundness": lambda: soundness(asked.networks, asked.points),
+        "cost": cost,
+    }
+    kept: dict[str, Any] = json.loads(asked.output.read_text(encoding="utf-8")) if asked.output.is_file() else {}
+    for part in asked.parts.split(","):
+        kept[part] = {"version": ra.__version__, "cores": os.cpu_count(), "rows": []}
+        for row in parts[part]():
+            print(part, json.dumps(row), flush=True)
+            kept[part]["rows"].append(row)
+            asked.output.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The sheet of pictures: titles that say size and class, one scale a row, and something to see where nothing fooled."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.report import sheet
+
+DATA = ra.load_dataset("digits")
+LABEL = int(DATA.labels[0])
+
+
+def test_titles_scale_and_the_strongest_attempt() -> None:
+    model = ra.load_model("builtin:digits-linf")
+    found = sheet.cells(model, DATA, attack_named("l2"), 2, 0)
+    assert [cell.strength for cell in found] == [1.25, 2.5] and found[-1].fooled
+    weak = sheet._attempt(model, DATA, attack_named("linf"), 0.02, 0, seed=0)
+    clean = DATA.rows[0].numpy()
+    moved = np.abs(weak.image - clean).max()
+    assert not weak.fooled and weak.predicted == int(DATA.labels[0]) and 0.019 < moved <= 0.02 * (1 + 1e-5)
+    with torch.no_grad():
+        before, after = (model.logits(torch.from_numpy(image)[None])[0] for image in (clean, weak.image))
+    label = int(DATA.labels[0])
+    assert after.log_softmax(0)[label] < before.log_softmax(0)[label]  # an attempt, and no random point
+
+
+def made_up(*_: object) -> list[sheet.Cell]:
+    """Twenty cells, the first half of them not fooled."""
+    clean = DATA.rows[0].numpy()
+    return [
+        sheet.Cell(0.125 * step, np.clip(clean + 0.005 * step, 0, 1), 8 if step > 10 else LABEL, step > 10)
+        for step in range(1, 21)
+    ]
+
+
+def test_twenty_columns_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sheet, "cells", made_up)
+    figure = sheet.plot_gallery(ra.load_model("builtin:digits-linf"), DATA, ["jpeg-linf", "l2"], sample=0, columns=20)
+    assert figure.get_size_inches()[0] <= 13.01
+    figure.canvas.draw()
+    titles = [axes.title for axes in figure.axes if axes.get_title()]
+    said = [title.get_text() for title in titles]
+    assert said[:2] == [f"clean,\n{LABEL}", f"≤ 0.125,\nstill {LABEL}"] and said[-1] == "L2 ≤ 2.5,\nread as 8"
+    boxes = [title.get_window_extent() for title in titles[:21]]
+    assert all(one.x1 <= two.x0 for one, two in pairwise(boxes))
+    scales = [text.get_text() for axes in figure.axes for text in axes.texts]
+    assert scales == ["JPEG L∞:\nchange\nx 5", "L2:\nchange\nx 5"]  # .1 is the largest change of each row
