@@ -47,14 +47,14 @@ class Case:
 
 
 CASES = (
-    Case("cifar10_resnet32_delta", "cifar10", "Linf", 8 / 255, "standard", 2000, 24),
-    Case("cifar10_resnet32_delta", "cifar10", "L2", 0.5, "standard", 2000, 24),
-    Case("cifar10_resnet32_delta", "cifar10", "L1", 12.0, "standard", 2000, 24),
-    Case("mnist_mmr_universal", "mnist", "Linf", 0.1, "standard", 2000, 100),
-    Case("mnist_mmr_universal", "mnist", "L2", 0.3, "standard", 2000, 100),
-    Case("mnist_mmr_universal", "mnist", "L1", 1.0, "standard", 2000, 100),
+    Case("cifar10_resnet32_delta", "cifar10", "Linf", 8 / 255, "standard", 2000, 12),
+    Case("cifar10_resnet32_delta", "cifar10", "L2", 0.5, "standard", 2000, 12),
+    Case("cifar10_resnet32_delta", "cifar10", "L1", 12.0, "standard", 2000, 12),
+    Case("mnist_mmr_universal", "mnist", "Linf", 0.1, "standard", 2000, 50),
+    Case("mnist_mmr_universal", "mnist", "L2", 0.3, "standard", 2000, 50),
+    Case("mnist_mmr_universal", "mnist", "L1", 1.0, "standard", 2000, 50),
     Case("builtin:digits-linf", "digits", "Linf", 0.1, "standard", 0, 200),
-    Case("builtin:digits-linf", "digits", "Linf", 0.1, "plus", 0, 200),
+    Case("builtin:digits-linf", "digits", "Linf", 0.1, "plus", 0, 100),
 )
 WAYS = ("pyautoattack", "drop-in", "drop-in, fast")
 

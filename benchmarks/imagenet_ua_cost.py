@@ -1,87 +1,31 @@
-"""ImageNet-UA: our default procedure beside the published optimizer on the same sets, at the three levels; and what a
-map costs beside a pass of a ResNet-50.
+"""What a map of ImageNet-UA costs on images of 224x224 pixels, beside a pass of a ResNet-50: time and memory.
 
-    python benchmarks/imagenet_ua.py [--models delta,normal] [--samples 100] [--seeds 2] [--attacks ua-fog,ua-wood]
-    python benchmarks/imagenet_ua.py --cost [--batch 4]
+    python benchmarks/imagenet_ua_cost.py [--batch 4] [--output FILE.json]
 
-Takes the CIFAR-10 ResNet-32 weights in ROBUSTATLAS_MODELS and CIFAR-10 in ROBUSTATLAS_DATA. The published optimizer
-runs with the published length and number of steps from random starts, its last iterate counts, and samples that are
-misclassified clean count as wrong. As snow's sound sets have another unit, its steps are the published share of the
-medium level there.
+Forward and backward of every map at its medium level, with ImageNet's settings. Seconds are of the processor, the
+fewest of several runs; memory is how much the process grows at most, by the kernel's count (Linux).
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-import robustatlas as ra
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.imagenet_ua import ENTRIES
-from robustatlas.attacks.suites import attacks_of
-from robustatlas.bundle import gradient, watched
+from robustatlas.bundle import Tree, gradient, watched
 from robustatlas.noise import Noise
-from robustatlas.optimizers.pgd import PGD
-from threats import subjects
 
-SMALL = (32, 32)
-SUITES = ("imagenet-ua", "imagenet-ua-extra")
-
-
-def published_on_sound_sets(sound: Attack, paper: Attack) -> Attack:
-    """The published optimizer on the sets of ``sound``."""
-
-    def stepping(leg: Any) -> Any:
-        optimizer: PGD = leg.stage.optimizer
-        if paper.about.unit != sound.about.unit:
-            assert optimizer.length is not None
-            scale = sound.strengths[1] / paper.strengths[1]
-            optimizer = replace(optimizer, length=scale * optimizer.length)
-        return replace(leg, stage=replace(leg.stage, optimizer=optimizer))
-
-    return replace(
-        paper.map(stepping), threat=sound.threat, strengths=sound.strengths, repairs=False, contains_clean=True
-    )
-
-
-def numbers(model: ra.Classifier, data: ra.Dataset, attack: Attack, search: str, samples: int, seed: int) -> Any:
-    """Accuracies at the levels, in percent, and passes of a sample at all of them together."""
-    result = ra.evaluate(model, data, attack, search=search, samples=samples, seed=seed, progress=False)  # type: ignore[arg-type]
-    return {
-        "accuracies": result.outcome(attack.name).accuracies().tolist(),
-        "passes": float(sum(result.passes(attack.name))),
-    }
-
-
-def compared(models: dict[str, ra.Classifier], data: ra.Dataset, options: argparse.Namespace) -> None:
-    """A row for each model and attack, written as soon as it is known."""
-    chosen = options.attacks.split(",") if options.attacks else None
-    pairs = zip(attacks_of(SUITES, sides=SMALL), attacks_of(SUITES, "paper", SMALL), strict=True)
-    pairs = [(sound, paper) for sound, paper in pairs if chosen is None or sound.name in chosen]
-    rows: list[dict[str, Any]] = []
-    for sound, paper in pairs:
-        for name, model in models.items():
-            same = published_on_sound_sets(sound, paper)
-            found = {
-                "default": [numbers(model, data, sound, "descent", options.samples, s) for s in range(options.seeds)],
-                "published": [numbers(model, data, same, "every", options.samples, s) for s in range(options.seeds)],
-            }
-            rows.append({"model": name, "attack": sound.name, "samples": options.samples} | found)
-            said = "; ".join(f"{how} " + ", ".join(_said(each) for each in runs) for how, runs in found.items())
-            print(f"{name} {sound.name}: {said}", flush=True)
-            options.output.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-
-
-def _said(found: dict[str, Any]) -> str:
-    return "/".join(f"{value:.1f}" for value in found["accuracies"]) + f" ({found['passes']:.0f} passes)"
+SIDE = 224
 
 
 class Bottleneck(nn.Module):
@@ -114,7 +58,7 @@ def resnet50() -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)).eval()
 
 
-def seconds(once: Callable[[], object], times: int = 5) -> float:
+def seconds(once: Callable[[], object], times: int = 4) -> float:
     """Processor seconds, the fewest of several runs after a first one."""
     once()
     found = []
@@ -125,39 +69,54 @@ def seconds(once: Callable[[], object], times: int = 5) -> float:
     return min(found)
 
 
-def costs(batch: int) -> None:
-    """Forward and backward of every map at its medium level on images of 224x224 pixels, beside a ResNet-50's."""
+def megabytes(once: Callable[[], object]) -> float:
+    """How much more memory the process has at most while it runs."""
+    once()
+    ctypes.CDLL(None).malloc_trim(0)
+    before = _held("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # forget the highest so far
+    once()
+    return max(0.0, _held("VmHWM") - before) / 1024
+
+
+def _held(what: str) -> int:
+    """Kilobytes of this process."""
+    (line,) = (row for row in Path("/proc/self/status").read_text().splitlines() if row.startswith(what))
+    return int(line.split()[1])
+
+
+def through(attack: Attack, x: Tensor, theta: Tree, weights: Tensor) -> object:
+    """Forward and backward of a map."""
+    leaf = watched(theta)
+    return gradient((attack.threat.apply(x, leaf) * weights).flatten(1).sum(1), leaf)
+
+
+def costs(batch: int) -> list[dict[str, Any]]:
+    """A row for the network and for each map, of one image."""
     torch.manual_seed(0)
-    x, net = torch.rand(batch, 3, 224, 224), resnet50()
+    x, net = torch.rand(batch, 3, SIDE, SIDE), resnet50()
     weights, image = torch.randn_like(x), x.clone().requires_grad_()
-    whole = seconds(lambda: torch.autograd.grad(net(image).sum(), image))
-    print(f"ResNet-50: {whole / batch:.3f} s an image, forward and backward, {torch.get_num_threads()} threads")
+    works: dict[str, Callable[[], object]] = {"ResNet-50": lambda: torch.autograd.grad(net(image).sum(), image)}
     for entry in ENTRIES:
         attack, noise = entry.attack("default", levels=True), Noise.of(0, torch.arange(batch), "cost")
         theta = attack.threat.start(x, torch.full((batch,), attack.strengths[1]), noise)
-
-        def once(threat: Any = attack.threat, theta: Any = theta) -> object:
-            leaf = watched(theta)
-            return gradient((threat.apply(x, leaf) * weights).flatten(1).sum(1), leaf)
-
-        print(f"{attack.name}: {seconds(once) / batch:.4f} s, {100 * seconds(once) / whole:.1f} %", flush=True)
+        works[attack.name] = partial(through, attack, x, theta, weights)
+    rows = []
+    for name, once in works.items():
+        rows.append({"map": name, "seconds": seconds(once) / batch, "megabytes": megabytes(once) / batch})
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cost", action="store_true", help="only the cost of the maps")
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--models", default="delta,normal")
-    parser.add_argument("--samples", type=int, default=100)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--attacks", help="only these")
-    parser.add_argument("--output", type=Path, default=Path("imagenet_ua.json"))
-    options = parser.parse_args()
-    if options.cost:
-        costs(options.batch)
-        return
-    models, data = subjects(options.models.split(","))
-    compared(models, data, options)
+    parser.add_argument("--output", type=Path)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = costs(asked.batch)
+    if asked.output:
+        asked.output.write_text(json.dumps({"batch": asked.batch, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

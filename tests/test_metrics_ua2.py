@@ -15,6 +15,7 @@ from robustatlas.facts.run import facts_of
 from robustatlas.gate.requirements import Requirement, number_of
 from robustatlas.metrics import AccuracyTable, ua2
 from robustatlas.metrics.ua2 import level_positions
+from robustatlas.references import published_ua2
 from robustatlas.references.imagenet_ua import CIFAR10, CORE, IMAGENET, in_sound_units
 
 PUBLISHED = {
@@ -77,3 +78,17 @@ def test_where_it_stands() -> None:
     assert {number.name for number in numbers_of(facts)} >= {"ua2_low", "ua2_medium", "ua_worst_high"}
     assert run_row(result(), nothing_to_hold_against([result()])).own["UA2 medium"] == pytest.approx(value)
     assert number_of(Requirement.parse("ua2-medium>=10"), result(), facts).value == pytest.approx(value)
+
+
+def test_published_numbers_are_those_of_the_source() -> None:
+    """The means over ImageNet's models are printed: 23.2, 9.4 and 4.1 %, over 70 models."""
+    models = published_ua2("imagenet").models
+    for level, mean in zip(("low", "medium", "high"), (23.2, 9.4, 4.1), strict=True):
+        assert np.mean([getattr(model, level) for model in models]) == pytest.approx(mean, abs=0.05)
+    for data, count in (("imagenet", 70), ("cifar10", 58), ("imagenet100", 25)):
+        table = published_ua2(data)
+        assert len(table.models) == count and set(table.read) == {"low", "medium", "high"}
+        assert all(100 >= m.clean >= m.low >= m.medium >= m.high >= 0 for m in table.models)
+        assert [m.medium for m in table.models] == sorted((m.medium for m in table.models), reverse=True)
+    with pytest.raises(ra.UserError, match="did you mean 'imagenet'"):
+        published_ua2("imagnet")

@@ -427,7 +427,54 @@ def inner_l1_table() -> str:
     return table(("images", "inner attack", "found, %", "lowest, %", "`pgd`", "`msd`", "times linf"), rows, 5)
 
 
+def _by_seed(way: dict[str, Any]) -> str:
+    """Accuracies at the levels, by each seed."""
+    return "; ".join(", ".join(f"{value:.0f}" for value in one) for one in way["accuracies"])
+
+
+def imagenet_ua_table() -> str:
+    rows = []
+    for row in stored("imagenet_ua"):
+        ours, theirs = row["default"], row["published"]
+        rows.append(
+            (
+                f"`{row['attack']}`",
+                row["model"],
+                ", ".join(map(str, ours["samples"])),
+                _by_seed(ours),
+                f"{_mean(ours['passes']):.0f}" + " (restarts)" * row["restarts"],
+                _by_seed(theirs),
+                f"{_mean(theirs['passes']):.0f}",
+            )
+        )
+    return table(("attack", "network", "images", "default", "passes", "published", "passes"), rows, 5)
+
+
+def imagenet_ua_cost_table() -> str:
+    network, *maps = stored("imagenet_ua_cost")["rows"]
+    rows = []
+    for row in sorted(maps, key=lambda row: -row["seconds"]):
+        of = [f"{100 * row[what] / network[what]:.1f} %" for what in ("seconds", "megabytes")]
+        rows.append((f"`{row['map']}`", f"{row['seconds']:.4f}", of[0], f"{row['megabytes']:.0f}", of[1]))
+    rows.append(("ResNet-50", f"{network['seconds']:.3f}", "", f"{network['megabytes']:.0f}", ""))
+    return table(("map", "seconds", "of the network's", "MB", "of the network's"), rows, 4)
+
+
+def drop_in_table() -> str:
+    rows = []
+    for row in stored("drop_in"):
+        what = f"{row['data']}, {row['norm']} {row['eps']:.3g}, {row['version']}, {row['samples']} images"
+        for way, found in row["ways"].items():
+            passes = f"{found['forward']:,.0f} + {found['backward']:,.0f}"
+            rows.append((what, way, found["standing"], passes, f"{found['seconds']:.0f}"))
+            what = ""
+    return table(("script", "by", "standing", "passes of an image", "seconds"), rows, 3)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "imagenet-ua": imagenet_ua_table,
+    "imagenet-ua-cost": imagenet_ua_cost_table,
+    "drop-in": drop_in_table,
     "kinds": kinds_table,
     "cite": cite_table,
     "suites": suites_table,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Stage
-from robustatlas.attacks.image import FINE, USUAL, ascending
+from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage
+from robustatlas.attacks.image import BOUNDS, FINE, USUAL, ascending
 from robustatlas.attacks.plans import legs
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, in_sound_units
@@ -107,6 +107,12 @@ class UaEntry:
             f"ua-{self.name}", self.historical, {"every": plan, "bisection": plan},
             three if levels else around(three), about, contains_clean=False, repairs=True,
         )  # fmt: skip
+
+
+def _without_restarts(way: tuple[Leg, ...]) -> dict[Search, Plan]:
+    """The descent at three levels: restarts bring the smallest example down by a little, which decides no level, and
+    took a quarter of the passes."""
+    return {"descent": ascending(way, tuple(leg for leg in BOUNDS if leg.role == "bound"))["descent"]}
 
 
 def around(levels: Strengths, count: int = 20) -> tuple[float, ...]:

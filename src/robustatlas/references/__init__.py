@@ -3,14 +3,18 @@
 from robustatlas.references.field import Field, FieldEntry
 from robustatlas.references.reference import Defense, Reference
 from robustatlas.references.shipped import available_fields, available_references, load_field, load_reference
+from robustatlas.references.ua2 import PublishedUA2, UA2Model, published_ua2
 
 __all__ = [
     "Defense",
     "Field",
     "FieldEntry",
+    "PublishedUA2",
     "Reference",
+    "UA2Model",
     "available_fields",
     "available_references",
     "load_field",
     "load_reference",
+    "published_ua2",
 ]

@@ -137,7 +137,7 @@ def open_clip_model(
     source = f"open_clip:{name}"
     names = class_names(classes, source)
     prompts = prompts_of(prompt)
-    open_clip = optional("open_clip", source, "open_clip")
+    open_clip = optional("open_clip", source, "open-clip")
     architecture, _, weights = name.partition("/")
     try:
         model = open_clip.create_model(architecture, pretrained=weights or None).eval()
