@@ -55,6 +55,17 @@ def test_an_audit_says_what_a_dear_search_of_all_finds(strong_only: None, tmp_pa
     assert any(said.startswith("† The audit of pgd-linf leaves at least") for said in loaded.warnings)
 
 
+def test_a_large_difference_is_a_flag_with_the_remedy_by_its_kind(strong_only: None, tmp_path: Path) -> None:
+    weak(40, run=tmp_path / "run")
+    ra.diagnose(tmp_path / "run", DATA, model=MODEL, samples=40)
+    before = ra.load_result(tmp_path / "run").diagnosis
+    assert before is not None and before.verdict == "sound"
+    after = search_again(ra.load_result(tmp_path / "run"), MODEL, DATA, 30).diagnosis
+    assert after is not None and (after.verdict, after.flags) == ("doubtful", ("audit pgd-linf",))
+    kinds = ("Evaluate all samples by fmn-linf as well", "Evaluate all samples at high effort (effort='high')")
+    assert after.indicators[-1].remedy in kinds
+
+
 def test_the_choice_does_not_depend_on_the_order(strong_only: None) -> None:
     index = np.arange(40)
     one, two = (auditing._drawn(given, 10, 3) for given in (index, index[::-1]))

@@ -82,17 +82,18 @@ def test_rounding_raises_no_alarm(kind: str) -> None:
     assert diagnosed(PRECISE[kind](net)).flags == ()
 
 
-@pytest.mark.parametrize(("classes", "side"), [(2, 8), (1000, 8), (10, 96)])
+@pytest.mark.parametrize(("classes", "side"), [(2, 8), (1000, 8), (10, 224)])
 def test_classes_and_sizes_raise_no_alarm(classes: int, side: int) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.ReLU(),
         nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(64, classes),
     )  # fmt: skip
-    x = torch.rand(40, 3, side, side)
+    samples = 40 if side < 100 else 12
+    x = torch.rand(samples, 3, side, side)
     with torch.no_grad():
         labels = net(x).argmax(1)
-    found = ra.diagnose(net, (x, labels), samples=40)
+    found = ra.diagnose(net, (x, labels), samples=samples)
     assert (found.verdict, found.flags) == ("sound", ())
 
 

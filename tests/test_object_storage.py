@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import robustatlas as ra
+from robustatlas.cli import app
 from robustatlas.errors import RobustnessWarning
 from robustatlas.files import Address, named
 from robustatlas.outcomes import Run, merge, query
@@ -108,6 +110,38 @@ def test_a_run_grows_in_a_store_and_is_read_from_another_machine(
     assert [name for name in store.names() if not name.startswith("plans/")] == held
     table = query("SELECT run, count(*) FROM outcomes GROUP BY run", [AT])
     assert table.rows == [(AT, 12)]
+
+
+def test_every_command_takes_an_address(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated(AT, 6)
+    evaluated("memory://bucket/other", 6)
+    machine(monkeypatch, tmp_path / "two")
+    for arguments in (
+        ["show", AT],
+        ["compare", AT, "memory://bucket/other"],
+        ["report", AT, "-o", str(tmp_path / "report.html")],
+        ["leaderboard", "build", AT, "--reference", "none", "-o", str(tmp_path / "board")],
+        ["query", "SELECT * FROM runs", AT],
+        ["compact", AT, "-o", str(tmp_path / "all.duckdb")],
+        ["merge", AT, "memory://bucket/other", "-o", "memory://bucket/both"],
+    ):
+        said = CliRunner().invoke(app, arguments)
+        assert said.exit_code == 0, said.output
+    assert "memory://bucket/both" in said.stdout
+    assert not Path("memory:").exists(), "an address is no folder"
+
+
+def test_examples_of_others_enter_a_run_in_a_store(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = evaluated(AT, 6)
+    x, _ = data()
+    images = np.where(np.arange(4) % 2, x[:6].numpy(), 1.0).astype(np.float32)
+    said = ra.verify(AT, {"images": images, "index": np.arange(6)}, "a friend", model=net(), data=data())
+    assert "a friend" in repr(said)
+    machine(monkeypatch, tmp_path / "two")
+    after = ra.load_result(AT)
+    assert (after.minimal_size("linf") <= before.minimal_size("linf")).all()
 
 
 def test_small_parts_are_one_object_and_no_object_is_asked_for_twice(store: Store) -> None:

@@ -13,7 +13,7 @@ import robustatlas as ra
 from robustatlas.bundle import flat
 from robustatlas.indicators import LookedAt
 from robustatlas.noise import Noise
-from robustatlas.remedies import around, ways
+from robustatlas.remedies import around, at_logits, rescaled, ways
 
 DATA = ra.load_dataset("digits")
 STRENGTHS = {"linf": [0.1, 0.2]}
@@ -41,12 +41,16 @@ def test_the_guilty_module_is_found(name: str) -> None:
 def test_a_sound_network_keeps_its_gradient() -> None:
     """A way has the same outputs, and where nothing misleads float64 gives the same gradient."""
     model = ra.load_model("builtin:digits-linf")
-    way = ways.precise(model)
+    way = ways.precise(model, DATA.images[:1])
     assert way is not None and model.remedy == "" and way.model.remedy == "float64"
     own, other = look(model), look(way.model)
     assert torch.equal(own.clean, other.clean)
     assert own.slopes[0].allclose(other.slopes[0], atol=1e-4)
     assert way.model.identity() == model.identity()
+
+
+def test_a_network_that_makes_float32_of_its_own_has_no_way_in_float64() -> None:
+    assert ways.precise(ra.load_model("broken:black-and-white"), DATA.images[:1]) is None
 
 
 def test_an_estimated_gradient_points_where_the_gradient_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +84,37 @@ def test_a_distilled_network_agrees_with_its_teacher() -> None:
         way = ways.transferred(model, DATA.images[:100], epochs=5)
     seen = look(way.model)
     assert torch.equal(seen.clean, look(model).clean) and float(flat(seen.slopes[0]).abs().amax(1).min()) > 0
+
+
+def test_gradients_just_inside_see_what_a_kink_at_the_border_hides() -> None:
+    """Of a network behind a ReLU they are those of the network, and the outputs stay."""
+    model, plain = ra.load_model("broken:clipped"), ra.load_model("builtin:digits-linf")
+    seen, own = look(ways.inside(model).model), look(plain)
+    assert torch.equal(seen.clean, own.clean) and not own.slopes[0].allclose(look(model).slopes[0], atol=1e-2)
+    cosine = torch.cosine_similarity(flat(seen.slopes[0]), flat(own.slopes[0]))
+    assert bool((cosine > 0.95).all())
+
+
+def test_a_loss_on_the_logits_and_rescaled_outputs_keep_what_is_wrong() -> None:
+    model = ra.load_model("broken:softmax-twice")
+    logits = at_logits(model, DATA.images[:2])
+    assert logits is not None and torch.equal(look(logits.model).clean, look(model).clean)
+    assert float(flat(look(logits.model).slopes[0]).abs().amax(1).min()) > 0
+    tiny = ra.load_model("broken:tiny-logits")
+    x = DATA.images[:8].clone().requires_grad_()
+    outputs = rescaled(tiny).model.logits(x)
+    assert outputs.argmax(1).equal(tiny.logits(x.detach()).argmax(1)) and outputs.abs().amax(1).allclose(
+        torch.tensor(10.0)
+    )
+
+
+def test_only_remedies_of_what_is_flagged_are_tried(tmp_path: Path) -> None:
+    model = ra.load_model("broken:clipped")
+    with pytest.warns(UserWarning, match="Diagnosis: masked"):
+        result = ra.evaluate(model, DATA, "linf", strengths={"linf": [0.2]}, samples=34, effort="low", progress=False)
+    mended = ra.repair(result, DATA, model=model, remedies=("inside", "around", "eot"))
+    assert [each.name for each in mended.remedies] == ["just inside [0, 1]"]
+    assert mended.before["linf"][0] - mended.after["linf"][0] > 15
 
 
 def test_a_repair_only_adds(tmp_path: Path) -> None:

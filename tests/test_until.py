@@ -30,6 +30,7 @@ def test_it_ends_when_all_accuracies_are_known_and_no_sample_depends_on_it(whole
     known = until(9.0)
     assert known.enough and known.half_width <= 9.0
     assert 64 <= known.result.samples < known.population == 600
+    assert known.saved == 600 - known.result.samples and 0 < known.fixed < known.result.samples
     rows = np.isin(whole.index, known.result.index)
     np.testing.assert_allclose(known.result.minimal_size("linf"), whole.minimal_size("linf")[rows], rtol=1e-4)
     truth = [whole.clean_accuracy, *whole.accuracies().values("linf")]

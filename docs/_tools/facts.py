@@ -468,7 +468,7 @@ def drop_in_table() -> str:
             passes = f"{found['forward']:,.0f} + {found['backward']:,.0f}"
             rows.append((what, way, found["standing"], passes, f"{found['seconds']:.0f}"))
             what = ""
-    return table(("", "", "standing", "passes of an image", "seconds"), rows, 3)
+    return table(("script", "by", "standing", "passes of an image", "seconds"), rows, 3)
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from robustatlas.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
-    from robustatlas.trust import audit, diagnose, repair
+    from robustatlas.trust import audit, diagnose, evaluate_by_rules, repair
 
 __all__ = [
     "Attack",
@@ -60,6 +60,7 @@ __all__ = [
     "compose",
     "diagnose",
     "evaluate",
+    "evaluate_by_rules",
     "evaluate_until",
     "external",
     "from_gradient",
@@ -100,6 +101,7 @@ _HOME = {
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",
+    "evaluate_by_rules": "trust",
     "evaluate_until": "evaluation.until",
     "external": "peers",
     "from_gradient": "models.frameworks",

@@ -49,7 +49,11 @@ class Audits:
 
     def concerns(self) -> list[str]:
         """What the audits hold against the numbers, in a sentence each."""
-        return [said for attack in self._records() if (said := concern(attack, self.of(attack), self._finder(attack)))]
+        return [said for audit in self.all() if (said := concern(*audit))]
+
+    def all(self) -> list[tuple[str, Audited, str]]:
+        """Attack, audit, and the kind of attack that found most, of each that was audited."""
+        return [(attack, self.of(attack), self._finder(attack)) for attack in self._records()]
 
     def _records(self) -> dict[str, list[AttackRecord]]:
         """Attack -> how the audit searched it."""

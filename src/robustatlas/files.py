@@ -15,7 +15,7 @@ from robustatlas.errors import UserError, brief
 _STALE_SECONDS = 600.0
 _LONGEST_NAME = 255
 """Bytes of a file's or folder's name that file systems allow."""
-_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]+:/")
+_SCHEME = re.compile(r"(?!https?:|file:)[a-z][a-z0-9+.-]+:/")
 
 
 class Address(PosixPath):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from robustatlas import display
 from robustatlas.audits import Audits
-from robustatlas.diagnosis import Diagnosis
+from robustatlas.diagnosis import Diagnosis, finding_of
 from robustatlas.errors import UserError
 from robustatlas.metrics.audit import Audited
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
@@ -138,7 +138,8 @@ class Result(OutcomeTable, Tabular):
         without gradients alone tells nothing); None where there was none."""
         kept = self._run.diagnoses() if self._run is not None else []
         telling = [record for record in kept if record.told] or kept
-        return Diagnosis.of(telling[-1]) if telling else None
+        audits = [finding_of(*audit) for audit in self._audits.all()]
+        return Diagnosis.of(telling[-1], audits) if telling else None
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
         """Keep in the run what indicators read of its model; of no effect on any number."""

@@ -64,7 +64,7 @@ def test_a_board_without_a_reference(own_board: Path, look: Visit) -> None:
     page = look(own_board)
     page.wait_for_function("document.querySelectorAll('.plots .js-plotly-plot').length === 2")
     heads = page.eval_on_selector_all("#board thead th[data-key]", "all => all.map(th => th.dataset.key)")
-    assert heads == ["rank", "defense", "cr", "union", "clean", "robust-linf", "robust-l2", "samples"]
+    assert heads == ["rank", "defense", "card", "cr", "union", "clean", "robust-linf", "robust-l2", "samples"]
     said = page.inner_text("#own")
     assert re.match(
         r"Your model (one|two): 1st to 2nd of 2 \(1st by the number alone\)\. Average over attacks, "
@@ -108,7 +108,7 @@ def test_of_a_long_board_rows_beyond_the_screen_wait_but_are_there(
     page = visit(without_plots(build_leaderboard([], tmp_path, replace(reference, defenses=many))))
     page.wait_for_function(f"{BEYOND} > 150")
     last = page.locator("#board th.name").last.get_attribute("data-name")
-    assert page.get_by_role("row", name=last).get_by_role("cell").count() == 11
+    assert page.get_by_role("row", name=last).get_by_role("cell").count() == 12
     assert page.evaluate("name => find(name)", last)
     details = page.get_by_role("button", name=f"Details of {last}", exact=True)
     details.focus()

@@ -74,8 +74,8 @@ def fixed_weights(net: nn.Module) -> nn.Module:
     """``net`` in eval mode on the same weights, none of which asks for a gradient; the network itself where it cannot
     be copied.
 
-    Autograd computes the gradients that it is asked for, and an attack asks for that of the input alone. A compiled
-    network computes those of all that ask for one, and those of the weights are a third of all work.
+    Autograd computes the gradients that it is asked for, and an attack asks for that of the input alone; a compiler
+    that makes the backward pass as a whole need not know of weights.
     """
     kept = {id(weights): nn.Parameter(weights.detach(), requires_grad=False) for weights in net.parameters()}
     kept |= {id(values): values for values in net.buffers()}  # type: ignore[misc]

@@ -80,4 +80,6 @@ def _said(known: Known) -> list[str]:
         verdict = f"is {better}" if known.enough else "may be higher or lower"
         return [f"{through}: its average accuracy {verdict} ({shown(known.difference)} points)."]
     ended = "" if known.enough else ", all there are"
-    return [f"{through}{ended}: every accuracy is known to {known.half_width:.1f} points either way."]
+    known_to = f"{through}{ended}: every accuracy is known to {known.half_width:.1f} points either way."
+    saved = f"{known.saved:,} of {known.population:,} were saved; a number fixed before looking would have been"
+    return [known_to, f"{saved} about {known.fixed:,}."] if known.saved else [known_to]

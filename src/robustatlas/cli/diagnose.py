@@ -66,6 +66,14 @@ def diagnose(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Run attacks of several kinds on 50 samples besides, and read the indicators that look at them.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = False,
     each: Annotated[
         bool, typer.Option("--each", help="List every sample that is doubted.", rich_help_panel=OUTPUT)
     ] = False,
@@ -87,6 +95,10 @@ def diagnose(
     The model of a run; the verdict is kept in the run:
 
         robustatlas diagnose runs/mynet
+
+    With attacks of other kinds, and planted examples that they must find:
+
+        robustatlas diagnose runs/mynet --full
 
     What the remedies of its flags change:
 
@@ -115,6 +127,7 @@ def diagnose(
         seed=seed,
         model=given if is_run else None,
         everything=everything,
+        full=full,
     )
     if as_json:
         sys.stdout.write(json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n")

@@ -39,6 +39,7 @@ class Finding:
         flagged: whether it is.
         samples: of which something can be said.
         reading: what was read, sample by sample, with ``limit``, ``means``, ``remedy`` and ``source``.
+        opens: whether too wide an interval leaves the verdict open.
 
     Example:
         >>> reading = Reading(name="gradient", severity="masked", threshold=0.1, values=(0.1,) * 20, doubtful=range(20))
@@ -54,6 +55,7 @@ class Finding:
     flagged: bool
     samples: int
     reading: Reading
+    opens: bool = True
 
     @classmethod
     def of(cls, reading: Reading) -> Finding:
@@ -164,9 +166,9 @@ class Diagnosis(Tabular):
     record: DiagnosisRecord
 
     @classmethod
-    def of(cls, record: DiagnosisRecord) -> Diagnosis:
-        """The verdict on what was read."""
-        findings = tuple(Finding.of(reading) for reading in record.readings)
+    def of(cls, record: DiagnosisRecord, besides: Sequence[Finding] = ()) -> Diagnosis:
+        """The verdict on what was read, and on what was found ``besides``."""
+        findings = (*(Finding.of(reading) for reading in record.readings), *besides)
         return cls(_verdict(findings, record), findings, record)
 
     @property
@@ -199,7 +201,7 @@ class Diagnosis(Tabular):
     @property
     def sentence(self) -> str:
         """The verdict and its reasons, for the first line of a result."""
-        reasons = [finding.sentence for finding in self.indicators if finding.flagged]
+        reasons = [finding.sentence for finding in self._telling()]
         return " ".join([f"Diagnosis: {self.verdict}. {self._meaning()}", *map(_begun, reasons)])
 
     @property
@@ -214,7 +216,7 @@ class Diagnosis(Tabular):
     @property
     def remedies(self) -> tuple[str, ...]:
         """What to do, a sentence for each flag."""
-        return tuple(f"{finding.name}: {finding.remedy}." for finding in self.indicators if finding.flagged)
+        return tuple(f"{finding.name}: {finding.remedy}." for finding in self._telling())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -255,6 +257,10 @@ class Diagnosis(Tabular):
         if silent and len(self.record.index) >= FEW:
             return f"{listed(silent)} could not be read above rounding, so nothing can be told."
         return f"{count} are too few to tell; look at {FEW} or more."
+
+    def _telling(self) -> list[Finding]:
+        """Flags that say something of the numbers, decisive or not; those that are known for false alarms do not."""
+        return [finding for finding in self.indicators if finding.flagged and finding.reading.decides]
 
     def _flagged(self) -> bool:
         return any(finding.flagged and finding.decides for finding in self.indicators)
@@ -317,7 +323,7 @@ def _verdict(findings: Sequence[Finding], record: DiagnosisRecord) -> Verdict:
 
 def _undecided(finding: Finding) -> bool:
     """Whether a share that would have to be flagged is not excluded."""
-    return finding.decides and finding.share is not None and finding.share.high > 100 * EXCLUDED
+    return finding.opens and finding.decides and finding.share is not None and finding.share.high > 100 * EXCLUDED
 
 
 def _begun(sentence: str) -> str:

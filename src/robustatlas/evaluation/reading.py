@@ -89,7 +89,9 @@ def question_of(
     everyone = len(work.index)
     affordable = int(_SHARE * passes * everyone / _PASSES)
     number = min(everyone, max(FEWEST, affordable) if count is None else count)
-    indicators = tuple(kind for kind in INDICATORS.usable().values() if everything or kind.decides)
+    indicators = tuple(
+        kind for kind in INDICATORS.usable().values() if kind.part == "always" and (everything or kind.decides)
+    )
     return Question(work, attacks, plans, seed, number, batch, indicators, gradients)
 
 

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
+import scipy  # which imports its parts where they are used: stats takes long
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError, brief
@@ -54,6 +55,22 @@ class Known:
     accuracies: Mapping[str, tuple[Interval, ...]]
     difference: Interval | None
     enough: bool
+
+    @property
+    def saved(self) -> int:
+        """Samples that were not searched, of all that there are."""
+        return self.population - self.result.samples
+
+    @property
+    def fixed(self) -> int:
+        """Samples that would have been needed for the same half-width, had their number been fixed before looking: by
+        the normal interval of a share without replacement, for all accuracies together."""
+        cells = [self.clean, *(cell for row in self.accuracies.values() for cell in row)]
+        z, width = scipy.stats.norm.isf((1 - CONFIDENCE) / (2 * len(cells))), max(self.half_width, 1e-9) / 100
+        shares = np.array([cell.value for cell in cells]) / 100
+        infinite = (z / width) ** 2 * shares * (1 - shares)
+        needed = infinite / (1 + np.maximum(infinite - 1, 0) / self.population)
+        return int(np.ceil(needed.max()))
 
     @property
     def half_width(self) -> float:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -16,10 +16,14 @@ from robustatlas.classifier import Classifier, Knowledge, seeded
 from robustatlas.classifier.backward import Backward, going_back
 from robustatlas.classifier.failing import slope_of
 from robustatlas.indicators.differences import Differences
+from robustatlas.indicators.searched import Searched
 from robustatlas.noise import Noise
 from robustatlas.objectives import Objective
 from robustatlas.outcomes.readings import Severity
 
+Part = Literal["always", "full", "published"]
+"""``"always"``: in every evaluation; ``"full"``: in a full diagnosis, where attacks are run for it; ``"published"``: in
+that as well, as published, and of no weight."""
 DIRECTIONS = 8
 FARTHEST = 0.03
 """Of each value, in [0, 1]. Where the gradient tells the truth, attacks need not go further than it claims; where it
@@ -39,6 +43,7 @@ class LookedAt:
         labels: [B] of the same, all classified correctly.
         noise: [B] the streams of the samples.
         ways: ways back through input transformations that attacks take gradients by.
+        searched: what attacks found of the samples, in a full diagnosis.
 
     Example:
         >>> import robustatlas as ra
@@ -55,9 +60,10 @@ class LookedAt:
         labels: Tensor,
         noise: Noise,
         ways: Collection[Backward | None] = (None,),
+        searched: Searched | None = None,
     ) -> None:
         self.model, self.x, self.labels, self.noise = model, x, labels, noise
-        self.ways = sorted(ways, key=str) or [None]
+        self.ways, self.searched = sorted(ways, key=str) or [None], searched
 
     def logits(self, x: Tensor, *, seed: int = 0, back: Backward | None = None) -> Tensor:
         """Logits [B, C] at other inputs of the same samples, by the same random numbers unless ``seed`` differs."""
@@ -177,6 +183,8 @@ class Indicator(ABC):
     needs: ClassVar[Knowledge] = "gradients"
     """What it must learn of a model."""
     severity: ClassVar[Severity] = "doubtful"
+    part: ClassVar[Part] = "always"
+    """Where it is read."""
     decides: ClassVar[bool] = True
     """Whether the verdict counts it."""
     threshold: ClassVar[float] = 0.1

@@ -88,8 +88,22 @@ def concern(attack: str, audit: Audited, kind: str) -> str:
         return ""
     return (
         f"{MARK} The audit of {attack} leaves at least {gap:.1f} points less in the mean over the strengths, most of "
-        f"it found by {kind or 'high effort'}; evaluate all samples by that, or at high effort."
+        f"it found by {kind or 'high effort'}. {remedy_of(kind)}."
     )
+
+
+def remedy_of(kind: str) -> str:
+    """What to do where this kind of attack found most of what an audit found, in a sentence without its end.
+
+    Example:
+        >>> remedy_of("square-linf"), remedy_of("high effort")
+        ('Evaluate all samples by square-linf as well', "Evaluate all samples at high effort (effort='high')")
+    """
+    if kind in ("", "high effort"):
+        return "Evaluate all samples at high effort (effort='high')"
+    if " " in kind:
+        return f"Repair the gradient of the run ('diagnose RUN --repair'): {kind} found them"
+    return f"Evaluate all samples by {kind} as well"
 
 
 def audited(

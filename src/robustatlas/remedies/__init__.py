@@ -1,6 +1,20 @@
-"""Gradients for models whose own mislead: the same outputs, other ways back."""
+"""What can be done where gradients mislead: other ways back, other starts, other outputs; made from the model alone."""
 
 from robustatlas.remedies.modules import around
-from robustatlas.remedies.ways import Way, estimated, precise, transferred
+from robustatlas.remedies.outputs import at_logits, rescaled
+from robustatlas.remedies.starts import from_random_starts
+from robustatlas.remedies.ways import Way, averaged, distilled, estimated, inside, precise, transferred
 
-__all__ = ["Way", "around", "estimated", "precise", "transferred"]
+__all__ = [
+    "Way",
+    "around",
+    "at_logits",
+    "averaged",
+    "distilled",
+    "estimated",
+    "from_random_starts",
+    "inside",
+    "precise",
+    "rescaled",
+    "transferred",
+]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from robustatlas.bundle import flat, per_sample
 from robustatlas.classifier import Classifier
+from robustatlas.indicators.numbers import in_float64
 from robustatlas.models.gradients import surrogate
 from robustatlas.noise import Noise
 
@@ -20,6 +20,9 @@ SPREAD = 8 / 255
 """Standard deviation of the neighbourhood that estimated gradients are averaged over (Tramer et al. 2020)."""
 PAIRS = 24
 """Antithetic pairs of an estimated gradient."""
+DRAWS = 20
+"""Of a randomised model, for a gradient (Athalye et al. 2018 average over 10 to 30)."""
+_INSIDE = 1 / 1020
 _TINY = 1e-20
 """Gradients below this are taken for lost."""
 _WIDTH, _BATCH = 128, 64
@@ -45,7 +48,7 @@ def estimated(model: Classifier) -> Way:
     see jumps, and need no backward pass (Salimans et al. 2017; Tramer et al. 2020 on k-winners-take-all)."""
 
     def through(x: Tensor) -> Tensor:
-        estimate: Tensor = _Estimated.apply(x, _scores(model))  # type: ignore[no-untyped-call]
+        estimate: Tensor = _Estimated.apply(x, scores_of(model))  # type: ignore[no-untyped-call]
         return estimate
 
     return Way("estimated gradient", model.going_through(through, f"estimated gradient, {PAIRS} pairs"), dear=True)
@@ -83,7 +86,9 @@ def _noise_of(x: Tensor) -> Noise:
     return Noise((bits * places).sum(1)).child(0)
 
 
-def _scores(model: Classifier) -> Scores:
+def scores_of(model: Classifier) -> Scores:
+    """The outputs of a model, without a gradient."""
+
     def scores(x: Tensor) -> Tensor:
         with torch.no_grad():
             return model.logits(x, verifying=True)
@@ -91,19 +96,17 @@ def _scores(model: Classifier) -> Scores:
     return scores
 
 
-def precise(model: Classifier) -> Way | None:
-    """Gradients in float64, where those in float32 vanish; None where the network cannot compute in it."""
-    if not isinstance(model.net, nn.Module) or model.network_dtype == torch.float64:
+def precise(model: Classifier, x: Tensor) -> Way | None:
+    """Gradients in float64, where those in float32 vanish; None where the network cannot compute ``x`` in it."""
+    double = in_float64(model, x)
+    if double is None:
         return None
-    double = Classifier(
-        deepcopy(model.net).double(), model.mean, model.std, prepare=model.prepare, outputs=model.outputs
-    )
 
     def approximation(x: Tensor) -> Tensor:
         raised: Tensor = _Raised.apply(x)  # type: ignore[no-untyped-call]
         return double.logits(raised.double(), verifying=True).to(x.dtype)
 
-    return Way("float64", model.going_through(surrogate(_scores(model), approximation), "float64"))
+    return Way("float64", model.going_through(surrogate(scores_of(model), approximation), "float64"))
 
 
 class _Raised(torch.autograd.Function):
@@ -121,8 +124,34 @@ class _Raised(torch.autograd.Function):
         return (gradient / per_sample(torch.where(lost, largest, 1.0), gradient)).to(ctx.dtype)
 
 
+def inside(model: Classifier) -> Way:
+    """The gradient at a point where no value is exactly 0 or 1, but a quarter of a grey level inside: what a network
+    does at the border of [0, 1] is seen from the side to which values can go."""
+
+    def approximation(x: Tensor) -> Tensor:
+        return model.logits(x + (x.clamp(_INSIDE, 1 - _INSIDE) - x).detach(), verifying=True)
+
+    return Way("just inside [0, 1]", model.going_through(surrogate(scores_of(model), approximation), "just inside"))
+
+
+def averaged(model: Classifier) -> Way:
+    """Gradients that are averaged over draws (EOT: Athalye et al. 2018), and errors that most of fresh draws make."""
+    return Way(f"mean over {DRAWS} draws", Classifier(model, draws=DRAWS), dear=True)
+
+
 def transferred(model: Classifier, images: Tensor, epochs: int = 30) -> Way:
     """Gradients of a network that is distilled from the model on the fly: examples are transferred from it."""
+    student = distilled(model, images, epochs)
+
+    def approximation(x: Tensor) -> Tensor:
+        logits: Tensor = student(x.float())
+        return logits.to(x.dtype)
+
+    return Way("distilled network", model.going_through(surrogate(scores_of(model), approximation), "distilled"))
+
+
+def distilled(model: Classifier, images: Tensor, epochs: int = 30) -> nn.Module:
+    """A small network that learns the outputs of the model at ``images`` [N, ...] and around them."""
     x = images.to(model.device, model.dtype)
     with torch.no_grad():
         taught = torch.cat([model.logits(part, verifying=True) for part in torch.split(x, _BATCH)])
@@ -142,10 +171,4 @@ def transferred(model: Classifier, images: Tensor, epochs: int = 30) -> Way:
                 loss = nn.functional.mse_loss(student(shaken[rows]), targets[rows])
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
-    student.eval().requires_grad_(False)
-
-    def approximation(x: Tensor) -> Tensor:
-        logits: Tensor = student(x.float())
-        return logits.to(x.dtype)
-
-    return Way("distilled network", model.going_through(surrogate(_scores(model), approximation), "distilled"))
+    return student.eval().requires_grad_(False)

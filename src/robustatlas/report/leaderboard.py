@@ -34,6 +34,7 @@ from robustatlas.references import Reference, available_fields, available_refere
 from robustatlas.report import field, pages, words
 from robustatlas.report.looks import look_of, style_sheet
 from robustatlas.report.names import parts
+from robustatlas.report.thumbnail import row_card
 from robustatlas.result import Result
 from robustatlas.styles import Style, styles_of
 from robustatlas.wording import GROUPS, axis, counted, listed, wording
@@ -46,6 +47,7 @@ ALPHA = 3.0
 
 SCRIPTS = (
     "page.js",
+    "scrolling.js",
     "metrics.js",
     "plots.js",
     "address.js",
@@ -93,7 +95,10 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str, compared: 
             for attack in attacks
         ],
         "looks": [look_of(style) for style in looks],
-        "defenses": [_defense(row, reference, few) | {"look": looks.index(style)} for row, few, style in shown],
+        "defenses": [
+            _defense(row, reference, few) | {"look": looks.index(style), "card": _card_file(k)}
+            for k, (row, few, style) in enumerate(shown)
+        ],
     }
 
 
@@ -134,6 +139,7 @@ def build_leaderboard(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder for the leaderboard.")
     files = {name: pages.static(name) for name in (*STYLES, *SCRIPTS)} | {"plotly.min.js": pages.plotly_script()}
+    files |= {_card_file(k): _card(row, against, reference is not None) for k, row in enumerate(rows)}
     page = pages.render(
         "leaderboard.html",
         board=board,
@@ -144,6 +150,16 @@ def build_leaderboard(
     )
     _write_all(folder, files | {"index.html": page})
     return folder / "index.html"
+
+
+def _card_file(row: int) -> str:
+    """Where the card of a row stands in the folder: a file of its own, which the page asks for when the row is seen."""
+    return f"card-{row}.svg"
+
+
+def _card(row: Row, reference: Reference, compared: bool) -> str:
+    """The card of a row as a file of its own."""
+    return str(row_card(row, reference, compared)).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
 
 
 def _styles(rows: Sequence[Row]) -> list[Style]:

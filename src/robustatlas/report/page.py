@@ -109,7 +109,7 @@ def build_report(
         wording=wording,
         percent=words.percent,
         styles=[*map(pages.inline, ("base.css", "report.css")), looks.style_sheet(styles)],
-        scripts=[pages.inline("page.js"), pages.inline("report.js")],
+        scripts=[pages.inline(name) for name in ("page.js", "scrolling.js", "report.js")],
         plotly=pages.packed_plotly(),
     )
     write_text(path, text)

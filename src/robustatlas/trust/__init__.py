@@ -3,5 +3,6 @@
 from robustatlas.trust.auditing import audit
 from robustatlas.trust.diagnosing import diagnose
 from robustatlas.trust.repairing import REMEDIES, Remedy, Repair, repair
+from robustatlas.trust.rules import ByRules, evaluate_by_rules
 
-__all__ = ["REMEDIES", "Remedy", "Repair", "audit", "diagnose", "repair"]
+__all__ = ["REMEDIES", "ByRules", "Remedy", "Repair", "audit", "diagnose", "evaluate_by_rules", "repair"]

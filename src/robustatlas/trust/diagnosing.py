@@ -8,10 +8,11 @@ from robustatlas.classifier import seeded, undisturbed
 from robustatlas.diagnosis import Diagnosis
 from robustatlas.evaluation.plan import Attacks, Data, Samples, chosen_attacks, those_that_fit
 from robustatlas.evaluation.reading import question_of, readings_of
+from robustatlas.trust.full import read_in_full
 from robustatlas.trust.subject import Model, Subject, known_of, samples_of_rows
 
 _BATCH = 128
-_SAMPLES = 100
+_SAMPLES, _FULL = 100, 50
 """That are looked at by default."""
 
 
@@ -24,6 +25,7 @@ def diagnose(
     seed: int = 0,
     model: Model | None = None,
     everything: bool = False,
+    full: bool = False,
 ) -> Diagnosis:
     """Find out whether robustness numbers of a model can be trusted.
 
@@ -40,6 +42,9 @@ def diagnose(
         model: of a result, where it cannot be loaded from its source.
         everything: read the indicators that decide nothing as well: those that raise false alarms as published, and
             those that cost much.
+        full: run attacks of several kinds on the samples besides (50 by default), and read the indicators that look at
+            them: the binarisation test with its control, those of Pintor et al., AutoAttack and Carlini et al., and
+            ours.
 
     Returns:
         the verdict, and what each indicator found. It is kept in the run of a result.
@@ -47,7 +52,8 @@ def diagnose(
     Raises:
         UserError: what was given does not fit, in one sentence.
 
-    Source: finite differences against gradients (ours); AutoAttack's flags (Croce et al.); Pintor et al. 2022.
+    Source: central differences against gradients (ours); AutoAttack's flags (Croce et al.);
+    Pintor et al. 2022; Carlini et al. 2019; Zimmermann et al. 2022.
 
     Example:
         >>> import robustatlas as ra
@@ -61,7 +67,7 @@ def diagnose(
     work = known.work
     count: int | None = None
     if samples is None or isinstance(samples, int):
-        count = min(_SAMPLES if samples is None else samples, len(work.index))
+        count = min((_FULL if full else _SAMPLES) if samples is None else samples, len(work.index))
     else:
         given = np.asarray(samples)
         work = samples_of_rows(work, np.flatnonzero(given) if given.dtype == np.bool_ else given)
@@ -71,7 +77,9 @@ def diagnose(
         chosen = chosen_attacks(asked, "default", None, (), known.model, work.first.images)
         chosen, _ = those_that_fit(chosen, asked, x)
         plans = [attack.plans[attack.searched_by(None)] for attack in chosen]
-        record = readings_of(known.model, question_of(work, chosen, plans, seed, _BATCH, count, everything=everything))
+        question = question_of(work, chosen, plans, seed, _BATCH, count, everything=everything or full)
+        record = readings_of(known.model, question)
+        record = read_in_full(known, record, chosen, seed) if full else record
     if known.result is not None:
         known.result.keep_diagnosis(record)
     return Diagnosis.of(record)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,8 +22,20 @@ from robustatlas.evaluation.request import Request
 from robustatlas.indicators import LookedAt
 from robustatlas.noise import Noise
 from robustatlas.outcomes.outcome import percent
-from robustatlas.remedies import Way, around, estimated, precise, transferred
+from robustatlas.remedies import (
+    Way,
+    around,
+    at_logits,
+    averaged,
+    estimated,
+    from_random_starts,
+    inside,
+    precise,
+    rescaled,
+    transferred,
+)
 from robustatlas.result import Result
+from robustatlas.sanity import ways_back
 from robustatlas.tabular import Grid, Tabular, objects
 from robustatlas.trust.gates import failed_gate
 from robustatlas.trust.subject import KnownSubject, Model, Subject, known_of
@@ -119,13 +131,25 @@ class Repair(Tabular):
         }
 
 
-REMEDIES = ("around", "float64", "estimated", "distilled", "black-box")
-"""What is tried, in this order: ways around guilty modules, float64, estimated gradients, transfer from a distilled
-network, and attacks without gradients."""
+REMEDIES: Mapping[str, frozenset[str]] = {
+    "inside": frozenset({"border-gradient"}),
+    "logits": frozenset({"zero-gradient", "gradient", "probabilities"}),
+    "rescaled": frozenset({"logit-scale", "probabilities"}),
+    "around": frozenset({"zero-gradient", "gradient"}),
+    "float64": frozenset({"zero-gradient", "gradient", "probabilities"}),
+    "starts": frozenset({"zero-gradient", "border-gradient"}),
+    "eot": frozenset({"random"}),
+    "estimated": frozenset({"zero-gradient", "gradient"}),
+    "distilled": frozenset({"zero-gradient", "gradient"}),
+    "black-box": frozenset({"zero-gradient", "gradient", "border-gradient", "probabilities", "unconstrained"}),
+}
+"""Remedy -> the flags that it is tried for, in the order in which they are tried: gradients just inside [0, 1], of the
+last linear layer, of rescaled outputs, around guilty modules, in float64; random starts; gradients averaged over draws,
+estimated, of a distilled network; and attacks without gradients."""
 
 
 def repair(
-    run: Subject, data: Data | None = None, *, model: Model | None = None, remedies: Sequence[str] = REMEDIES
+    run: Subject, data: Data | None = None, *, model: Model | None = None, remedies: Sequence[str] = tuple(REMEDIES)
 ) -> Repair:
     """Try the remedies of what a diagnosis flags, on the samples concerned, as new evidence in the same run.
 
@@ -191,37 +215,51 @@ def _looked_at(known: KnownSubject, result: Result) -> Diagnosis:
 
 
 def _tried(known: KnownSubject, result: Result, diagnosis: Diagnosis, remedies: Sequence[str]) -> Iterator[Remedy]:
-    concerned = _concerned(diagnosis)
-    if not len(concerned):
-        return
-    blind = diagnosis.verdict == "masked" or "probabilities" in diagnosis.flags
     for name in (name for name in result.attacks if name in catalogue()):
         attack = replace(attack_named(name), strengths=tuple(result.strengths(name).tolist()))
-        for way in _ways(known, diagnosis, remedies) if blind and result.records else ():
-            yield _added(way.model, shortened(attack) if way.dear else attack, way.name, concerned, known, result)
-        for other in _without_gradients(name) if "black-box" in remedies else ():
-            renamed = replace(other, name=name, strengths=attack.strengths)
-            yield _added(known.model, renamed, other.name, concerned, known, result)
+        for remedy in remedies:
+            concerned = _concerned(diagnosis, REMEDIES[remedy])
+            for told, model, tries in _ways(remedy, attack, known, concerned) if len(concerned) else ():
+                yield _added(model, tries, told, concerned, known, result)
 
 
-def _concerned(diagnosis: Diagnosis) -> NDArray[np.int64]:
-    """Positions of the samples that a flagged indicator doubts; all, where one doubts more than half."""
+def _concerned(diagnosis: Diagnosis, flags: Collection[str]) -> NDArray[np.int64]:
+    """Positions of the samples that flagged indicators among ``flags`` doubt; all, where that is more than half."""
     index = np.array(diagnosis.record.index, np.int64)
     flagged = [finding for finding in diagnosis.indicators if finding.flagged and finding.decides]
-    rows = sorted({row for finding in flagged for row in finding.reading.doubtful})
+    rows = sorted({row for finding in flagged if finding.name in flags for row in finding.reading.doubtful})
     return index if 2 * len(rows) > len(index) else index[rows]
 
 
-def _ways(known: KnownSubject, diagnosis: Diagnosis, remedies: Sequence[str]) -> Iterator[Way]:
+def _ways(
+    remedy: str, attack: Attack, known: KnownSubject, concerned: NDArray[np.int64]
+) -> Iterator[tuple[str, Classifier, Attack]]:
+    """What a remedy is tried by: its name, the model as the attack sees it, the attack."""
     model = known.model
-    if "around" in remedies:
-        yield from around(model, _look(known, _concerned(diagnosis)[:_SHOWN]))
-    if "float64" in remedies and (way := precise(model)) is not None:
-        yield way
-    if "estimated" in remedies:
-        yield estimated(model)
-    if "distilled" in remedies:
-        yield transferred(model, known.work.rows[: len(known.work.labels)])
+    if remedy == "black-box":
+        for other in _without_gradients(attack.name):
+            yield other.name, model, replace(other, name=attack.name, strengths=attack.strengths)
+    elif remedy == "starts":
+        yield "random starts", model, from_random_starts(attack)
+    elif ways_back(attack.plans[attack.searches[0]]):
+        for way in _through(remedy, known, concerned):
+            yield way.name, way.model, shortened(attack) if way.dear else attack
+
+
+def _through(remedy: str, known: KnownSubject, concerned: NDArray[np.int64]) -> Sequence[Way]:
+    """Ways for a gradient through the model."""
+    model, look = known.model, _look(known, concerned[:_SHOWN])
+    found: dict[str, Callable[[], Sequence[Way | None]]] = {
+        "inside": lambda: [inside(model)],
+        "logits": lambda: [at_logits(model, look.x)],
+        "rescaled": lambda: [rescaled(model)],
+        "around": lambda: around(model, look),
+        "float64": lambda: [precise(model, look.x)],
+        "eot": lambda: [averaged(model)],
+        "estimated": lambda: [estimated(model)],
+        "distilled": lambda: [transferred(model, known.work.rows[: len(known.work.labels)])],
+    }
+    return [way for way in found[remedy]() if way is not None]
 
 
 def _look(known: KnownSubject, index: NDArray[np.int64]) -> LookedAt:

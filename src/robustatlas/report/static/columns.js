@@ -8,7 +8,7 @@
  *   extra: string, trained: string, haystack: string}} Row
  * @typedef {{key: string, cells: Cells, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
  *
- * `below` is what stands small under it on the screen.
+ * `below` is what stands small under it on the screen; the card is a picture, which no table in a file holds.
  * @typedef {{key: string, title: string, hint: string, kind: "number" | "text", value: (row: Row) => number | string | null,
  *   show: (row: Row) => string, below?: (row: Row) => string, descends: boolean, usual: boolean}} Column
  */
@@ -58,6 +58,8 @@ const Columns = (() => {
         value: (row) => row.rank, show: (row) => (row.rank === null ? "–" : `${row.about ? "about " : ""}${rangeOf(row) || row.rank}`), descends: false }),
       number({ key: "defense", title: "Defense", hint: "Name, linked to the paper", kind: "text",
         value: (row) => row.defense.name, show: (row) => row.defense.name, descends: false }),
+      number({ key: "card", title: "Card", hint: "Robustness card: a strip for each ranked attack, dark where images stay correct; bars: half of them wrong", kind: "text",
+        usual: matchMedia("(min-width: 1024px)").matches, value: () => null, show: ({ defense }) => defense.card }),
       number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr }),
       number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
       ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
@@ -73,7 +75,7 @@ const Columns = (() => {
     /** What no defense of the board has said needs no column. @param {(defense: Defense) => boolean} known @param {Column} column */
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
     /** Beside an average over attacks and strengths stands what withstands all of them. */
-    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : 3, 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all attacks at once, each up to the middle one of its strengths",
+    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : 4, 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all attacks at once, each up to the middle one of its strengths",
       usual: !board.compared, value: (row) => row.defense.union }));
     for (const name of new Set(defenses.flatMap((defense) => Object.keys(defense.own)))) {
       columns.push(number({ key: name, title: `${name}, %`, hint: name.startsWith("UA2") ? "Mean accuracy under the eight core attacks of ImageNet-UA at this level"

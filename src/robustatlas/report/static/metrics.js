@@ -16,9 +16,9 @@
  *   trainedOn: Record<string, number> | null, clean: number | null, accuracies: Record<string, (number | null)[]>,
  *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
  *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null, hypervolumeIs: string,
- *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownSets: string[], look: number, certified: Record<string, number[]>}} Defense
+ *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownSets: string[], look: number, card: string, certified: Record<string, number[]>}} Defense
  * `halves` says for each attack of a run from where on half of the images are wrong; `ownSets` are attacks whose sets are not
- * those of the reference, so that what is said beside it holds about; `look` is its place among the looks of the board;
+ * those of the reference, so that what is said beside it holds about; `look` is its place among the looks of the board; `card` the picture of its card;
  * `certified` says for each attack that was certified what the accuracy is at least, at every strength.
  *
  * `compared` is false where the reference is only 100% everywhere: ratios to it are the accuracies themselves.

@@ -338,26 +338,6 @@ const Page = (() => {
     caption.append(make("span", { class: "take" }, ...buttons));
   }
 
-  /** Say of every table that is wider than its place that it scrolls, and stop where it is not. */
-  function hintAtScrolling() {
-    const widths = new ResizeObserver((entries) => {
-      for (const { target } of entries) {
-        const scroller = target.classList.contains("scroller") ? target : target.closest(".scroller");
-        if (!scroller) continue;
-        const wide = scroller.scrollWidth > scroller.clientWidth + 1 && scroller.clientWidth > 0;
-        const place = scroller.closest(".stage") ?? scroller;
-        const before = place.previousElementSibling;
-        const hint = before?.classList.contains("scroll-hint") ? before : null;
-        if (wide && !hint) place.before(make("p", { class: "scroll-hint soft small", "aria-hidden": "true" }, "The table scrolls sideways →"));
-        if (!wide) hint?.remove();
-      }
-    });
-    for (const scroller of document.querySelectorAll(".scroller")) {
-      widths.observe(scroller);
-      if (scroller.firstElementChild) widths.observe(scroller.firstElementChild);
-    }
-  }
-
   function redraw() {
     drawn.forEach((describe, target) => {
       if (target.isConnected) draw(target, describe);
@@ -415,6 +395,6 @@ const Page = (() => {
   }
 
   return {
-    element, make, swatch, download, unpack, colour, drawnAs, faint, plotText, wrap, number, counted, axis, layout, draw, redraw, hintAtScrolling, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
+    element, make, swatch, download, unpack, colour, drawnAs, faint, plotText, wrap, number, counted, axis, layout, draw, redraw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
   };
 })();

@@ -263,7 +263,7 @@
   Page.startTheme();
   Page.startPrinting(300);
   Page.tellInFiles(() => ({ models: panels.short.map((name, i) => ({ name, look: panels.styles[i] })), about: panels.about }));
-  Page.hintAtScrolling();
+  Scrolling.watch();
   answerTaps();
   offerError();
   void Page.unpack("plotly").then(() => {

@@ -1,0 +1,78 @@
+"""Numbers that a network cannot tell apart: gradients lost in float32, and inputs that it rounds."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.bundle import flat
+from robustatlas.classifier import Classifier
+from robustatlas.errors import UserError
+from robustatlas.indicators.base import Indicator, LookedAt, Measured
+
+_ALIKE = 0.9
+_SHIFT = 1 / 2040
+_SHIFTS = 4
+_MOVED = 0.1
+
+
+class FloatSaturation(Indicator):
+    """Cosine of the gradient of the margin and the one in float64."""
+
+    name = "float-saturation"
+    part = "full"
+    severity = "masked"
+    means = "the gradient in float32 is another than in float64"
+    remedy = "Evaluate the network in float64, or repair ('diagnose --repair' tries gradients in float64)"
+    source = "ours; Athalye et al. 2018 (vanishing gradients)"
+    limit = f"cosine below {_ALIKE:g}"
+
+    def measure(self, look: LookedAt) -> Measured:
+        """1 forward and 1 backward pass a sample, in float64."""
+        double, nobody = in_float64(look.model, look.x), torch.zeros_like(look.labels, dtype=torch.bool)
+        if double is None:
+            return Measured.of(torch.ones_like(look.margin), nobody)
+        precise = LookedAt(double, look.x.double(), look.labels, look.noise, look.ways).slopes[-1]
+        cosine = torch.cosine_similarity(flat(look.slopes[-1]).double(), flat(precise), dim=1, eps=1e-300)
+        there = flat(precise).abs().amax(1) > 0
+        return Measured.of(torch.where(there, cosine, 1.0), there & (cosine < _ALIKE))
+
+
+def in_float64(model: Classifier, x: Tensor) -> Classifier | None:
+    """The model with its network in float64; None where that cannot compute ``x`` [B, ...], or is in it already."""
+    if not isinstance(model.net, nn.Module) or model.network_dtype == torch.float64:
+        return None
+    settings = {"prepare": model.prepare, "outputs": model.outputs, "rejection": model.rejection}
+    double = Classifier(deepcopy(model.net).double(), model.mean, model.std, **settings)  # type: ignore[arg-type]
+    try:
+        with torch.no_grad():
+            double.logits(x[:1].double(), verifying=True)
+    except UserError:
+        return None
+    return double
+
+
+class QuantisedInputs(Indicator):
+    """How many of four times the logits are the very same after a random tenth of all values moved by an eighth of a
+    grey level."""
+
+    name = "quantised"
+    part = "full"
+    needs = "scores"
+    severity = "masked"
+    means = "inputs that differ by an eighth of a grey level give the very same outputs"
+    remedy = "Let gradients pass the rounding (straight_through), or attack by scores (square-linf)"
+    source = "ours"
+    limit = "no change at all, two times of four"
+
+    def measure(self, look: LookedAt) -> Measured:
+        """4 forward passes a sample."""
+        same = torch.zeros_like(look.margin)
+        with torch.no_grad():
+            for number in range(_SHIFTS):
+                random = look.noise.child(8000 + number).symmetric(*look.x.shape[1:], dtype=look.x.dtype)
+                step = _SHIFT * random.sign() * (random.abs() < _MOVED)
+                same += (look.logits((look.x + step).clamp(0, 1)) == look.clean).all(1)
+        return Measured.of(same, same >= _SHIFTS / 2)

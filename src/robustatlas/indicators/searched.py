@@ -1,0 +1,65 @@
+"""What attacks found of the samples, for the indicators of a full diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+OWN, SEED = "default", "another seed"
+"""Names of the search that is diagnosed, and of the same with another seed."""
+
+
+@dataclass(frozen=True)
+class Binarised:
+    """The binarisation test of B samples under one attack.
+
+    Attributes:
+        found: [B] whether the attack found the planted example.
+        by_chance: [B] whether random points of the set did.
+        set_up: [B] whether the planted example could be told from the points inside.
+    """
+
+    found: Tensor
+    by_chance: Tensor
+    set_up: Tensor
+
+    @property
+    def informative(self) -> bool:
+        """Whether chance finds few of the planted examples: at most the share that an attack may miss."""
+        return bool(self.set_up.any()) and float(self.by_chance[self.set_up].double().mean()) <= MISSED
+
+
+MISSED = 0.05
+"""Share of the planted examples that an attack may miss (Zimmermann et al. 2022 ask for 95 %)."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Sizes of the smallest examples of B samples that kinds of attack found, infinite where they found none.
+
+    Attributes:
+        epsilon: strength of L-inf, at which paths of single attacks are looked at.
+        strength: of the attack, at which kinds are compared: in the middle of those asked for.
+        largest: of those asked for.
+        sizes: kind -> [B]; :data:`OWN` and :data:`SEED` among them.
+        black_box: kinds that use no gradient.
+        transferred: [B] 1 where an example against a distilled network does not transfer, 0 where it does, -1: none.
+        nearest: [B] L-inf distance to the nearest data point that the model puts into another class.
+        binarised: attack -> its binarisation test.
+    """
+
+    epsilon: float
+    strength: float
+    largest: float
+    sizes: Mapping[str, Tensor]
+    black_box: frozenset[str]
+    transferred: Tensor
+    nearest: Tensor
+    binarised: Mapping[str, Binarised] = field(default_factory=dict)
+
+    def white_box(self) -> Tensor:
+        """[B] the smallest size by any kind that uses gradients."""
+        return torch.stack([found for kind, found in self.sizes.items() if kind not in self.black_box]).amin(0)

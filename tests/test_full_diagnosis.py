@@ -1,0 +1,167 @@
+"""The full diagnosis: attacks of several kinds beside each other, and planted examples that an attack must find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Attack
+from robustatlas.attacks.plans import plans_of
+from robustatlas.indicators import INDICATORS, LookedAt, Measured
+from robustatlas.indicators.binarisation import Binarisation
+from robustatlas.indicators.paths import path
+from robustatlas.indicators.searched import OWN, SEED, Binarised, Searched
+from robustatlas.noise import Noise
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.search.plan import Stage
+from robustatlas.trust import binarised, full
+from robustatlas.trust.binarised import binarisation
+
+DATA = ra.load_dataset("digits")
+NEVER = float("inf")
+
+
+def searched(samples: int, **sizes: list[float]) -> Searched:
+    found = {OWN: [0.1] * samples, SEED: [0.1] * samples} | {name.replace("_", "-"): v for name, v in sizes.items()}
+    return Searched(
+        epsilon=0.1,
+        strength=0.1,
+        largest=0.3,
+        sizes={kind: torch.tensor(values) for kind, values in found.items()},
+        black_box=frozenset(kind for kind in found if kind.startswith("square")),
+        transferred=torch.full((samples,), -1.0),
+        nearest=torch.full((samples,), NEVER),
+        binarised={},
+    )
+
+
+def look(model: ra.Classifier, samples: int = 16, found: Searched | None = None) -> LookedAt:
+    noise = Noise.of(0, torch.arange(samples), "full diagnosis")
+    known = found or searched(samples)
+    return LookedAt(model, DATA.images[:samples], DATA.labels[:samples], noise, searched=known)
+
+
+def read(name: str, at: LookedAt) -> Measured:
+    with at.model.evaluating():
+        return INDICATORS[name]().measure(at)
+
+
+SOUND = ra.load_model("builtin:digits-linf")
+SEEN = {
+    "unconstrained": "zero-backward",
+    "half": "zero-backward",
+    "quantised": "rounded",
+    "float-saturation": "saturated-layers",
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_each_is_for_is_seen_and_a_sound_network_is_not(name: str) -> None:
+    seen, clear = read(name, look(ra.load_model(f"broken:{SEEN[name]}"))), read(name, look(SOUND))
+    assert int(seen.doubtful.sum()) >= 4 and int(clear.doubtful.sum()) <= 1
+
+
+def test_random_noise_that_succeeds_where_gradients_fail_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robustatlas.indicators.carlini._DRAWS", 40)
+    far = replace(searched(24), epsilon=0.4)
+    assert int(read("random-draws", look(ra.load_model("broken:zero-backward"), 24, far)).doubtful.sum()) >= 2
+    assert not read("random-draws", look(SOUND, 24, far)).doubtful.any()
+
+
+def test_kinds_are_compared_sample_by_sample() -> None:
+    found = searched(
+        4, default=[0.05, NEVER, NEVER, 0.05], **{"another seed": [0.05, NEVER, NEVER, 0.051]},
+        square_linf=[0.2, 0.09, 0.2, 0.01], fab_linf=[0.06, NEVER, NEVER, 0.05],
+    )  # fmt: skip
+    at = look(SOUND, 4, found)
+    assert read("black-box", at).doubtful.tolist() == [False, True, False, False]
+    assert read("square-lowers", at).doubtful.tolist() == [False, True, False, False]
+    assert read("one-kind", at).doubtful.tolist() == [False, True, True, True]
+    assert read("kinds", at).doubtful.tolist() == [False, True, True, True]
+
+
+def test_data_of_another_class_are_examples_themselves() -> None:
+    found = replace(searched(3), nearest=torch.tensor([0.05, 0.2, NEVER]))
+    assert read("nearest-data", look(SOUND, 3, found)).doubtful.tolist() == [True, False, False]
+
+
+class Optimising(nn.Module):
+    """A defense that takes gradients in its forward pass."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(leaf.square().sum(), leaf)
+        outputs: Tensor = SOUND.logits(x + 0 * slope)
+        return outputs
+
+
+def test_gradients_in_a_forward_pass_are_seen() -> None:
+    assert read("gradient-in-forward", look(ra.Classifier(Optimising()), 2)).doubtful.all()
+    assert not read("gradient-in-forward", look(SOUND, 2)).doubtful.any()
+
+
+def test_the_path_of_an_attack_is_pgd() -> None:
+    """Of a linear model: each step takes the length off every value, until the strength."""
+    weight = torch.tensor([[1.0, -1.0], [0.0, 0.0]])
+    x = torch.tensor([[0.5, 0.5]])
+    model = ra.Classifier(lambda v: v @ weight.T + torch.tensor([0.5, 0.0]))
+    at = LookedAt(model, x, torch.tensor([0]), Noise.of(0, torch.arange(1), ""))
+    found = path(at, 0.1, steps=5)
+    assert found.margins.flatten().tolist() == pytest.approx([0.5, 0.4, 0.3, 0.3, 0.3, 0.3])
+    assert found.end.tolist() == [pytest.approx([0.4, 0.6])]
+
+
+def weak(steps: int) -> Attack:
+    stage = Stage(PGD(steps, rate=2.5 / steps), "margin", start="neutral")
+    return Attack("linf", attack_named("linf").threat, plans_of(stage), (0.1,))
+
+
+@pytest.mark.parametrize(("name", "finds"), [("builtin:digits-linf", True), ("broken:zero-backward", False)])
+def test_planted_examples_are_found_where_gradients_lead(name: str, finds: bool) -> None:
+    model = ra.load_model(name)
+    with model.evaluating():
+        test = binarisation(model, DATA.images[:6], attack_named("linf") if finds else weak(60), 0.1, seed=0)
+    assert test is not None and int(test.set_up.sum()) >= 4
+    share = float(test.found[test.set_up].float().mean())
+    assert share >= 0.75 if finds else share == 0
+
+
+def test_a_test_that_chance_passes_tells_nothing() -> None:
+    few = Binarised(torch.zeros(20).bool(), torch.arange(20) < 3, torch.ones(20).bool())
+    assert not few.informative and replace(few, by_chance=torch.arange(20) < 1).informative
+    found = replace(searched(20), binarised={"linf": few})
+    assert Binarisation("linf").measure(look(SOUND, 20, found)).doubtful.all()
+
+
+def test_a_network_without_a_last_linear_layer_is_not_tested() -> None:
+    assert binarisation(ra.Classifier(lambda x: x.flatten(1)[:, :3]), DATA.images[:2], weak(2), 0.1, 0) is None
+
+
+def test_all_are_read_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robustatlas.indicators.carlini._DRAWS", 20)
+    monkeypatch.setattr(full, "_OTHERS", ("fab",))
+    monkeypatch.setattr(full, "_IMAGE_ATTACKS", ("stadv",))
+    monkeypatch.setattr(full, "PLANTED", 1)
+    monkeypatch.setattr("robustatlas.remedies.ways.distilled.__defaults__", (2,))
+    monkeypatch.setattr("robustatlas.indicators.unstable._DRAWS", 5)
+    found = ra.diagnose(SOUND, DATA, samples=2, full=True)
+    names = {finding.name for finding in found.indicators}
+    assert set(INDICATORS) - {"binarisation", "black-box"} <= names
+    assert {"binarisation-linf", "binarisation-stadv"} <= names
+    assert not any(finding.flagged for finding in found.indicators if finding.decides)
+    published = [kind for kind in INDICATORS.values() if kind.part == "published"]
+    assert len(published) >= 5 and not any(kind.decides for kind in published)
+
+
+@pytest.mark.parametrize("length", [0.2, 0.9])
+def test_points_at_an_l2_distance_are_there_after_clipping(length: float) -> None:
+    x = DATA.images[:4]
+    points = binarised._at_length(x, torch.randn(x.shape, generator=torch.Generator().manual_seed(0)), length)
+    assert (points - x).flatten(1).norm(dim=1).allclose(torch.tensor(length), rtol=1e-3)
+    assert float(points.min()) >= 0 and float(points.max()) <= 1

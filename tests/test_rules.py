@@ -1,0 +1,41 @@
+"""Randomised models by the majority of draws and by any of n."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from scipy.stats import norm
+from torch import Tensor
+
+import robustatlas as ra
+
+FEW = {"effort": "low", "progress": False, "diagnose": False}
+
+
+def behind_noise(x: Tensor) -> Tensor:
+    """Right with a probability that the first value says: of normal noise, the part below it."""
+    lead = x.flatten(1)[:, :1] - 0.5 + 0.1 * torch.randn_like(x.flatten(1)[:, :1])
+    return torch.cat([lead, torch.zeros_like(lead)], 1)
+
+
+def test_a_sample_errs_by_either_rule_where_its_probability_says_so(tmp_path: Path) -> None:
+    """By the majority where a draw is wrong more often than one time in two, by any of 10 more often than 6.7 %."""
+    chances = torch.tensor([0.01, 0.2, 0.8])
+    x = (0.5 - 0.1 * torch.from_numpy(norm.ppf(chances.numpy())).float())[:, None]
+    data = (x, torch.zeros(3, dtype=torch.long))
+    found = ra.evaluate_by_rules(
+        behind_noise, data, "linf", strengths={"linf": [1e-4]}, run=tmp_path / "run", draws=4, **FEW
+    )
+    majority, any_of = found.results["majority"], found.results["any of 10"]
+    assert majority.clean.tolist() == [True, True, False] and any_of.clean.tolist() == [True, False, False]
+    assert majority.correct("linf")[:, 0].tolist() == [True, True, False]
+    assert any_of.correct("linf")[:, 0].tolist() == [True, False, False]
+    assert ra.load_result(tmp_path / "run" / "any-of-10").clean_accuracy == pytest.approx(100 / 3)
+    assert "any of 10" in repr(found) and "66.7" in repr(found)
+
+
+def test_one_draw_is_no_rule() -> None:
+    with pytest.raises(ra.UserError, match="any_of=1; expected"):
+        ra.evaluate_by_rules(behind_noise, (torch.rand(2, 1), torch.zeros(2, dtype=torch.long)), any_of=1)
