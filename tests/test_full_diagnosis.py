@@ -15,7 +15,7 @@ from robustatlas.attacks.plans import plans_of
 from robustatlas.indicators import INDICATORS, LookedAt, Measured
 from robustatlas.indicators.binarisation import Binarisation
 from robustatlas.indicators.paths import path
-from robustatlas.indicators.searched import OWN, SEED, Binarised, Searched
+from robustatlas.indicators.searched import OWN, SEED, PlantedTest, Searched
 from robustatlas.noise import Noise
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.search.plan import Stage
@@ -133,7 +133,7 @@ def test_planted_examples_are_found_where_gradients_lead(name: str, finds: bool)
 
 
 def test_a_test_that_chance_passes_tells_nothing() -> None:
-    few = Binarised(torch.zeros(20).bool(), torch.arange(20) < 3, torch.ones(20).bool())
+    few = PlantedTest(torch.zeros(20).bool(), torch.arange(20) < 3, torch.ones(20).bool())
     assert not few.informative and replace(few, by_chance=torch.arange(20) < 1).informative
     found = replace(searched(20), binarised={"linf": few})
     assert Binarisation("linf").measure(look(SOUND, 20, found)).doubtful.all()

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from robustatlas.certificates.milp import Inside
-from robustatlas.certificates.piecewise import Affine, Floats, Piecewise
+from robustatlas.certificates.piecewise import AffineMap, Floats, Piecewise
 
 _BEYOND = 1e-8
 """Of the residual of :func:`nearest`: what is further than its inverse is nowhere."""
@@ -37,7 +37,7 @@ class _Cell:
 
 
 def distance_to(
-    net: Piecewise, inside: Inside, margins: Sequence[tuple[Affine, float]], regions: int
+    net: Piecewise, inside: Inside, margins: Sequence[tuple[AffineMap, float]], regions: int
 ) -> tuple[float, bool]:
     """How far the nearest point is at which one of the margins is at most a number.
 
@@ -117,7 +117,7 @@ class _Order:
         self.known = {position: inside.low[position] >= 0 for position in net.layers}
 
     def children(
-        self, signs: tuple[bool, ...], margins: Sequence[tuple[Affine, float]]
+        self, signs: tuple[bool, ...], margins: Sequence[tuple[AffineMap, float]]
     ) -> Iterator[tuple[Floats, float, tuple[bool, ...], bool]]:
         """Half spaces <normal, move> >= limit that a cell is cut by: both signs of its next neuron, or where all have
         theirs the mistakes."""
@@ -149,7 +149,7 @@ class _Order:
         return values
 
     @staticmethod
-    def _here(affine: Affine, values: dict[int, tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    def _here(affine: AffineMap, values: dict[int, tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
         """Weights [n, D] and values at the point [n] of what is affine in the layers before it."""
         width = values[0][0].shape[1]
         weight, at = np.zeros((len(affine.offset), width)), affine.offset.copy()

@@ -17,7 +17,7 @@ from robustatlas.certificates.cells import distance_to
 from robustatlas.certificates.crown import Crown
 from robustatlas.certificates.interval import whole
 from robustatlas.certificates.milp import Inside, NearestPoint
-from robustatlas.certificates.piecewise import Affine, Floats, Piecewise, deviations, other_than_relu
+from robustatlas.certificates.piecewise import AffineMap, Floats, Piecewise, deviations, other_than_relu
 from robustatlas.certificates.regions import NormBall
 from robustatlas.errors import UserError
 
@@ -99,7 +99,7 @@ class Complete(Certificate):
             found.append(self._of_sample(net, inside, rows))
         return torch.tensor(found, dtype=torch.float64)
 
-    def _of_sample(self, net: Piecewise, inside: Inside, margins: list[tuple[Affine, float]]) -> float:
+    def _of_sample(self, net: Piecewise, inside: Inside, margins: list[tuple[AffineMap, float]]) -> float:
         if inside.p == 2:
             return distance_to(net, inside, margins, self.regions)[0]
         nearest = float("inf") if inside.p == 0 else inside.radius

@@ -16,7 +16,7 @@ from scipy.optimize import Bounds as Between
 from scipy.optimize import LinearConstraint, milp
 from scipy.sparse import csr_array, vstack
 
-from robustatlas.certificates.piecewise import Affine, Floats, Piecewise
+from robustatlas.certificates.piecewise import AffineMap, Floats, Piecewise
 
 _TOLERANCE = 1e-7
 """Of the solver's dual solution, for each unit by which a variable can move: as much of a bound is not certain."""
@@ -61,7 +61,7 @@ class NearestPoint:
         """Number of variables."""
         return sum(map(len, self._low))
 
-    def bound(self, margin: Affine, most: float, cutoff: float, nodes: int) -> float:
+    def bound(self, margin: AffineMap, most: float, cutoff: float, nodes: int) -> float:
         """A lower bound of the distance to points where a margin is at most ``most``.
 
         Args:
@@ -122,7 +122,7 @@ class NearestPoint:
         for sign in (1.0, -1.0):
             self._at_most({0: sign * eye, "size": -size}, sign * x)
 
-    def _relu(self, position: int, layer: Affine) -> None:
+    def _relu(self, position: int, layer: AffineMap) -> None:
         low, high = self.inside.low[position], self.inside.high[position]
         eye, on = np.eye(len(low)), ("on", position)
         into: dict[Any, Floats] = {**layer.parts}

@@ -20,16 +20,16 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineMap:
     """Numbers [n] that are affine in the input (position 0) and in ReLUs before them: ``parts`` position -> [n, m], and
     ``offset`` [n]."""
 
     parts: Mapping[int, Floats]
     offset: Floats
 
-    def rows(self, rows: Floats) -> Affine:
+    def rows(self, rows: Floats) -> AffineMap:
         """``rows`` [r, n] of the numbers."""
-        return Affine({k: rows @ part for k, part in self.parts.items()}, rows @ self.offset)
+        return AffineMap({k: rows @ part for k, part in self.parts.items()}, rows @ self.offset)
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Piecewise:
         logits: what comes out.
     """
 
-    layers: Mapping[int, Affine]
-    logits: Affine
+    layers: Mapping[int, AffineMap]
+    logits: AffineMap
 
     @classmethod
     def of(cls, network: Network) -> Piecewise:
@@ -77,7 +77,7 @@ def other_than_relu(network: Network) -> str:
     return ""
 
 
-def _affine(network: Network, position: int) -> Affine:
+def _affine(network: Network, position: int) -> AffineMap:
     """A node as a function of the input and of the ReLUs before it."""
     count = torch.Size(network.graph.nodes[position].shape).numel()
     parts: dict[int, list[Tensor]] = {}
@@ -96,7 +96,7 @@ def _affine(network: Network, position: int) -> Affine:
         offsets.append(total)
     made = {k: torch.cat(found).cpu().numpy() for k, found in parts.items()}
     assert all(len(part) == count for part in made.values())
-    return Affine(made, torch.cat(offsets).cpu().numpy())
+    return AffineMap(made, torch.cat(offsets).cpu().numpy())
 
 
 def deviations(bounds: Bounds) -> Tensor:

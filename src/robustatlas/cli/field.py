@@ -22,7 +22,7 @@ from robustatlas.files import named
 from robustatlas.wording import counted, duration, in_shell, size, volume
 
 if TYPE_CHECKING:
-    from robustatlas.evaluation.field import Done, Entry
+    from robustatlas.evaluation.field import Done, FieldModel
     from robustatlas.result import Result
 
 
@@ -128,7 +128,7 @@ def field(
         raise typer.Exit(1)
 
 
-def _begun(entry: Entry) -> None:
+def _begun(entry: FieldModel) -> None:
     Console(stderr=True, highlight=False).print(safe(entry.name), soft_wrap=True)
 
 

@@ -27,7 +27,7 @@ _GRAMMAR = "SOURCE [--name NAME] [--weights FILE] [--mean NUMBERS] [--std NUMBER
 
 
 @dataclass(frozen=True)
-class Entry:
+class FieldModel:
     """One model of a field.
 
     Attributes:
@@ -36,7 +36,7 @@ class Entry:
         options: further arguments of that function.
 
     Example:
-        >>> Entry("mine", "builtin:digits-linf").load("cpu").name
+        >>> FieldModel("mine", "builtin:digits-linf").load("cpu").name
         'mine'
     """
 
@@ -65,14 +65,14 @@ class Done:
         seconds: that it took.
     """
 
-    entry: Entry
+    entry: FieldModel
     result: Result | None = None
     forecast: Forecast | None = None
     failure: str | None = None
     seconds: float = 0.0
 
 
-def read_field(path: str | Path) -> list[Entry]:
+def read_field(path: str | Path) -> list[FieldModel]:
     """The models that a file lists.
 
     Args:
@@ -110,13 +110,13 @@ def read_field(path: str | Path) -> list[Entry]:
 
 
 def evaluate_field(
-    field: Sequence[Entry],
+    field: Sequence[FieldModel],
     data: Data | Callable[[Classifier], Data],
     store: str | Path,
     request: Request,
     *,
     device: str | None = None,
-    begin: Callable[[Entry], None] = lambda entry: None,
+    begin: Callable[[FieldModel], None] = lambda entry: None,
 ) -> Iterator[Done]:
     """Evaluate models one after the other; one that fails does not keep the others from being evaluated.
 
@@ -133,7 +133,7 @@ def evaluate_field(
         what became of each model, as soon as it is done.
 
     Example:
-        >>> field = [Entry("one", "builtin:digits-linf"), Entry("none", "builtin:digits-lin")]
+        >>> field = [FieldModel("one", "builtin:digits-linf"), FieldModel("none", "builtin:digits-lin")]
         >>> import tempfile, robustatlas as ra
         >>> request = Request(attacks="linf", strengths={"linf": [0.1]}, samples=3, progress=False)
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -145,13 +145,13 @@ def evaluate_field(
 
 
 def forecast_field(
-    field: Sequence[Entry],
+    field: Sequence[FieldModel],
     data: Data | Callable[[Classifier], Data],
     store: str | Path,
     request: Request,
     *,
     device: str | None = None,
-    begin: Callable[[Entry], None] = lambda entry: None,
+    begin: Callable[[FieldModel], None] = lambda entry: None,
     budget: float = 5.0,
 ) -> Iterator[Done]:
     """What each model lacks and will take; nothing is written.
@@ -175,12 +175,12 @@ def _evaluated(model: Classifier, rows: Data, asked: Request) -> dict[str, Any]:
 
 
 def _each(
-    field: Sequence[Entry],
+    field: Sequence[FieldModel],
     data: Data | Callable[[Classifier], Data],
     store: str | Path,
     request: Request,
     device: str | None,
-    begin: Callable[[Entry], None],
+    begin: Callable[[FieldModel], None],
     do: Callable[[Classifier, Data, Request], dict[str, Any]],
 ) -> Iterator[Done]:
     for entry in field:
@@ -204,7 +204,7 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(message)
 
 
-def _entry(words: list[str], place: str) -> Entry:
+def _entry(words: list[str], place: str) -> FieldModel:
     parser = _Parser(prog="", add_help=False, allow_abbrev=False)
     parser.add_argument("source")
     for option in ("--name", "--weights", "--mean", "--std"):
@@ -218,7 +218,9 @@ def _entry(words: list[str], place: str) -> Entry:
     except UserError as error:
         raise UserError(f"{place} is not understood ({str(error).rstrip('.')}); expected {_GRAMMAR}.") from error
     stem = f"{said.source}-{Path(said.weights).stem}" if said.weights else said.source
-    return Entry(in_path(said.name or stem), said.source, {name: value for name, value in options.items() if value})
+    return FieldModel(
+        in_path(said.name or stem), said.source, {name: value for name, value in options.items() if value}
+    )
 
 
 def _statistic(given: str | None) -> float | tuple[float, ...] | None:

@@ -13,7 +13,7 @@ OWN, SEED = "default", "another seed"
 
 
 @dataclass(frozen=True)
-class Binarised:
+class PlantedTest:
     """The binarisation test of B samples under one attack.
 
     Attributes:
@@ -58,7 +58,7 @@ class Searched:
     black_box: frozenset[str]
     transferred: Tensor
     nearest: Tensor
-    binarised: Mapping[str, Binarised] = field(default_factory=dict)
+    binarised: Mapping[str, PlantedTest] = field(default_factory=dict)
 
     def white_box(self) -> Tensor:
         """[B] the smallest size by any kind that uses gradients."""

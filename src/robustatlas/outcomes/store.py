@@ -43,7 +43,7 @@ from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Part
 from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord
 from robustatlas.outcomes.storage import Memory, Storage, is_run, place_of
-from robustatlas.outcomes.storage.places import Place
+from robustatlas.outcomes.storage.places import RunPlace
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns
 
@@ -129,7 +129,7 @@ class Run:
         return cls._of(root, place, about)
 
     @classmethod
-    def _of(cls, root: Path, place: Place, about: str) -> Run:
+    def _of(cls, root: Path, place: RunPlace, about: str) -> Run:
         file = str(root / "run.json")
         if (version := format_of(about, file)) < FORMAT_VERSION:
             raise UserError(

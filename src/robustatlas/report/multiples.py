@@ -28,7 +28,7 @@ _MOST_COLUMNS = {True: (5, 4), False: (4, 3)}
 
 
 @dataclass(frozen=True)
-class Line:
+class DrawnLine:
     """One run in a chart, in shares of 100: x from the left, y from the top.
 
     Attributes:
@@ -70,7 +70,7 @@ class Panel:
     label: str
     axis: str
     said: str
-    lines: tuple[Line, ...]
+    lines: tuple[DrawnLine, ...]
     ticks: tuple[Tick, ...]
     own_set: bool
 
@@ -115,7 +115,7 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     ]
     labels = _labels(lines, names) if len(runs) > 1 else [Label((0, 0), 0, 0, 0)] * len(lines)
     drawn = [
-        Line(
+        DrawnLine(
             series=place,
             points=_points(*line),
             band=_band(line[0], row) if len(runs) == 1 and not run.certified_under(attack) else "",

@@ -17,7 +17,7 @@ from robustatlas.bundle import flat, per_sample
 from robustatlas.classifier import Classifier
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.request import Request
-from robustatlas.indicators.searched import Binarised
+from robustatlas.indicators.searched import PlantedTest
 from robustatlas.noise import Noise
 
 _INNER = 999
@@ -54,7 +54,7 @@ class Readouts(Classifier):
         return logits.scatter(1, ((who + 1) % count)[:, None], two[:, 1:])
 
 
-def binarisation(model: Classifier, x: Tensor, attack: Attack, epsilon: float, seed: int) -> Binarised | None:
+def binarisation(model: Classifier, x: Tensor, attack: Attack, epsilon: float, seed: int) -> PlantedTest | None:
     """The test of images ``x`` [B, ...] under an attack at one strength; None of a network without a linear layer.
 
     Args:
@@ -80,7 +80,7 @@ def binarisation(model: Classifier, x: Tensor, attack: Attack, epsilon: float, s
     chance = torch.tensor([_by_chance(net, attack, x[k : k + 1], noise.at(k), epsilon, k) for k in range(len(x))])
     asked = Request(attacks=[replace(attack, strengths=(epsilon,))], seed=seed, diagnose=False, progress=False)
     found = evaluated(net, (x, torch.arange(len(x))), asked).minimal_size(attack.name)
-    return Binarised(torch.from_numpy(found <= epsilon * (1 + 1e-5)), chance, set_up)
+    return PlantedTest(torch.from_numpy(found <= epsilon * (1 + 1e-5)), chance, set_up)
 
 
 def _last_linear(model: Classifier) -> nn.Linear | None:

@@ -22,7 +22,7 @@ from robustatlas.indicators import INDICATORS, Indicator, LookedAt
 from robustatlas.indicators.binarisation import Binarisation
 from robustatlas.indicators.carlini import BlackBoxWins
 from robustatlas.indicators.paths import path
-from robustatlas.indicators.searched import OWN, SEED, Binarised, Searched
+from robustatlas.indicators.searched import OWN, SEED, PlantedTest, Searched
 from robustatlas.noise import Noise
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
 from robustatlas.remedies import distilled
@@ -148,9 +148,9 @@ def _nearest(known: KnownSubject, model: Classifier, x: Tensor, labels: Tensor, 
     return nearest
 
 
-def _binarised(model: Classifier, x: Tensor, attack: Attack, strength: float, seed: int) -> dict[str, Binarised]:
+def _binarised(model: Classifier, x: Tensor, attack: Attack, strength: float, seed: int) -> dict[str, PlantedTest]:
     """The binarisation test of the attack, and of two of images."""
-    tested: dict[str, Binarised] = {}
+    tested: dict[str, PlantedTest] = {}
     others: Collection[str] = [name for name in _IMAGE_ATTACKS if name in catalogue() and x.dim() == 4]
     for each, epsilon in [(attack, strength), *((attack_named(name), None) for name in others)]:
         middle = each.strengths[len(each.strengths) // 2]

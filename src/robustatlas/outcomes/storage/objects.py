@@ -25,7 +25,7 @@ _ONE_PUT = 4 * 2**30
 leaves a part behind, which costs money, where its writer is killed."""
 
 
-class RefusedError(UserError):
+class NoAccessError(UserError):
     """The store does not let this user in, or has no such place: trying again is of no use."""
 
 
@@ -84,7 +84,7 @@ class Objects:
             patient: try again where the store fails, for half a minute.
 
         Raises:
-            RefusedError: there is no such store, or this user may not write there.
+            NoAccessError: there is no such store, or this user may not write there.
             UserError: the store fails.
         """
         self._tried("put", lambda: self._system.pipe_file(self._path(name), content, **self._whole), patient)
@@ -130,9 +130,9 @@ class Objects:
 
     def _say(self, error: Exception) -> None:
         if isinstance(error, FileNotFoundError):
-            raise RefusedError(f"{self.address} is in no bucket that is there; make the bucket first.") from error
+            raise NoAccessError(f"{self.address} is in no bucket that is there; make the bucket first.") from error
         if _refused(error):
-            raise RefusedError(
+            raise NoAccessError(
                 f"{self.address} does not let you in ({first_line(error)}); give the credentials of its owner, as the "
                 "tools of that store take them (for s3:// AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)."
             ) from error

@@ -26,7 +26,7 @@ ANSWERS = "answers"
 """What a model behind an API answered, kept in a run's directory from before it begins."""
 
 
-class Place(Protocol):
+class RunPlace(Protocol):
     """A place that a run may be at."""
 
     def about(self) -> str | None:
@@ -70,7 +70,7 @@ class Folder:
         return Directory(self._root)
 
 
-class Store:
+class ObjectStore:
     """An address. The copy on this machine belongs to one run: a later one at the same address has another."""
 
     def __init__(self, address: Address) -> None:
@@ -91,7 +91,7 @@ class Store:
         return Bucket(self._objects, _beside(self._objects.address, about))
 
 
-def place_of(path: object) -> tuple[Path, Place]:
+def place_of(path: object) -> tuple[Path, RunPlace]:
     """Where a run is, as a path and with what can be done there.
 
     Example:
@@ -99,7 +99,7 @@ def place_of(path: object) -> tuple[Path, Place]:
         ('a', None)
     """
     root = named(path, "the folder of a run")
-    return root, (Store(root) if isinstance(root, Address) else Folder(root))
+    return root, (ObjectStore(root) if isinstance(root, Address) else Folder(root))
 
 
 def answers_of(path: str | Path) -> Path:
