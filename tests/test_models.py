@@ -411,7 +411,7 @@ def test_builtin_models_classify_digits(name: str) -> None:
 
 def test_shipped_weights_are_small() -> None:
     folder = Path(__file__).parents[1] / "src" / "robustatlas" / "models" / "shipped"
-    assert sum(path.stat().st_size for path in folder.iterdir()) < 300_000
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 400_000
 
 
 def test_resnet32_shapes() -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 PREAMBLES = {
     "data_and_models": """
-import sys, types
+import importlib.machinery, sys, types
+try:
+    import transformers
+    config = transformers.ViTConfig(image_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+except ImportError:
+    pass
 import numpy as np, torch
 import robustatlas as ra
 from pathlib import Path
@@ -12,6 +17,7 @@ from safetensors.torch import save_file
 from robustatlas.training import network_for, network_named
 images, labels = np.zeros((4, 8, 8, 1), np.uint8), np.arange(4)
 vision = types.ModuleType("torchvision")
+vision.__spec__ = importlib.machinery.ModuleSpec("torchvision", None)
 vision.models = types.SimpleNamespace(resnet18=lambda num_classes: network_named("resnet20", (3, 32, 32), num_classes))
 sys.modules["torchvision"] = vision
 save_file(vision.models.resnet18(10).state_dict(), "resnet.safetensors")
@@ -28,11 +34,6 @@ classifier = types.SimpleNamespace(predict_proba=lambda x: np.full((len(x), 10),
 ask = lambda x: np.zeros(len(x), np.int64)
 data = ra.load_dataset("digits")
 photographs = torch.rand(1, 3, 64, 64), torch.tensor([0])
-try:
-    import transformers
-    config = transformers.ViTConfig(image_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-except ImportError:
-    pass
 """,
     "while_training": """
 import torch

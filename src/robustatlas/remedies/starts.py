@@ -16,7 +16,7 @@ def from_random_starts(attack: Attack) -> Attack:
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
         >>> plan = from_random_starts(attack_named("linf")).plans["descent"]
-        >>> {leg.stage.start for leg in plan.legs if leg.role == "ascend"}
+        >>> {leg.stage.start for leg in plan.legs if leg.role == "bound"}
         {'random'}
     """
     plans = {}

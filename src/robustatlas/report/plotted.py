@@ -95,7 +95,7 @@ def _certified(held: CertifiedFacts, end: float) -> dict[str, list[float]]:
     sizes = _steps(held.curve, np.array(held.strengths), end)
     low, high = held.curve.band(CONFIDENCE, kind="pointwise").at(sizes)
     error = held.curve.at(sizes)
-    return {"sizes": _rounded(sizes, 8), "error": _rounded(error, 8), "low": _rounded(low), "high": _rounded(high)}
+    return {"sizes": sizes.tolist(), "error": error.tolist(), "low": _rounded(low), "high": _rounded(high)}
 
 
 def _steps(curve: RobustnessCurve, strengths: NDArray[np.float64], end: float) -> NDArray[np.float64]:
@@ -123,7 +123,7 @@ def _curve(attack: AttackFacts | None, end: float) -> dict[str, Any] | None:
     sizes = _steps(attack.curve, attack.strengths, end)
     low, high = attack.curve.band(CONFIDENCE, kind="pointwise").at(sizes)
     error = attack.curve.at(sizes)
-    return {"sizes": _rounded(sizes, 8), "error": _rounded(error, 8), "low": _rounded(low), "high": _rounded(high)}
+    return {"sizes": sizes.tolist(), "error": error.tolist(), "low": _rounded(low), "high": _rounded(high)}
 
 
 def _sizes(found: Found, end: float) -> dict[str, Any]:
@@ -181,5 +181,5 @@ def _plain(interval: Interval | None) -> list[float] | None:
     return _rounded(np.array([interval.value, interval.low, interval.high])) if interval else None
 
 
-def _rounded(values: NDArray[np.float64], digits: int = 5) -> list[float]:
-    return [float(f"{value:.{digits}g}") for value in np.asarray(values, dtype=np.float64).tolist()]
+def _rounded(values: NDArray[np.float64]) -> list[float]:
+    return [float(f"{value:.5g}") for value in np.asarray(values, dtype=np.float64).tolist()]

@@ -22,7 +22,8 @@ class Downward(Schedule):
     Indices of ``attempts``: the first restart (``again``), the first ascent (``first``) and the first that refines
     (``last``). Of each sample: ``smallest`` [N], its smallest size when its last run ended, ``in_vain`` [N], how many
     runs in a row have found nothing smaller, ``stubborn`` [N]: a restart found something, and ``spent`` [N]: passes.
-    Of each attempt: ``dear`` [A], the passes of a whole run and of all that refine.
+    Of each attempt: ``each`` [A], the passes of one evaluation, and ``dear`` [A], those of a whole run and of all that
+    refine.
     """
 
     version = 3
@@ -43,7 +44,9 @@ class Downward(Schedule):
         self.in_vain, self.stubborn = torch.zeros_like(self.level), torch.zeros_like(todo)
         self.spent = torch.full_like(self.level, plan.passes_before(classes))
         refined = sum(attempt.leg.passes_of_a_run for attempt in self.attempts[self.last :])
-        self.dear = torch.tensor([attempt.leg.passes_of_a_run + refined for attempt in self.attempts]).to(todo.device)
+        self.each, self.dear = torch.tensor(
+            [[a.leg.passes(1) - 1, a.leg.passes_of_a_run + refined] for a in self.attempts], device=todo.device
+        ).T
 
     @classmethod
     def runs(cls, plan: Plan, classes: int) -> list[Attempt]:
@@ -54,8 +57,7 @@ class Downward(Schedule):
         return [*made[:first], *turns, *made[first + len(turns) :]]
 
     def charge(self, rows: Tensor, evaluations: Tensor) -> None:
-        each = torch.tensor([attempt.leg.passes(1) - 1 for attempt in self.attempts], device=rows.device)
-        self.spent[rows] += each[self.attempt[rows]] * evaluations + 1
+        self.spent[rows] += self.each[self.attempt[rows]] * evaluations + 1
 
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         before = self.attempt[rows]
