@@ -37,10 +37,13 @@ def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) 
     if not can_skip(setting):
         setting.certified = None
     skip_hopeless(setting, torch.arange(len(schedule.done), device=schedule.done.device))
+    through = 0
     while True:
         stage_of = torch.where(schedule.done, -1, schedule.stage_of[schedule.attempt])
         waiting = torch.stack([stage_of == k for k in range(len(schedule.stages))]).sum(1)
-        finite, *counts = to_host(ledger.finite, *waiting)
+        finite, done, *counts = to_host(ledger.finite, schedule.done.sum(), *waiting)
+        if done != through:
+            report(through := done)
         if not any(counts):
             check_finite(setting.attack, bool(finite))
             return ledger
@@ -61,6 +64,8 @@ def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
             setting.ledger.finite &= evaluation.logits.isfinite().all()
             lanes = further(lanes, stage, setting.schedule, evaluation, state, setting.ledger.forward)
         lanes = _looked_at(setting, stage, lanes, queue)
+        if not len(lanes.rows) and not len(queue.rows):
+            return  # who chooses the next stage asks about all at once
         free = setting.lanes - len(lanes.rows)
         queue.ask(free, setting.lanes)
         if free and len(queue.rows):
