@@ -22,6 +22,12 @@ PAPERS = {
         "Parametric Noise Injection: Trainable Randomness to Improve Deep Neural Network Robustness against Adversarial Attack",
         "1811.09310",
     ),
+    "Cohen et al. 2019": _arxiv("Certified Adversarial Robustness via Randomized Smoothing", "1902.02918"),
+    "Sedghi et al. 2019": _arxiv("The Singular Values of Convolutional Layers", "1805.10408"),
+    "Tsuzuku et al. 2018": _arxiv(
+        "Lipschitz-Margin Training: Scalable Certification of Perturbation Invariance for Deep Neural Networks",
+        "1802.04034",
+    ),
     "Lee et al. 2019": _arxiv(
         "Defending Against Neural Network Model Stealing Attacks Using Deceptive Perturbations", "1806.00054"
     ),

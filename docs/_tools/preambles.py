@@ -89,9 +89,17 @@ ra.evaluate(model, data, ["linf"], strengths={"linf": [0.1, 0.2]}, samples=4, ru
     "report": """
 import robustatlas as ra
 model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-result = ra.evaluate(model, data, ["linf"], strengths={"linf": [0.1, 0.2]}, samples=4, run="runs/mine", progress=False)
+ra.evaluate(model, data, ["linf"], strengths={"linf": [0.1, 0.2]}, samples=4, run="runs/mine", progress=False)
+result = ra.certify(model, data, "linf", samples=4, run="runs/mine", progress=False)
 a = b = result
+results, x, y = [a], [0, 1], [1, 0]
 reference = ra.load_reference("multirobustbench-cifar10")
+""",
+    "trust": """
+import torch
+import robustatlas as ra
+inside, data = ra.load_model("builtin:digits-linf").net, ra.load_dataset("digits")
+net = lambda x: inside(x + 0.05 * torch.randn_like(x))
 """,
     "threat_models": """
 import torch
@@ -106,6 +114,7 @@ model = other = ra.Classifier(network_named("resnet20", (3, 32, 32), 10))
 }
 
 SHORTER = {
+    "trust": {"samples=200": "samples=4", '"linf", any_of': '"pgd-linf", any_of'},
     "training": {
         "epochs=60": "epochs=1",
         "steps=10": "steps=1",
