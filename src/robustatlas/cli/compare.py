@@ -199,7 +199,7 @@ def _agreement(models: Sequence[OutcomeTable], width: int) -> list[Table]:
 def _difference_table(differences: dict[str, Interval]) -> Table:
     part = table("difference", "95 % interval, paired", "")
     for name, difference in differences.items():
-        part.add_row(safe(name), shown(difference, "+.2f"), "" if not difference.excludes(0) else "differs")
+        part.add_row(safe(name), shown(difference, "+z.2f"), "" if not difference.excludes(0) else "differs")
     return part
 
 
