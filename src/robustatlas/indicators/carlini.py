@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from torch import Tensor
 
@@ -93,9 +95,9 @@ class _Noted(Indicator):
         doubtful = self.won(look, epsilon)
         return Measured.of(doubtful.float(), doubtful)
 
+    @abstractmethod
     def won(self, look: LookedAt, epsilon: float) -> Tensor:
         """[B] whether the attack that should not win did."""
-        raise NotImplementedError
 
 
 class SingleStep(_Noted):
