@@ -9,7 +9,8 @@ measured as there.
 Of each limit: the largest share of doubtful samples of a network that is not overestimated, and the least of one that
 is and that the indicator is for, on both groups.
 
-    python benchmarks/limits.py [--samples 40] [--networks build/networks] [--output benchmarks/results/limits.json]
+    python benchmarks/limits.py [--samples 40] [--only NAME] [--networks build/networks]
+                                [--output benchmarks/results/limits.json]
 
 What the output has already is not computed again.
 """
@@ -168,6 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--networks", type=Path, default=KEPT)
+    parser.add_argument("--only", default="", help="those whose name has this in it")
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -178,7 +180,7 @@ def main() -> None:
     groups = (("kept apart", kept_apart(given.networks)), ("chosen on", networks()))
     for group, subjects in groups:
         for subject in subjects:
-            if any(each["network"] == subject.name for each in rows):
+            if any(each["network"] == subject.name for each in rows) or given.only not in subject.name:
                 continue
             rows.append(row(replace(subject), group, given.samples))
             console.print(rows[-1], soft_wrap=True)
