@@ -97,9 +97,13 @@ def test_gradients_just_inside_see_what_a_kink_at_the_border_hides() -> None:
 
 def test_a_loss_on_the_logits_and_rescaled_outputs_keep_what_is_wrong() -> None:
     model = ra.load_model("broken:softmax-twice")
-    logits = at_logits(model, DATA.images[:2])
-    assert logits is not None and torch.equal(look(logits.model).clean, look(model).clean)
+    (logits,) = at_logits(model, DATA.images[:2])
+    assert torch.equal(look(logits.model).clean, look(model).clean)
     assert float(flat(look(logits.model).slopes[0]).abs().amax(1).min()) > 0
+    assert [way.name for way in at_logits(ra.load_model("broken:majority"), DATA.images[:2])] == [
+        "logits at 'nets.2.7' (Linear)",
+        "mean of 3 votes (Linear)",
+    ]
     tiny = ra.load_model("broken:tiny-logits")
     x = DATA.images[:8].clone().requires_grad_()
     outputs = rescaled(tiny).model.logits(x)
