@@ -30,8 +30,7 @@ def searched(samples: int, **sizes: list[float]) -> Searched:
     found = {OWN: [0.1] * samples, SEED: [0.1] * samples} | {name.replace("_", "-"): v for name, v in sizes.items()}
     return Searched(
         epsilon=0.1,
-        strength=0.1,
-        largest=0.3,
+        strengths=torch.tensor([0.02, 0.1, 0.3]),
         sizes={kind: torch.tensor(values) for kind, values in found.items()},
         black_box=frozenset(kind for kind in found if kind.startswith("square")),
         transferred=torch.full((samples,), -1.0),
@@ -81,8 +80,12 @@ def test_kinds_are_compared_sample_by_sample() -> None:
     at = look(SOUND, 4, found)
     assert read("black-box", at).doubtful.tolist() == [False, True, False, False]
     assert read("square-lowers", at).doubtful.tolist() == [False, True, False, False]
-    assert read("one-kind", at).doubtful.tolist() == [False, True, True, True]
+    assert read("one-kind", at).doubtful.tolist() == [False, True, True, False]
     assert read("kinds", at).doubtful.tolist() == [False, True, True, True]
+    close = replace(found, strengths=torch.tensor([0.1, 0.3]))
+    assert read("kinds", look(SOUND, 4, close)).doubtful.tolist() == [False, True, True, False]
+    apart = searched(1, default=[0.2], **{"another seed": [0.1]}, square_linf=[0.09])
+    assert not read("kinds", look(SOUND, 1, replace(apart, strengths=torch.tensor([0.095])))).doubtful.any()
 
 
 def test_data_of_another_class_are_examples_themselves() -> None:

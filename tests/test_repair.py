@@ -25,8 +25,9 @@ def look(model: ra.Classifier, samples: int = 16) -> LookedAt:
 
 
 GUILTY = {
-    "rounded": "input at 'net' (Sequential)",
-    "keyed-noise": "input at 'net' (Sequential)",
+    "rounded": "dropped at 'net' (Sequential)",
+    "keyed-noise": "dropped at 'net' (Sequential)",
+    "random-backward": "input at 'net' (Sequential)",
     "saturated-layers": "secant at all Steep",
 }
 
@@ -97,9 +98,13 @@ def test_gradients_just_inside_see_what_a_kink_at_the_border_hides() -> None:
 
 def test_a_loss_on_the_logits_and_rescaled_outputs_keep_what_is_wrong() -> None:
     model = ra.load_model("broken:softmax-twice")
-    logits = at_logits(model, DATA.images[:2])
-    assert logits is not None and torch.equal(look(logits.model).clean, look(model).clean)
+    (logits,) = at_logits(model, DATA.images[:2])
+    assert torch.equal(look(logits.model).clean, look(model).clean)
     assert float(flat(look(logits.model).slopes[0]).abs().amax(1).min()) > 0
+    assert [way.name for way in at_logits(ra.load_model("broken:majority"), DATA.images[:2])] == [
+        "logits at 'nets.2.7' (Linear)",
+        "mean of 3 votes (Linear)",
+    ]
     tiny = ra.load_model("broken:tiny-logits")
     x = DATA.images[:8].clone().requires_grad_()
     outputs = rescaled(tiny).model.logits(x)
@@ -128,12 +133,12 @@ def test_a_repair_only_adds(tmp_path: Path) -> None:
     assert (mended.after["linf"] <= mended.before["linf"]).all()
     assert mended.before["linf"][1] - mended.after["linf"][1] > 30
     (remedy,) = {each.name for each in mended.remedies}
-    assert remedy == GUILTY["rounded"] and "->" in repr(mended)
+    assert remedy == GUILTY["random-backward"] and "->" in repr(mended)
     again = ra.load_result(tmp_path / "run")
     assert np.array_equal(again.minimal_size("linf"), mended.result.minimal_size("linf"))
     assert (again.minimal_size("linf") <= result.minimal_size("linf")).all()
     remedies = {record.procedure.get("remedy") for record in again.records.values()}
-    assert remedies == {None, GUILTY["rounded"]}
+    assert remedies == {None, GUILTY["random-backward"]}
 
 
 def test_what_is_no_run_is_not_repaired() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 import robustatlas as ra
+from robustatlas.cli import main
 
 FEW = {"effort": "low", "progress": False, "diagnose": False}
 
@@ -39,3 +41,25 @@ def test_a_sample_errs_by_either_rule_where_its_probability_says_so(tmp_path: Pa
 def test_one_draw_is_no_rule() -> None:
     with pytest.raises(ra.UserError, match="any_of=1; expected"):
         ra.evaluate_by_rules(behind_noise, (torch.rand(2, 1), torch.zeros(2, dtype=torch.long)), any_of=1)
+
+
+def test_both_rules_on_the_command_line_and_a_diagnosis_by_the_draws_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    few = "--attacks linf --strengths linf=0.1 --samples 3 --effort low --no-diagnose --draws 3 --any-of 5"
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", "broken:noise", "--data", "digits", *few.split(), "--run", str(run)])
+    assert not ended.value.code
+    told = capsys.readouterr().out
+    assert "clean" in told and "any of 5" in told and "majority" in told
+    (record,) = ra.load_result(run / "any-of-5").records.values()
+    by: Any = record.procedure["draws"]
+    assert by["search"] == 3 and by["threshold"] == pytest.approx(1 - 0.5 ** (1 / 5))
+    assert not ra.diagnose(run / "any-of-5").flags
+
+
+def test_two_rules_are_of_no_single_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["evaluate", "broken:noise", "--data", "digits", "--any-of", "5", "--until", "2"])
+    assert "--until is of one run" in capsys.readouterr().err

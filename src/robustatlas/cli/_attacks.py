@@ -5,13 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from robustatlas.cli._options import names_in
 from robustatlas.errors import UserError
 
 if TYPE_CHECKING:
     from robustatlas.attacks.definition import Attack, Procedure
+    from robustatlas.classifier import Classifier
 
 PERCEPTUAL = "lpips"
 """The attack that compares images by the features of a network."""
+
+
+def named(given: str | None, model: Classifier) -> list[str]:
+    """The names that are given, with commas between them, or those of the attacks that suit the model."""
+    from robustatlas.attacks.suites import default_attacks
+
+    return list(default_attacks(model)) if given is None else names_in(given)
 
 
 def chosen(names: list[str], procedure: Procedure, features: str | None) -> list[str | Attack]:

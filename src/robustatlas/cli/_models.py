@@ -195,6 +195,7 @@ def loaded(
     name: str | None = None,
     compiled: bool = False,
     asked: Mapping[str, Any] = _NONE,
+    draws: int | None = None,
 ) -> Classifier:
     """The model that the options name, ``asked`` as :func:`asking` says; what was done to make it fit is said on
     standard error."""
@@ -217,4 +218,4 @@ def loaded(
     )
     for note in classifier.notes:
         Console(stderr=True, highlight=False).print(safe(note), highlight=False, soft_wrap=True)
-    return Classifier(classifier, compiled=True) if compiled else classifier
+    return Classifier(classifier, compiled=compiled or None, draws=draws) if compiled or draws else classifier

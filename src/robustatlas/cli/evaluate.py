@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from robustatlas.cli import _asked, _attacks, _models, _until, _workers
+from robustatlas.cli import _asked, _attacks, _draws, _models, _until, _workers
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
-from robustatlas.cli._terminal import accuracy_tables, print_run
+from robustatlas.cli._terminal import accuracy_tables, print_run, print_ways_out
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
 from robustatlas.facts.rows import read_card
@@ -26,8 +26,8 @@ from robustatlas.wording import in_path
 if TYPE_CHECKING:
     from robustatlas.classifier import Classifier
     from robustatlas.datasets import Dataset
+    from robustatlas.evaluation.request import Request
     from robustatlas.result import Result
-    from robustatlas.workers.share import Share
 
 
 def evaluate(
@@ -74,6 +74,8 @@ def evaluate(
     queries: _models.Queries = None,
     classes: _models.Classes = None,
     prompt: _models.Prompt = None,
+    draws: _draws.Draws = None,
+    any_of: _draws.AnyOf = None,
     mean: _models.Mean = None,
     std: _models.Std = None,
     seed: _asked.Seed = 0,
@@ -174,22 +176,24 @@ def evaluate(
 
         robustatlas evaluate mynet.py:make --data cifar10 --attacks linf --until 2.0
 
+    A model that draws random numbers, by what most draws say and by what any of ten says:
+
+        robustatlas evaluate broken:noise --data digits --attacks linf --any-of 10 --samples 100
+
     Ctrl-C stops the evaluation, and the same command continues it. The same command with more samples, attacks or
     strengths adds them to the run.
     """
-    from robustatlas.attacks.suites import default_attacks
     from robustatlas.evaluation.request import Request
 
+    _draws.check_alone(any_of, {"--until": until, "--escalate": escalate, "--part": part, "--dry-run": dry_run})
     card = read_card(about) if about else {}
     wanted, how = parse_strengths(strengths or []), _precision(precision)
     asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
-    classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked)
-    given = list(default_attacks(classifier)) if attacks is None else names_in(attacks)
-    chosen = _attacks.chosen(given, procedure, features)  # type: ignore[arg-type]
+    classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws)
+    chosen = _attacks.chosen(_attacks.named(attacks, classifier), procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
     folder = named(run) if run else run_folder(classifier, dataset)
     _set_threads(threads, classifier, dataset, verbose)
-    share = share_here(part)
     request = Request(
         attacks=chosen,
         search=search,  # type: ignore[arg-type]
@@ -205,7 +209,7 @@ def evaluate(
         diagnose=diagnose,
         audit=audit,
         progress=True,
-        part=share,
+        part=share_here(part),
         workers=workers,
         devices=names_in(devices) or None,
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
@@ -214,8 +218,11 @@ def evaluate(
         print_forecast(classifier, dataset, request)
         return
     with stopped_by_hand(partial(what_is_kept, folder)):
+        if any_of is not None:
+            _draws.evaluate_by_rules(classifier, dataset, request, any_of, card)
+            return
         result = _until.result_of(classifier, dataset, request, until, against)
-    _conclude(_escalated(result, classifier, dataset) if escalate else result, card, folder, share)
+    _conclude(_escalated(result, classifier, dataset) if escalate else result, card, folder, request)
 
 
 def run_folder(model: Classifier, data: Dataset) -> Path:
@@ -240,13 +247,18 @@ def _set_threads(threads: int | None, model: Classifier, data: Dataset, verbose:
         Console(stderr=True, highlight=False).print(f"{used} thread{'s' * (used > 1)} on {model.device}.")
 
 
-def _conclude(result: Result, card: Mapping[str, Any], folder: Path, share: Share) -> None:
+def _conclude(result: Result, card: Mapping[str, Any], folder: Path, request: Request) -> None:
     """Keep what is said of the model, and print the tables."""
+    from robustatlas.workers.share import share_of
+
+    share = share_of(request.part)
     result.describe(card)
     console = Console(highlight=False)
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     console.print(accuracy_tables(result, rest=others) if share.of > 1 else accuracy_tables(result))
     print_run(folder, console)
+    if result.diagnosis is not None and result.diagnosis.doubted:
+        print_ways_out(folder, console)
 
 
 def _precision(given: str) -> Literal["float32", "bfloat16"]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from robustatlas.indicators.attack_failures import searched
 from robustatlas.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.indicators.searched import OWN, SEED
 
-_FAR = 3.0
-_LEAST = 0.05
-_HALF = 0.5
+_SMALLEST, _NEVER = 1e-9, 1e6
+"""Sizes are compared as logarithms in between."""
 
 
 class KindsDiffer(Indicator):
-    """By how much smaller another kind's example is, as a logarithm, where two seeds of one kind differ by less."""
+    """By how much smaller another kind's example is, as a logarithm, than those of two seeds of the search."""
 
     name = "kinds"
     part = "full"
@@ -23,21 +23,27 @@ class KindsDiffer(Indicator):
     means = "kinds of attack differ far more than seeds do"
     remedy = "Take the union of kinds, or an audit ('robustatlas audit RUN')"
     source = "ours: seeds share blind spots, kinds do not"
-    limit = f"smaller by more than {_FAR:g} times what 95 % of the samples differ between seeds"
+    limit = "smaller by more than two seeds differ, with a strength that was asked for in between"
 
     def measure(self, look: LookedAt) -> Measured:
         """No pass of its own."""
         found = searched(look)
-        own, seed = (found.sizes[kind].clamp(1e-9, 1e6).log() for kind in (OWN, SEED))
+        own, seed = found.sizes[OWN], found.sizes[SEED]
         others = [sizes for kind, sizes in found.sizes.items() if kind not in (OWN, SEED)]
-        best = torch.stack(others).amin(0).clamp(1e-9, 1e6).log() if others else own
-        usual = (own - seed).abs().quantile(0.95).clamp_min(_LEAST)
-        values = torch.minimum(own, seed) - best
-        return Measured.of(values, values > _FAR * usual)
+        best = torch.stack(others).amin(0) if others else own
+        both = torch.minimum(own, seed)
+        between = ((best[None] <= found.strengths[:, None]) & (both[None] > found.strengths[:, None])).any(0)
+        values = _apart(both, best)
+        return Measured.of(values, between & (values > _apart(own, seed).abs()))
+
+
+def _apart(one: Tensor, other: Tensor) -> Tensor:
+    """[B] the logarithm of the ratio of two sizes."""
+    return one.clamp(_SMALLEST, _NEVER).log() - other.clamp(_SMALLEST, _NEVER).log()
 
 
 class OneKindAlone(Indicator):
-    """How much larger the second smallest example of all kinds is than the smallest."""
+    """How many kinds of attack break the sample at the largest strength that was asked for."""
 
     name = "one-kind"
     part = "full"
@@ -46,16 +52,14 @@ class OneKindAlone(Indicator):
     means = "one kind of attack alone breaks samples that all others leave"
     remedy = "Add that kind to the evaluation, and an audit"
     source = "ours"
-    limit = "the next smallest example is at least twice as large"
+    limit = "one of several kinds"
 
     def measure(self, look: LookedAt) -> Measured:
         """No pass of its own."""
-        kinds = {kind: sizes for kind, sizes in searched(look).sizes.items() if kind != SEED}
-        ordered = torch.stack(list(kinds.values())).clamp(1e-9, 1e6).sort(0).values
-        if len(ordered) < 2:
-            return Measured.of(torch.zeros_like(look.margin), look.labels < 0)
-        ratio = ordered[1] / ordered[0]
-        return Measured.of(ratio, (ordered[0] < 1e6) & (ratio * _HALF >= 1))
+        found = searched(look)
+        kinds = [sizes for kind, sizes in found.sizes.items() if kind != SEED]
+        breaking = torch.stack([sizes <= found.largest for sizes in kinds]).sum(0)
+        return Measured.of(breaking.float(), (breaking == 1) & (len(kinds) > 1))
 
 
 class NearestData(Indicator):

@@ -42,8 +42,7 @@ class Searched:
 
     Attributes:
         epsilon: strength of L-inf, at which paths of single attacks are looked at.
-        strength: of the attack, at which kinds are compared: in the middle of those asked for.
-        largest: of those asked for.
+        strengths: [S] of the attack, those asked for.
         sizes: kind -> [B]; :data:`OWN` and :data:`SEED` among them.
         black_box: kinds that use no gradient.
         transferred: [B] 1 where an example against a distilled network does not transfer, 0 where it does, -1: none.
@@ -52,13 +51,22 @@ class Searched:
     """
 
     epsilon: float
-    strength: float
-    largest: float
+    strengths: Tensor
     sizes: Mapping[str, Tensor]
     black_box: frozenset[str]
     transferred: Tensor
     nearest: Tensor
     binarised: Mapping[str, PlantedTest] = field(default_factory=dict)
+
+    @property
+    def strength(self) -> float:
+        """In the middle of those asked for, at which kinds are compared."""
+        return float(self.strengths[len(self.strengths) // 2])
+
+    @property
+    def largest(self) -> float:
+        """Of those asked for."""
+        return float(self.strengths[-1])
 
     def white_box(self) -> Tensor:
         """[B] the smallest size by any kind that uses gradients."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 
 import torch
 from torch import Tensor, nn
@@ -15,24 +16,27 @@ _SCALE = 10.0
 """Of the largest output that losses are given: softmax of it is neither flat nor exactly 0 and 1."""
 
 
-def at_logits(model: Classifier, x: Tensor) -> Way | None:
-    """The gradient of what the last linear layer says, before softmax, tanh or whatever ends the network (Carlini and
-    Wagner 2016); None where no such layer gives one number a class.
+def at_logits(model: Classifier, x: Tensor) -> list[Way]:
+    """Gradients of what the last linear layer says, before softmax, tanh or whatever ends the network (Carlini and
+    Wagner 2016); where several say one number a class, as of networks that vote, also of the logarithm of their mean
+    probability (Tramer et al. 2020 on EMPIR); none where no linear layer does.
 
     Args:
         model: whose endings mislead.
-        x: [B, ...] by which the layer is found.
+        x: [B, ...] by which the layers are found.
     """
     if not isinstance(model.net, nn.Module):
-        return None
+        return []
     classes = _classes(model, x)
     ends = [(name, module) for name, module in model.net.named_modules() if isinstance(module, nn.Linear)]
-    fitting = [(name, module) for name, module in ends if module.out_features == classes]
-    if not fitting:
-        return None
-    name, layer = fitting[-1]
-    way = surrogate(scores_of(model), lambda x: _at(layer, model, x))
-    return Way(f"logits at {name!r} (Linear)", model.going_through(way, f"logits at {name!r}"))
+    layers = {name: module for name, module in ends if module.out_features == classes}
+    if not layers:
+        return []
+    last, said = list(layers)[-1], len(_said(layers.values(), model, x))
+    ways = [_way(model, f"logits at {last!r} (Linear)", lambda x: _said([layers[last]], model, x)[-1])]
+    if said > 1:
+        ways.append(_way(model, f"mean of {said} votes (Linear)", lambda x: _voted(_said(layers.values(), model, x))))
+    return ways
 
 
 def _classes(model: Classifier, x: Tensor) -> int:
@@ -40,15 +44,24 @@ def _classes(model: Classifier, x: Tensor) -> int:
         return model.logits(x[:1], verifying=True).shape[1]
 
 
-def _at(layer: nn.Module, model: Classifier, x: Tensor) -> Tensor:
-    """What the layer gives [B, C] where the model is asked about ``x``; the last where it is asked several times."""
+def _way(model: Classifier, name: str, said: Callable[[Tensor], Tensor]) -> Way:
+    return Way(name, model.going_through(surrogate(scores_of(model), said), name))
+
+
+def _said(layers: Iterable[nn.Module], model: Classifier, x: Tensor) -> list[Tensor]:
+    """What the layers give [B, C], in the order in which they are asked about ``x``."""
     said: list[Tensor] = []
-    hook = layer.register_forward_hook(lambda module, given, output: said.append(output))
-    try:
+    with ExitStack() as hooks:
+        for layer in layers:
+            hook = layer.register_forward_hook(lambda module, given, output: said.append(output.to(x.dtype)))
+            hooks.callback(hook.remove)
         model.logits(x, verifying=True)
-    finally:
-        hook.remove()
-    return said[-1].to(x.dtype)
+    return said
+
+
+def _voted(said: Iterable[Tensor]) -> Tensor:
+    """Up to a constant the logarithm of the mean of the probabilities, which does not saturate."""
+    return torch.stack([logits.log_softmax(1) for logits in said]).logsumexp(0)
 
 
 def rescaled(model: Classifier) -> Way:

@@ -97,8 +97,7 @@ def _looked_at(
     sizes = _sizes(model, attack, x, labels, seed)
     searched = Searched(
         epsilon=strength if attack.threat == attack_named("linf").threat else _USUAL,
-        strength=strength,
-        largest=float(attack.strengths[-1]),
+        strengths=torch.tensor(attack.strengths, device=x.device, dtype=x.dtype),
         sizes=sizes,
         black_box=frozenset(f"{kind}-{attack.name}" for kind in _WITHOUT_GRADIENTS) & set(sizes),
         transferred=_transferred(known, model, x, labels, noise, strength),

@@ -251,7 +251,7 @@ def _through(remedy: str, known: KnownSubject, concerned: NDArray[np.int64]) -> 
     model, look = known.model, _look(known, concerned[:_SHOWN])
     found: dict[str, Callable[[], Sequence[Way | None]]] = {
         "inside": lambda: [inside(model)],
-        "logits": lambda: [at_logits(model, look.x)],
+        "logits": lambda: at_logits(model, look.x),
         "rescaled": lambda: [rescaled(model)],
         "around": lambda: around(model, look),
         "float64": lambda: [precise(model, look.x)],

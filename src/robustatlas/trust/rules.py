@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +96,16 @@ def evaluate_by_rules(
         >>> found["any of 10"].clean_accuracy <= found["majority"].clean_accuracy
         True
     """
+    return evaluated_by_rules(Classifier(model, draws=draws), data, Request(attacks=attacks, **options), any_of)
+
+
+def evaluated_by_rules(model: Classifier, data: Data, request: Request, any_of: int) -> ByRules:
+    """The same of a model that says over how many draws it is averaged (20 where it does not)."""
     if not isinstance(any_of, int) or any_of < 2:
         raise UserError(f"any_of={any_of!r}; expected how many draws, at least 2.")
-    run, results = options.pop("run", None), {}
+    results = {}
     for rule, threshold in (("majority", 0.5), (f"any of {any_of}", 1 - 0.5 ** (1 / any_of))):
-        drawn = Classifier(model, draws=draws, threshold=threshold)
-        folder = None if run is None else Path(run) / rule.replace(" ", "-")
-        results[rule] = evaluated_and_audited(drawn, data, Request(attacks=attacks, run=folder, **options))
+        drawn = Classifier(model, draws=model.draws or _DRAWS, threshold=threshold)
+        folder = None if request.run is None else Path(str(request.run)) / rule.replace(" ", "-")
+        results[rule] = evaluated_and_audited(drawn, data, replace(request, run=folder))
     return ByRules(results)

@@ -51,7 +51,8 @@ def known_of(subject: Subject, data: Data | None, model: Model | None = None) ->
             raise UserError("A model needs data to be looked at with: give data, such as ra.load_dataset('digits').")
         classifier = subject if isinstance(subject, Classifier) else Classifier(subject)
         return KnownSubject(classifier, data, samples_of(data, None), None)
-    classifier = _model_of(subject) if model is None else model if isinstance(model, Classifier) else Classifier(model)
+    given = model if isinstance(model, Classifier) or model is None else Classifier(model)
+    classifier = _drawing(_model_of(subject) if given is None else given, subject)
     found = data if data is not None else _data_of(subject)
     work = samples_of(found, None)
     known = KnownSubject(classifier, found, _among(work, subject), subject)
@@ -85,6 +86,14 @@ def _model_of(result: Result) -> Classifier:
         raise UserError(
             f"The model of the run, {source!r}, cannot be loaded ({error}); give it (model=...)."
         ) from error
+
+
+def _drawing(model: Classifier, result: Result) -> Classifier:
+    """The model with the draws of the run, where it says none of its own."""
+    told: Any = next((r.procedure["draws"] for r in result.records.values() if "draws" in r.procedure), None)
+    if told is None or model.draws is not None:
+        return model
+    return Classifier(model, draws=told["search"], threshold=told["threshold"])
 
 
 def _data_of(result: Result) -> Data:
