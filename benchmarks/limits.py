@@ -9,8 +9,8 @@ measured as there.
 Of each limit: the largest share of doubtful samples of a network that is not overestimated, and the least of one that
 is and that the indicator is for, on both groups.
 
-    python benchmarks/limits.py [--samples 40] [--only NAME] [--networks build/networks]
-                                [--output benchmarks/results/limits.json]
+    python benchmarks/limits.py --group apart --samples 200 [--networks build/networks] --output FILE
+    python benchmarks/limits.py --group chosen --samples 40 --output FILE
 
 What the output has already is not computed again.
 """
@@ -22,7 +22,6 @@ import json
 import os
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from gradient_step import STRENGTHS, Behind, Subject, claimed, is_right, networks
-from robustatlas.bundle import flat, per_sample
+from robustatlas.bundle import per_sample
 from robustatlas.indicators import INDICATORS, LookedAt
 from robustatlas.indicators.base import DIRECTIONS
 from robustatlas.indicators.border import BorderGradient
@@ -56,12 +55,12 @@ def kept_apart(folder: Path) -> Iterator[Subject]:
     """Networks that no limit was chosen on."""
     for name in KINDS:
         model, data = trained(name, folder)
-        yield from variants(f"{KINDS[name].data} {name}", model, data.images[:120], data.labels[:120])
+        yield from variants(f"{KINDS[name].data} {name}", model, data.images[:300], data.labels[:300])
     weights = Path(os.environ.get("ROBUSTATLAS_MODELS", "")) / "mnistfc_256x4.safetensors"
     if weights.is_file():
         net, mnist = fully_connected(4), ra.load_dataset("mnist")
         load_weights(net, weights)
-        yield from variants("mnist mnistfc", ra.Classifier(net.eval()), mnist.images[:120], mnist.labels[:120])
+        yield from variants("mnist mnistfc", ra.Classifier(net.eval()), mnist.images[:300], mnist.labels[:300])
 
 
 def variants(name: str, model: ra.Classifier, images: Tensor, labels: Tensor) -> Iterator[Subject]:
@@ -125,11 +124,11 @@ def shares(subject: Subject, samples: int) -> dict[str, dict[str, float]]:
         look = looked_at(subject, samples)
         quantised = INDICATORS["quantised"]().measure(look)
         return {
+            "samples": {"": len(look.x)},
             "cap": by_cap(look),
             "border": by_border(look),
             "precision": by_precision(look),
             "quantised": {"": percent(quantised.doubtful)},
-            "smallest gradient": {"": float(flat(look.slopes[0]).abs().sum(1).min())},
         }
 
 
@@ -150,7 +149,7 @@ def margins(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
     told: dict[str, dict[str, dict[str, Any]]] = {}
     for what in ("cap", "border", "precision"):
         for limit in next(each["shares"][what] for each in rows if each["shares"][what]):
-            for group in ("chosen on", "kept apart"):
+            for group in ("chosen", "apart"):
                 some = [each for each in rows if each["group"] == group and limit in each["shares"][what]]
                 good = {each["network"]: each["shares"][what][limit] for each in some if each["right"]}
                 bad = {
@@ -169,7 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--networks", type=Path, default=KEPT)
-    parser.add_argument("--only", default="", help="those whose name has this in it")
+    parser.add_argument("--group", choices=("apart", "chosen"), required=True)
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -177,15 +176,13 @@ def main() -> None:
     console, rows = Console(), []
     if given.output and given.output.exists():
         rows = json.loads(given.output.read_text())["networks"]
-    groups = (("kept apart", kept_apart(given.networks)), ("chosen on", networks()))
-    for group, subjects in groups:
-        for subject in subjects:
-            if any(each["network"] == subject.name for each in rows) or given.only not in subject.name:
-                continue
-            rows.append(row(replace(subject), group, given.samples))
-            console.print(rows[-1], soft_wrap=True)
-            if given.output:
-                given.output.write_text(json.dumps({"samples": given.samples, "networks": rows}, indent=1) + "\n")
+    for subject in kept_apart(given.networks) if given.group == "apart" else networks():
+        if any(each["network"] == subject.name for each in rows):
+            continue
+        rows.append(row(subject, given.group, given.samples))
+        console.print(rows[-1], soft_wrap=True)
+        if given.output:
+            given.output.write_text(json.dumps({"networks": rows}, indent=1) + "\n")
     told = margins(rows)
     table = Table("limit", "group", "largest of a sound one", "least of an overestimated one")
     for limit, by_group in told.items():
@@ -193,7 +190,7 @@ def main() -> None:
             table.add_row(limit, group, *(str(found.get(kind)) for kind in ("sound", "overestimated")))
     console.print(table)
     if given.output:
-        found = {"samples": given.samples, "margins": told, "networks": rows}
+        found = {"margins": told, "networks": rows}
         given.output.write_text(json.dumps(found, indent=1) + "\n")
 
 

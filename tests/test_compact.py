@@ -53,8 +53,10 @@ def rows(sql: str, of: Any) -> list[tuple[Any, ...]]:
         "SELECT * FROM samples ORDER BY ALL",
         "SELECT * FROM certified ORDER BY ALL",
         'SELECT run, attack, "index", minimal_strength, minimal_size, certified_size, found_class, forward, backward, '
-        "strengths, broken FROM outcomes ORDER BY ALL",
+        "mistakes, drawn, queries, strengths, broken FROM outcomes ORDER BY ALL",
+        "SELECT * FROM accuracies ORDER BY ALL",
         "SELECT * FROM broken(0.1) ORDER BY ALL",
+        "SELECT * FROM broken(0.07) ORDER BY ALL",
     ],
 )
 def test_it_says_what_the_runs_say(sql: str, runs: list[Path], tmp_path: Path) -> None:
@@ -68,8 +70,22 @@ def test_sets_that_are_not_nested_keep_what_was_found_at_each_strength(tmp_path:
     ra.evaluate(
         model, digits, ["corruption-contrast"], samples=8, run=tmp_path / "run", diagnose=False, audit=0, progress=False
     )
-    sql = "SELECT attack, broken, strengths FROM outcomes ORDER BY ALL"
-    assert rows(sql, compact([tmp_path / "run"], tmp_path / "all.duckdb")) == rows(sql, tmp_path / "run")
+    file = compact([tmp_path / "run"], tmp_path / "all.duckdb")
+    ((middle,),) = rows("SELECT strengths[len(strengths) // 2 + 1] FROM attacks", file)
+    for sql in ("SELECT attack, broken, strengths FROM outcomes ORDER BY ALL", f"FROM broken({middle}) ORDER BY ALL"):
+        assert rows(sql, file) == rows(sql, tmp_path / "run")
+
+
+def test_accuracies_are_the_shares_of_unbroken_samples(runs: list[Path]) -> None:
+    ((kept,),) = rows("SELECT accuracy FROM accuracies WHERE attack = 'l2' AND strength = 0.2", runs)
+    ((counted,),) = rows("SELECT 100 * avg((NOT broken)::INT) FROM broken(0.2)", runs)
+    assert kept == pytest.approx(counted)
+    assert kept == ra.load_result(runs[0]).accuracies().at("l2", 0.2)
+
+
+def test_what_a_file_leaves_out_is_said(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ra.UserError, match="Compact files leave out margins and fooled; ask the runs themselves"):
+        query("SELECT margins FROM outcomes", compact(runs, tmp_path / "all.duckdb"))
 
 
 def test_runs_that_have_grown_are_renewed_and_others_passed_over(

@@ -45,6 +45,16 @@ def test_evidence_keeps_its_schema_and_says_what_the_run_holds(run: Path, tmp_pa
     assert {record["key"] for record in told["attacks"]} == set(result.records)
 
 
+def test_evidence_has_the_audits() -> None:
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    result = ra.evaluate(model, data, "brightness", samples=9, audit=3, progress=False)
+    told = evidence_of(result)
+    jsonschema.validate(told, json.loads(SCHEMA.read_text()))
+    (audit,), known = told["audits"], result.audited("brightness")
+    assert audit["attack"] == "brightness" and audit["audited"] == 3 and audit["low"] == known.low.tolist()
+    assert audit["mean"]["estimate"] == known.mean[0]
+
+
 def test_the_schema_refuses_what_it_does_not_state(run: Path) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(SCHEMA.read_text()))
     told = evidence_of(ra.load_result(run))

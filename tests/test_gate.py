@@ -75,6 +75,8 @@ def test_a_model_without_gradients_keeps_no_bound(tmp_path: Path) -> None:
     check = verdict("linf@0.2>=10", found)
     assert not check.passed and "missing or misleads" in check.sentence
     assert verdict("clean>=10", found).passed
+    clean, under = check_against(found, found, 0.0)
+    assert clean.passed and not under.passed and "proves nothing" in under.sentence
 
 
 def test_a_drop_counts_where_the_exact_paired_test_tells_it_from_chance() -> None:

@@ -240,6 +240,16 @@ def print_run(folder: Path, console: Console) -> None:
     )
 
 
+def print_ways_out(folder: Path, console: Console) -> None:
+    """Print how doubts about a run are looked at, and what is found in spite of them."""
+    run = safe(in_shell(folder))
+    console.print(
+        f"What to do: robustatlas diagnose {run}   Try it: robustatlas diagnose {run} --repair",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
 def _grid(
     attack: str, headings: Sequence[str], lines: Mapping[str, Sequence[float]], positions: Sequence[int]
 ) -> Table:

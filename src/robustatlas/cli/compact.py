@@ -33,8 +33,7 @@ def compact(
 
         robustatlas query "SELECT run, attack, median(minimal_size) FROM outcomes GROUP BY ALL" all.duckdb
 
-    The runs stay the truth: the file can be deleted and made again. The lists margins, fooled and queries are not in
-    it.
+    The runs stay the truth: the file can be deleted and made again. The lists margins and fooled are not in it.
     """
     file = compact_runs(runs, output)
     console = Console(highlight=False)

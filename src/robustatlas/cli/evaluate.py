@@ -16,7 +16,7 @@ from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
-from robustatlas.cli._terminal import accuracy_tables, print_run
+from robustatlas.cli._terminal import accuracy_tables, print_run, print_ways_out
 from robustatlas.cli._threads import set_threads
 from robustatlas.errors import UserError
 from robustatlas.facts.rows import read_card
@@ -257,6 +257,8 @@ def _conclude(result: Result, card: Mapping[str, Any], folder: Path, request: Re
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     console.print(accuracy_tables(result, rest=others) if share.of > 1 else accuracy_tables(result))
     print_run(folder, console)
+    if result.diagnosis is not None and result.diagnosis.doubted:
+        print_ways_out(folder, console)
 
 
 def _precision(given: str) -> Literal["float32", "bfloat16"]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from robustatlas.display import columns_of
 from robustatlas.errors import UserError
 from robustatlas.files import write_text
+from robustatlas.metrics.audit import Audited
 from robustatlas.outcomes.tables import write_parquet
 from robustatlas.result import Result
 from robustatlas.tabular import objects
@@ -47,8 +48,17 @@ def about_of(result: Result) -> dict[str, Any]:
         "circumstances": [dict(place) for place in result.circumstances],
         "void": dict(result.void),
         "diagnosis": None if result.diagnosis is None else result.diagnosis.to_dict(),
+        "audits": [_audit(attack, result.audited(attack)) for attack in result.audit_sentences()],
         "warnings": list(result.warnings),
     }
+
+
+def _audit(attack: str, audit: Audited) -> dict[str, Any]:
+    """What a stronger search of some samples would leave of all."""
+    ends = ("strengths", "found", "estimate", "low", "high", "fallen")
+    numbers = {name: getattr(audit, name).tolist() for name in ends}
+    mean = dict(zip(("estimate", "low", "high"), audit.mean, strict=True))
+    return {"attack": attack, "audited": audit.audited, "confidence": audit.confidence, **numbers, "mean": mean}
 
 
 def evidence_of(result: Result) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
 
     Clean accuracy, and every strength of every attack, are compared by the exact paired test of McNemar, corrected
     (Holm) for all of them together. A drop that the test does not tell from chance does not count, unless values alone
-    are judged.
+    are judged. An attack whose gradient is missing or misleads on the new model, as after rounding, proves nothing.
 
     Args:
         new: the run in question.
@@ -105,7 +105,8 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
             f"only before {test.only_second[worst]}; p = {p_values[worst]:.2g})"
         )
         more = f"; too far at {count} of {len(strengths)} strengths" if count and at else ""
-        found.append(Check(f"{name} against {shared.names[1]}", count == 0, f"{said}{more}."))
+        void = "; the gradient of the new model is missing or misleads, so that proves nothing" * (name in new.void)
+        found.append(Check(f"{name} against {shared.names[1]}", count == 0 and not void, f"{said}{more}{void}."))
     return found
 
 

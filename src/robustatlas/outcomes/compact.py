@@ -14,20 +14,24 @@ from robustatlas.files import named, one_sentence
 from robustatlas.interrupts import interrupts_wait
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.tables import identifier, quoted
-from robustatlas.outcomes.views import NOTHING, VIEWS, fill
+from robustatlas.outcomes.views import NOTHING, STRENGTH, VIEWS, fill
 
-_VERSION = 1
-_LISTS = ("strengths", "broken", "margins", "fooled", "queries")
-"""Columns that a compact file leaves out, or that can be told from the others."""
+_VERSION = 2
+LEFT_OUT = ("margins", "fooled")
+"""Columns that a compact file does not have: 100 bytes a row at 20 strengths, where all others together take 16."""
+
+_DERIVED = ("strengths", "broken")
+"""Columns that are told from the others."""
+
+_NOT_KEPT = (*LEFT_OUT, *_DERIVED)
 
 
 def compact(runs: Sequence[str | Path], into: str | Path) -> Path:
     """Keep the tables of some runs in one file, for ``query``: made once, and then read in seconds.
 
     Runs that the file holds already, and that have the same files as then, are passed over; of others what it holds is
-    replaced. Each run is done or not: whoever is killed loses the one at work. Lists with an entry for each strength
-    are left out where they are not those of the other columns: ``margins``, ``fooled`` and ``queries`` stand in the
-    runs alone.
+    replaced. Each run is done or not: whoever is killed loses the one at work. The lists ``margins`` and ``fooled``
+    are left out.
 
     Args:
         runs: directories of runs, or their addresses.
@@ -55,7 +59,7 @@ def compact(runs: Sequence[str | Path], into: str | Path) -> Path:
     with one_sentence(file):
         file.parent.mkdir(parents=True, exist_ok=True)
     if file.exists() and not is_compact(file):
-        raise UserError(f"{file} is there and is no compact file; give the name of a new one.")
+        raise UserError(f"{file} is there and is no compact file of this version; give the name of a new one.")
     for path in runs:
         run = Run.open(path)
         with _opened(file, writing=True) as connection:
@@ -76,17 +80,25 @@ def is_compact(path: str | Path) -> bool:
 
 
 def attach(connection: duckdb.DuckDBPyConnection, file: Path, name: str) -> dict[str, str]:
-    """Have a compact file read under a ``name``; of each view the SELECT that is it."""
+    """Have a compact file read under a ``name``; of each view, and of ``broken``, the SELECT that is it."""
     connection.execute(f"ATTACH {quoted(file)} AS {name} (READ_ONLY)")
     grids = connection.execute(f"SELECT number, monotone, strengths FROM {name}.grids ORDER BY number").fetchall()
-    selects = {view: f"SELECT * FROM {name}.{view}" for view in VIEWS if view != "outcomes"}
     strengths = [f"WHEN {number} THEN {_list(grid)}" for number, _, grid in grids]
     broken = [f"WHEN {number} THEN {_at_each(grid)}" for number, monotone, grid in grids if monotone]
+    places = [f"WHEN {number} THEN list_position({_list(grid)}, {STRENGTH})" for number, _, grid in grids]
     derived = [
         f"{_case(strengths, 'DOUBLE[]')} AS strengths",
         f"coalesce(own_broken, {_case(broken, 'BOOLEAN[]')}) AS broken",
     ]
-    return selects | {"outcomes": f"SELECT * EXCLUDE (grid, own_broken), {', '.join(derived)} FROM {name}.outcomes"}
+    placed = f"SELECT *, {_case(places, 'INTEGER')} AS place FROM {name}.outcomes"
+    return {
+        **{view: f"SELECT * FROM {name}.{view}" for view in VIEWS},
+        "outcomes": f"SELECT * EXCLUDE (grid, own_broken), {', '.join(derived)} FROM {name}.outcomes",
+        "broken": (
+            f'SELECT run, attack, "index", CASE WHEN own_broken IS NULL THEN {_within(STRENGTH)} '
+            f"ELSE own_broken[place] END AS broken FROM ({placed}) WHERE place IS NOT NULL"
+        ),
+    }
 
 
 @contextmanager
@@ -127,7 +139,7 @@ def _rows(view: str) -> str:
     if view != "outcomes":
         return f"SELECT * FROM {view}"
     return (
-        f"SELECT o.* EXCLUDE ({', '.join(_LISTS)}), g.number AS grid, "
+        f"SELECT o.* EXCLUDE ({', '.join(_NOT_KEPT)}), g.number AS grid, "
         "CASE WHEN a.monotone THEN NULL ELSE o.broken END AS own_broken "
         "FROM outcomes o JOIN attacks a USING (run, attack) "
         "JOIN compact.grids g ON g.strengths = a.strengths AND g.monotone = a.monotone"
@@ -141,7 +153,7 @@ def _set_up(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"{made}grids (number BIGINT, monotone BOOLEAN, strengths DOUBLE[])")
     for view, columns in NOTHING.items():
         typed = [column.split(" ") for column in columns.split(", ")]
-        kept = [(name, kind) for name, kind in typed if view != "outcomes" or name not in _LISTS]
+        kept = [(name, kind) for name, kind in typed if view != "outcomes" or name not in _NOT_KEPT]
         if view == "outcomes":
             kept += [("grid", "BIGINT"), ("own_broken", "BOOLEAN[]")]
         connection.execute(f"{made}{view} ({', '.join(f'{identifier(name)} {kind}' for name, kind in kept)})")
@@ -156,5 +168,9 @@ def _list(values: Sequence[float]) -> str:
 
 
 def _at_each(strengths: Sequence[float]) -> str:
+    return f"[{', '.join(_within(repr(value)) for value in strengths)}]"
+
+
+def _within(strength: str) -> str:
     """The one rule of monotone sets, as :meth:`robustatlas.outcomes.Outcome.broken` has it."""
-    return f"[{', '.join(f'isfinite(minimal_size) AND minimal_size <= {value!r}' for value in strengths)}]"
+    return f"(isfinite(minimal_size) AND minimal_size <= {strength})"

@@ -12,19 +12,22 @@ from robustatlas.errors import UserError
 from robustatlas.outcomes.columns import rows_at
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import AdversarialExamples, Parts
-from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.records import AttackRecord, distinct
 from robustatlas.outcomes.storage import Storage
 from robustatlas.outcomes.strengths import merged_strengths, position_of
 from robustatlas.outcomes.union import smallest_of
 
+_NONE = np.zeros(0, np.int64)
+
 
 def finished(parts: Parts, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:
     """Samples that, by all records of an attack together, were searched at every one of the strengths."""
-    held = [(record, parts.done(record)) for record in records if record.finder is None]
-    at_each = [
-        np.unique(np.concatenate([[], *(done for r, done in held if position_of(strength, r.strengths) is not None)]))
+    held = [(record.strengths, parts.done(record)) for record in records if record.finder is None]
+    searching = [
+        tuple(k for k, (searched, _) in enumerate(held) if position_of(strength, searched) is not None)
         for strength in strengths
     ]
+    at_each = [distinct(np.concatenate([_NONE, *(held[k][1] for k in those)])) for those in dict.fromkeys(searching)]
     return intersection(at_each)
 
 
@@ -73,7 +76,7 @@ def grid_of(records: Sequence[AttackRecord], strengths: Sequence[float] | None =
 
 def intersection(sets: Sequence[NDArray[Any]]) -> Integers:
     """What all the sets hold, increasing."""
-    common = sets[0] if sets else np.zeros(0, np.int64)
+    common = sets[0] if sets else _NONE
     for other in sets[1:]:
         common = np.intersect1d(common, other)
     return np.asarray(common, np.int64)

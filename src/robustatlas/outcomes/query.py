@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from robustatlas.errors import UserError, brief
 from robustatlas.files import named
-from robustatlas.outcomes.compact import attach, is_compact
+from robustatlas.outcomes.compact import LEFT_OUT, attach, is_compact
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.views import fill
 from robustatlas.tabular import Grid, Tabular, objects
+from robustatlas.wording import listed
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         ``outcomes``: run, attack, index, minimal_strength, minimal_size, certified_size (up to which nothing can be
         found, where that is certified), found_class, forward, backward, mistakes,
         drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled, queries (of a
-        model that could only be asked, until the first example; the last five are lists with one entry per strength).
+        model that could only be asked, until the first example, and NULL of others; the last five are lists with one
+        entry per strength).
+        ``accuracies``: run, attack, strength, accuracy (robust, in percent).
         ``certified``: run, attack, of (what is certified where that is not the model itself), unit, index,
         certified_size, method (that certified most; empty where nothing is certain). Attacks that were certified and
         not run stand here alone.
@@ -92,7 +95,7 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     Args:
         sql: one SELECT over the views below.
         runs: run directories, or one of them; files of :func:`robustatlas.outcomes.compact` stand for the runs they
-            hold.
+            hold, without ``margins`` and ``fooled`` (NULL beside those of further runs).
         unrestricted: let the SQL read and write files.
 
     Returns:
@@ -132,8 +135,11 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
             raise KeyboardInterrupt from error
         raise
     except duckdb.Error as error:
-        closed = isinstance(error, duckdb.PermissionException) and not unrestricted
-        remedy = ". By default SQL reads and writes no files; --unrestricted, or unrestricted=True, lets it" * closed
+        remedy = ""
+        if isinstance(error, duckdb.PermissionException) and not unrestricted:
+            remedy = ". By default SQL reads and writes no files; --unrestricted, or unrestricted=True, lets it"
+        elif files and any(f'"{name}"' in str(error) for name in LEFT_OUT):
+            remedy = f". Compact files leave out {listed(LEFT_OUT)}; ask the runs themselves"
         raise UserError(f"The SQL could not be run: {_refusal(error)}{remedy}.") from error
 
 

@@ -23,6 +23,7 @@ NOTHING: Mapping[str, str] = {
     "outcomes": "run VARCHAR, attack VARCHAR, index BIGINT, minimal_strength DOUBLE, minimal_size DOUBLE, "
     "certified_size DOUBLE, found_class BIGINT, forward BIGINT, backward BIGINT, mistakes DOUBLE, drawn DOUBLE, "
     "broken BOOLEAN[], margins FLOAT[], fooled TINYINT[], queries DOUBLE[], strengths DOUBLE[]",
+    "accuracies": "run VARCHAR, attack VARCHAR, strength DOUBLE, accuracy DOUBLE",
     "certified": "run VARCHAR, attack VARCHAR, of VARCHAR, unit VARCHAR, index BIGINT, certified_size DOUBLE, "
     "method VARCHAR",
 }
@@ -30,14 +31,18 @@ NOTHING: Mapping[str, str] = {
 
 VIEWS = tuple(NOTHING)
 
+STRENGTH = "CAST(strength AS DOUBLE)"
+"""That at which ``broken(strength)`` is asked for."""
+
 
 def fill(
     connection: duckdb.DuckDBPyConnection,
     runs: Mapping[str, tuple[Run, OutcomeTable]],
     besides: Sequence[Mapping[str, str]] = (),
 ) -> None:
-    """Make the views of some runs, by what SQL calls them; ``besides``: SELECTs of views that are there already."""
-    views = {view: [selects[view] for selects in besides] for view in VIEWS}
+    """Make the views of some runs, by what SQL calls them; ``besides``: SELECTs of views that are there already, and
+    of ``broken`` at :data:`STRENGTH`."""
+    views: dict[str, list[str]] = {view: [] for view in VIEWS}
     for name, (run, table) in runs.items():
         texts = {"run": name, "model": table.name, "data": table.data, "created": run.identity.created}
         fields = ", ".join(f"{quoted(value)} AS {key}" for key, value in texts.items())
@@ -50,18 +55,26 @@ def fill(
                 f"{begin}, {quoted(outcome.unit)} AS unit, {_list(outcome.strengths.tolist())} AS strengths, "
                 f"{outcome.monotone} AS monotone, CAST([{origins}] AS VARCHAR[]) AS origins"
             )
-            views["outcomes"].append(
-                _registered(connection, begin, _outcome_columns(table, outcome), _list(outcome.strengths.tolist()))
-            )
+            views["outcomes"].append(_registered(connection, begin, _outcome_columns(table, outcome), _of_all(outcome)))
+            at_each = {"strength": outcome.strengths, "accuracy": outcome.accuracies()}
+            views["accuracies"].append(_registered(connection, begin, at_each))
         for held in table.certified_sizes.values():
             views["certified"].append(_registered(connection, _certified(name, held), _certified_columns(table, held)))
-    for view, selects in views.items():
-        selects = selects or [_nothing(NOTHING[view])]
-        connection.execute(f"CREATE VIEW {view} AS {' UNION ALL BY NAME '.join(selects)}")
-    connection.execute(
-        'CREATE MACRO broken(strength) AS TABLE SELECT run, attack, "index", '
-        "broken[list_position(strengths, CAST(strength AS DOUBLE))] AS broken FROM outcomes "
-        "WHERE list_contains(strengths, CAST(strength AS DOUBLE))"
+    own = {**views, "broken": [_broken(views["outcomes"])] if views["outcomes"] or not besides else []}
+    every = {view: [*(known[view] for known in besides), *selects] for view, selects in own.items()}
+    for view in VIEWS:
+        connection.execute(f"CREATE VIEW {view} AS {_union(view, every[view])}")
+    connection.execute(f"CREATE MACRO broken(strength) AS TABLE {_union('broken', every['broken'])}")
+
+
+def _union(view: str, selects: Sequence[str]) -> str:
+    return " UNION ALL BY NAME ".join(selects or [_nothing(NOTHING[view])])
+
+
+def _broken(outcomes: Sequence[str]) -> str:
+    return (
+        f'SELECT run, attack, "index", broken[list_position(strengths, {STRENGTH})] AS broken '
+        f"FROM ({_union('outcomes', outcomes)}) WHERE list_contains(strengths, {STRENGTH})"
     )
 
 
@@ -92,15 +105,14 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
         "broken": outcome.broken(),
         "margins": outcome.margins,
         "fooled": outcome.fooled,
-        "queries": _queries(outcome),
+        **({} if outcome.queries is None else {"queries": np.where(outcome.queries > 0, outcome.queries, np.nan)}),
     }
 
 
-def _queries(outcome: Outcome) -> NDArray[np.float64]:
-    """[N, S]: NaN where no example was seen, and where queries were not counted."""
-    if outcome.queries is None:
-        return np.full(outcome.margins.shape, np.nan)
-    return np.where(outcome.queries > 0, outcome.queries, np.nan)
+def _of_all(outcome: Outcome) -> str:
+    """What is the same at every sample: the strengths, and that no queries were counted."""
+    uncounted = ", CAST(NULL AS DOUBLE[]) AS queries" * (outcome.queries is None)
+    return f"{uncounted}, {_list(outcome.strengths.tolist())} AS strengths"
 
 
 def _certified(run: str, held: CertifiedSizes) -> str:
@@ -119,7 +131,7 @@ def _nothing(columns: str) -> str:
 
 
 def _registered(
-    connection: duckdb.DuckDBPyConnection, begin: str, columns: Mapping[str, NDArray[Any]], strengths: str | None = None
+    connection: duckdb.DuckDBPyConnection, begin: str, columns: Mapping[str, NDArray[Any]], end: str = ""
 ) -> str:
     """A SELECT of arrays [N] and, as lists, [N, S]; NaN in lists is NULL."""
     flat: dict[str, NDArray[Any]] = {}
@@ -130,11 +142,9 @@ def _registered(
         nullable = [f"CASE WHEN isnan({p}) THEN NULL ELSE {p} END" if values.dtype.kind == "f" else p for p in parts]
         value = nullable[0] if values.ndim == 1 else f"[{', '.join(nullable)}]"
         expressions.append(f"{value} AS {identifier(name)}")
-    if strengths:
-        expressions.append(f"{strengths} AS strengths")
     relation = f"t{len(connection.execute('SHOW TABLES').fetchall())}"
     connection.register(relation, flat)
-    return f"{', '.join(expressions)} FROM {relation}"
+    return f"{', '.join(expressions)}{end} FROM {relation}"
 
 
 def _list(values: Sequence[float]) -> str:
