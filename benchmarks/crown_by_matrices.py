@@ -37,7 +37,7 @@ def margins(net: Matrices, x: Tensor, label: int, radius: float) -> Tensor:
 
 
 def matrices(layers: Sequence[Layer], shape: tuple[int, ...]) -> Matrices:
-    """Of each layer, in float64, for images of a ``shape``: the matrices of what it depends on, and its constant part."""
+    """Of each layer its matrices, by what they are applied to, and its constant part; ``shape`` is that of an image."""
     shapes, found = {-1: torch.Size(shape)}, []
     for k, layer in enumerate(layers):
         weights, bias = {}, torch.zeros((), dtype=torch.float64)
