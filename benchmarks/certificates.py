@@ -268,7 +268,7 @@ def residual(samples: int) -> Iterator[Row]:
     x, y = images.images[8000 : 8000 + samples], images.labels[8000 : 8000 + samples]
     for normalised in (False, True):
         net = TwoBlocks(normalised)
-        settings = Settings(learning_rate=5e-3, monitored=0)
+        settings = Settings(learning_rate=5e-3, monitored=64)
         ra.train(net, seen, "ibp", {"linf": 1 / 255}, epochs=6, settings=settings, progress=False)
         name = f"two residual blocks{', batch norm' * normalised}"
         model = ra.Classifier(net.eval(), name=name)
@@ -295,23 +295,31 @@ def residual(samples: int) -> Iterator[Row]:
 
 def cost() -> Iterator[Row]:
     """Seconds of this process, and what the forecast said before."""
-    digits = ra.load_dataset("digits", "test").take(100)
-    cases = [("digits-linf", ra.load_model("builtin:digits-linf"), digits)]
+    digits, small = ra.load_dataset("digits", "test").take(100), ra.load_model("builtin:digits-linf")
+    tried = [("interval", "linf"), ("crown-ibp", "linf"), ("crown", "linf"), ("crown", "l1"), ("alpha-crown", "linf")]
+    tried += [("line", "brightness"), ("lipschitz", "l2")]
+    cases: list[tuple[ra.Classifier, Any, str, str]] = [(small, digits, *each) for each in tried]
+    cases.append((ra.load_model("builtin:digits-ibp"), digits, "crown", "linf"))
+    net, x, y = tiny(4, 16, 3)
+    cases += [
+        (ra.Classifier(net, name="4 inputs, 16-16"), (x[:40], y[:40]), "complete", norm) for norm in ("linf", "l2")
+    ]
     for normalised in (False, True):
         torch.manual_seed(1)
-        net, images = TwoBlocks(normalised).eval(), torch.rand(10, 3, 32, 32)
+        blocks, images = TwoBlocks(normalised).eval(), torch.rand(10, 3, 32, 32)
         with torch.no_grad():
-            data = images, net(images).argmax(1)
+            data = images, blocks(images).argmax(1)
         name = f"two residual blocks of random weights, CIFAR's shape{', batch norm' * normalised}"
-        cases.append((name, ra.Classifier(net, name=name), data))
-    for name, model, data in cases:
-        said = forecast(model, data, Request(attacks="linf", progress=False))
+        cases.append((ra.Classifier(blocks, name=name), data, "crown", "linf"))
+    for model, data, method, attack in cases:
+        said = forecast(model, data, Request(attacks=attack, progress=False), method)
         begun, used = time.perf_counter(), time.process_time()
-        result = ra.certify(model, data, "linf", progress=False)
+        result = ra.certify(model, data, attack, method=method, progress=False)
         seconds, busy = time.perf_counter() - begun, time.process_time() - used
         yield {
-            "network": name, "samples": result.samples, "method": "crown", "seconds": round(seconds, 1),
-            "processor seconds": round(busy, 1), "forecast": round(said.seconds, 1), "threads": torch.get_num_threads(),
+            "network": model.name, "attack": attack, "samples": result.samples, "method": method,
+            "seconds": round(seconds, 1), "processor seconds": round(busy, 1), "forecast": round(said.seconds, 1),
+            "threads": torch.get_num_threads(),
         }  # fmt: skip
 
 
