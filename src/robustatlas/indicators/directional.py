@@ -15,7 +15,7 @@ class DirectionalDerivative(Indicator):
     name = "gradient"
     severity = "masked"
     threshold = 0.15
-    """Sound networks whose gradient tells little have up to 13 % of such samples, those that are overestimated 30 % at
+    """Sound networks whose gradient tells little have up to 14.5 % of such samples, those that are overestimated 30 % at
     least (docs/research/trust.md)."""
     means = "the gradient does not tell how the margin changes"
     remedy = (
