@@ -2,14 +2,18 @@
 
 Best known is, of each sample, the smallest example of some seeds of the default and, as --more says, of high effort and
 of brute force (longer ascents than any default has: three targets and two restarts, just below the best until all
-fail). A gap is the accuracy by the first seed minus that by the best known. Samples of all models are taken together.
+fail). A gap is the accuracy by the first seed minus that by the best known. Networks joined by + are one row, their
+samples taken together.
 
-    python benchmarks/gaps.py [--models stadv_delta,recoloradv] [--attacks gabor,snow,fog] [--first 5000] [--samples 20]
-        [--seeds 5] [--more "high effort,brute force"] [--kept FOLDER] [--output FILE.json]
+    python benchmarks/gaps.py [--models stadv_delta+recoloradv,mnistfc,attention-cifar] [--attacks gabor,snow,fog]
+        [--first 5000] [--samples 20] [--seeds 5] [--more "high effort,brute force"] [--times 1.0]
+        [--networks FOLDER] [--kept FOLDER] [--output FILE.json]
 
-Takes CIFAR-10 ResNet-32 weights in ROBUSTATLAS_MODELS and CIFAR-10 in ROBUSTATLAS_DATA; without them the built-in
-digits models, and those attacks that take 8x8 grey images. Only samples that are classified correctly count. With
---kept, what was found stays in the folder, and a benchmark that was stopped goes on there.
+Networks are those of subjects.py, trained where the folder has none; ``mnistfc``, the fully connected one of VNN-COMP
+2021 with four hidden layers and one-hot outputs; and CIFAR-10 ResNet-32 weights by the end of their names. The last two
+are taken from ROBUSTATLAS_MODELS, their data from ROBUSTATLAS_DATA; without them the built-in digits models, and those
+attacks that take 8x8 grey images. Strengths are the catalogue's --times a number. Only samples that are classified
+correctly count. With --kept, what was found stays in the folder, and a benchmark that was stopped goes on there.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ from robustatlas.models.weights import load_weights
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import UnsupportedInputError
+from subjects import KEPT, KINDS, fully_connected, trained
 
 ATTACKS = "gabor,snow,fog,recolor,jpeg-linf,elastic"
 _SHORT = PGD(60, rate=0.25, schedule="cosine", momentum=0.75)
@@ -47,22 +52,33 @@ BRUTE_FORCE = (
 )
 
 
-def subjects(names: list[str], first: int, samples: int) -> Iterator[tuple[str, ra.Classifier, ra.Dataset]]:
-    """Models, each with those of the samples that it classifies correctly."""
-    folder = Path(os.environ.get("ROBUSTATLAS_MODELS", ""))
-    on_disk = folder.joinpath("cifar10_resnet32_normal.safetensors").is_file()
-    data = ra.load_dataset("cifar10" if on_disk else "digits")
+def on_disk(name: str) -> tuple[ra.Classifier, ra.Dataset]:
+    """A network of ROBUSTATLAS_MODELS with its data."""
+    folder = Path(os.environ["ROBUSTATLAS_MODELS"])
+    if name == "mnistfc":
+        net = fully_connected(4)
+        load_weights(net, folder / "mnistfc_256x4.safetensors")
+        return ra.Classifier(net.eval(), name=name), ra.load_dataset("mnist")
+    net, mean, std = resnet32()
+    load_weights(net, folder / f"cifar10_resnet32_{name}.safetensors")
+    return ra.Classifier(net.eval(), mean, std, name=name), ra.load_dataset("cifar10")
+
+
+def subject(name: str, networks: Path) -> tuple[ra.Classifier, ra.Dataset]:
+    """A network of that name with its data."""
+    if name in KINDS:
+        return trained(name, networks)
+    if "ROBUSTATLAS_MODELS" in os.environ:
+        return on_disk(name)
+    return ra.load_model(f"builtin:{name}", name=name), ra.load_dataset("digits")
+
+
+def correct(model: ra.Classifier, data: ra.Dataset, first: int, samples: int) -> ra.Dataset:
+    """Those of the samples that the model classifies correctly."""
     index = torch.arange(first, first + samples)
-    for name in names if on_disk else ("digits-standard", "digits-linf"):
-        if on_disk:
-            net, mean, std = resnet32()
-            load_weights(net, folder / f"cifar10_resnet32_{name}.safetensors")
-            model = ra.Classifier(net.eval(), mean, std, name=name)
-        else:
-            model = ra.load_model(f"builtin:{name}", name=name)
-        with torch.no_grad():
-            correct = index[model.logits(data.images[index]).argmax(1) == data.labels[index]]
-        yield name, model, ra.Dataset.of_rows(data.rows.chosen(correct), data.labels[correct], name=data.name)
+    with torch.no_grad():
+        right = index[model.logits(data.images[index]).argmax(1) == data.labels[index]]
+    return ra.Dataset.of_rows(data.rows.chosen(right), data.labels[right], name=data.name)
 
 
 def contenders(name: str, seeds: int, more: Collection[str]) -> Iterator[tuple[str, Attack, dict[str, Any]]]:
@@ -82,12 +98,17 @@ def forced(attack: Attack) -> Attack:
 
 
 def found(
-    folder: Path | None, key: str, model: ra.Classifier, data: ra.Dataset, attack: Attack, settings: dict[str, Any]
+    folder: Path | None,
+    key: str,
+    model: ra.Classifier,
+    data: ra.Dataset,
+    attack: Attack,
+    settings: dict[str, Any],
 ) -> tuple[NDArray[np.float64], float]:
     """The smallest size of each sample, and the passes a sample; what is in the folder is not searched again."""
     path = folder and folder / f"{key.replace('/', ' ')}.npz"
     if not (path and path.exists()):
-        result = ra.evaluate(model, data, attack, search="descent", progress=False, **settings)
+        result = ra.evaluate(model, data, attack, search="descent", diagnose=False, progress=False, **settings)
         sizes, passes = np.asarray(result.minimal_size(attack.name)), float(sum(result.passes(attack.name)))
         if not path:
             return sizes, passes
@@ -102,9 +123,10 @@ def accuracies(sizes: NDArray[np.float64], strengths: NDArray[np.float64]) -> ND
     return 100 * (sizes[:, None] > strengths * (1 + STRENGTH_TOLERANCE)).mean(0)
 
 
-def judged(name: str, sizes: dict[str, NDArray[np.float64]], passes: dict[str, float]) -> dict[str, Any]:
+def judged(
+    name: str, strengths: NDArray[np.float64], sizes: dict[str, NDArray[np.float64]], passes: dict[str, float]
+) -> dict[str, Any]:
     """The row of an attack: accuracies, gap, and how seeds differ."""
-    strengths = np.array(attack_named(name).strengths)
     seeds = [found for what, found in sizes.items() if what.startswith("seed")]
     best = np.minimum.reduce(list(sizes.values()))
     gap = accuracies(seeds[0], strengths) - accuracies(best, strengths)
@@ -122,36 +144,51 @@ def judged(name: str, sizes: dict[str, NDArray[np.float64]], passes: dict[str, f
     }
 
 
+def row_of(name: str, joined: str, asked: argparse.Namespace) -> dict[str, Any] | None:
+    """What an attack finds on networks that are taken together; None: it cannot be applied to them."""
+    base = attack_named(name)
+    strengths = tuple(round(asked.times * strength, 10) for strength in base.strengths)
+    sizes: dict[str, list[NDArray[np.float64]]] = {}
+    costs: dict[str, float] = {}
+    for who in joined.split("+"):
+        model, whole = subject(who, asked.networks)
+        data = correct(model, whole, asked.first, asked.samples)
+        try:
+            base.threat.check(data.images[:1])
+        except UnsupportedInputError:
+            return None
+        for what, attack, settings in contenders(name, asked.seeds, asked.more.split(",")):
+            key = f"{who}/{name}/{what}/{asked.first}-{asked.samples}-{asked.times:g}"
+            smallest, passes = found(asked.kept, key, model, data, replace(attack, strengths=strengths), settings)
+            sizes.setdefault(what, []).append(smallest)
+            costs[what] = costs.get(what, 0.0) + passes * len(smallest)
+    every = {what: np.concatenate(parts) for what, parts in sizes.items()}
+    spent = {what: cost / len(every[what]) for what, cost in costs.items()}
+    return {"networks": joined} | judged(name, np.array(strengths), every, spent)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default="stadv_delta,recoloradv")
+    parser.add_argument(
+        "--models",
+        default="stadv_delta+recoloradv" if "ROBUSTATLAS_MODELS" in os.environ else "digits-standard+digits-linf",
+    )
     parser.add_argument("--attacks", default=ATTACKS)
     parser.add_argument("--first", type=int, default=5000)
     parser.add_argument("--samples", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--more", default="high effort,brute force", help="what is tried besides the seeds")
+    parser.add_argument("--times", type=float, default=1.0, help="strengths are the catalogue's times this")
+    parser.add_argument("--networks", type=Path, default=KEPT, help="folder of the networks of subjects.py")
     parser.add_argument("--kept", type=Path, help="folder of what was found; what is in it is not searched again")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
-    models = list(subjects(asked.models.split(","), asked.first, asked.samples))
     rows: list[dict[str, Any]] = []
-    for name in asked.attacks.split(","):
-        sizes: dict[str, list[NDArray[np.float64]]] = {}
-        costs: dict[str, float] = {}
-        for who, model, data in models:
-            try:
-                attack_named(name).threat.check(data.images[:1])
-            except UnsupportedInputError:
-                continue
-            for what, attack, settings in contenders(name, asked.seeds, asked.more.split(",")):
-                key = f"{who}/{name}/{what}/{asked.first}-{asked.samples}"
-                smallest, passes = found(asked.kept, key, model, data, attack, settings)
-                sizes.setdefault(what, []).append(smallest)
-                costs[what] = costs.get(what, 0.0) + passes * len(smallest)
-        if sizes:
-            every = {what: np.concatenate(parts) for what, parts in sizes.items()}
-            rows.append(judged(name, every, {what: cost / len(every[what]) for what, cost in costs.items()}))
-            print(json.dumps(rows[-1]), flush=True)
+    for joined in asked.models.split(","):
+        for name in asked.attacks.split(","):
+            if row := row_of(name, joined, asked):
+                rows.append(row)
+                print(json.dumps(row), flush=True)
     if rows:
         table = Table(*rows[0], title="Robust accuracy in % of correct samples, mean over strengths; gaps in points")
         for row in rows:

@@ -22,9 +22,9 @@ from robustatlas.search.rules import MostPasses
 
 IMAGES = 100
 STRENGTHS = {
-    "linf": [round(0.005 * k, 3) for k in range(1, 41)],
-    "l2": [round(0.04 * k, 2) for k in range(1, 41)],
-    "elastic": [round(0.025 * k, 3) for k in range(1, 41)],
+    "linf": [round(0.01 * k, 2) for k in range(1, 21)],
+    "l2": [round(0.05 * k, 2) for k in range(1, 21)],
+    "elastic": [round(0.05 * k, 2) for k in range(1, 21)],
 }
 
 
@@ -97,13 +97,13 @@ def trained(kind: str) -> ra.Classifier:
 
 
 def rivals(norm: str, passes: float) -> list[str]:
-    """Published attacks in the same set of which one run takes no more passes than that."""
+    """Published attacks in the same set whose runs at one strength take no more passes than that."""
     threat = attack_named(norm).threat
     return [
         name
         for name, attack in catalogue().items()
         if name != norm and attack.threat == threat and "descent" in attack.plans
-        and all(leg.passes_of_a_run <= passes for leg in attack.plans["descent"].legs)
+        and all(leg.runs * leg.passes_of_a_run <= passes for leg in attack.plans["descent"].legs)
     ]  # fmt: skip
 
 

@@ -15,7 +15,8 @@ from robustatlas.classifier import Classifier
 from robustatlas.classifier.failing import BackwardError, slope_of
 from robustatlas.indicators import LookedAt
 from robustatlas.indicators.differences import cosine_of
-from robustatlas.remedies.ways import Way
+from robustatlas.models.gradients import surrogate
+from robustatlas.remedies.ways import Way, scores_of
 
 _REACH = 0.1
 """Of the random steps by which ways are compared: as far as attacks go."""
@@ -23,7 +24,8 @@ _STEPS = 16
 _LEADS = 0.15
 """Mean cosine from which on a way is worth an attack; unrelated gradients have 0."""
 _ALIKE = 0.99
-_RULES = ("input", "identity", "secant")
+_EARLY = ("input", "dropped")
+_RULES = (*_EARLY, "identity", "secant")
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,9 @@ def around(model: Classifier, look: LookedAt, most: int = 2) -> list[Way]:
     """The best ways around modules of the network, the best first: what their gradient claims is compared with what
     steps of the model measure.
 
-    Rules: ``identity`` (BPDA: Athalye et al. 2018), ``secant`` (the mean slope over a neighbourhood, unit by unit), and
-    ``input`` (what comes before the module is skipped backwards).
+    Rules: ``identity`` (BPDA: Athalye et al. 2018), ``secant`` (the mean slope over a neighbourhood, unit by unit),
+    ``input`` (what comes before the module is skipped backwards), and ``dropped`` (it is skipped forwards as well, for
+    gradients alone: Yao et al. 2021).
 
     Args:
         model: whose gradients mislead.
@@ -53,7 +56,9 @@ def around(model: Classifier, look: LookedAt, most: int = 2) -> list[Way]:
         through = _Through(model, swap)
         slope = through.slope(look)
         if slope is not None:
-            way = Way(f"{swap.rule} at {swap.name}", model.going_through(through, f"{swap.rule} at {swap.name}"))
+            name, exact = f"{swap.rule} at {swap.name}", swap.rule != "dropped"
+            scores = through if exact else surrogate(scores_of(model), through)
+            way = Way(name, model.going_through(scores, name))
             found.append((float(cosine_of(changes, _claims(steps, slope)).mean()), slope, way))
     return _distinct(sorted(found, key=lambda each: -each[0]), most)
 
@@ -94,7 +99,7 @@ def _swaps(net: nn.Module) -> Iterator[Swap]:
             for rule in _RULES:
                 yield Swap(f"{name!r} ({type(module).__name__})", (module,), rule)
     for kind, modules in kinds.items():
-        for rule in _RULES[1:] if len(modules) > 1 else ():
+        for rule in _RULES[len(_EARLY) :] if len(modules) > 1 else ():
             yield Swap(f"all {kind.__name__}", tuple(modules), rule)
 
 
@@ -130,7 +135,7 @@ class _Through:
             if not isinstance(first, Tensor) or first.shape != x.shape or not first.is_floating_point():
                 return None
             self.applied = True
-            return (x + (first - x).detach(), *given[1:])
+            return (x if self.swap.rule == "dropped" else x + (first - x).detach(), *given[1:])
 
         def after(_: nn.Module, given: tuple[Any, ...], output: Any) -> Any:
             nonlocal inside
@@ -144,7 +149,7 @@ class _Through:
             inside = False
             return output.detach() + slope * (first - first.detach())
 
-        early = self.swap.rule == "input"
+        early = self.swap.rule in _EARLY
         handle = module.register_forward_pre_hook(before) if early else module.register_forward_hook(after)
         try:
             yield

@@ -17,7 +17,7 @@ from robustatlas.search.rules import Approach, MostPasses, Rule, StopFruitless, 
 
 class Downward(Schedule):
     """Base of both: bounds, restarts from the smallest example until some in a row have found nothing, then ascents
-    until each kind has failed.
+    until each kind has failed. Where the bounds found no example, restarts wait until an ascent has.
 
     Indices of ``attempts``: the first restart (``again``), the first ascent (``first``) and the first that refines
     (``last``). Of each sample: ``smallest`` [N], its smallest size when its last run ended, ``in_vain`` [N], how many
@@ -26,7 +26,7 @@ class Downward(Schedule):
     refine.
     """
 
-    version = 3
+    version = 4
     order = (
         frozenset({"bound"}),
         frozenset({"restart"}),
@@ -63,7 +63,12 @@ class Downward(Schedule):
         before = self.attempt[rows]
         bounding, refining = before < self.first, before >= self.last
         attempt = before + (bounding | refining | ~fooled).long()
-        attempt = torch.where(bounding & self._enough(rows, best_size), attempt.clamp_min(self.first), attempt)
+        first_example = self.smallest[rows].isinf() & best_size.isfinite()
+        enough = self._enough(rows, best_size)
+        if self.again < self.first < self.last:
+            enough |= (attempt >= self.again) & best_size.isinf()
+            attempt = torch.where(~bounding & first_example, self.again, attempt)
+        attempt = torch.where(bounding & enough, attempt.clamp_min(self.first), attempt)
         self.warm[rows] = fooled | bounding
         attempt, settled = self._below_bounds(rows, attempt, best_size, (attempt >= self.first) & ~refining)
         settled |= self._all_found(best_size) & (attempt >= self.again) & ~refining
