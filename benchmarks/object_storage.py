@@ -25,6 +25,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -200,24 +201,22 @@ SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def overhead(samples: int, repeats: int) -> dict[str, Any]:
-    """Wall seconds in a folder and in the store, in turn."""
-    seconds: dict[str, list[float]] = {"folder": [], "store": []}
-    processor: dict[str, list[float]] = {"folder": [], "store": []}
+    """Seconds in a folder and in the store, by the clock and of this process's processors: pairs whose first one
+    changes, and what the store adds in the middle one of them."""
+    pairs: list[dict[str, dict[str, float]]] = []
     told()
     for number in range(repeats):
-        for where in seconds:
+        pair = {}
+        for where in ("folder", "store") if number % 2 else ("store", "folder"):
             with tempfile.TemporaryDirectory() as folder:
                 os.environ["XDG_CACHE_HOME"] = folder
                 begun, used = time.perf_counter(), time.process_time()
                 evaluation(f"{folder}/run" if where == "folder" else f"s3://bucket/overhead-{number}", samples, None)
-                seconds[where].append(time.perf_counter() - begun)
-                processor[where].append(time.process_time() - used)
-        print({where: [round(one, 2) for one in values] for where, values in seconds.items()}, flush=True)
-    least = {where: min(values) for where, values in seconds.items()}
-    added = least["store"] / least["folder"] - 1
-    return {
-        "samples": samples, "seconds": seconds, "processor_seconds": processor, "added": added, "load": os.getloadavg(),
-    }  # fmt: skip
+                pair[where] = {"clock": time.perf_counter() - begun, "processor": time.process_time() - used}
+        pairs.append(pair)
+        print(pair, flush=True)
+    added = {kind: median(pair["store"][kind] / pair["folder"][kind] - 1 for pair in pairs) for kind in pair["folder"]}
+    return {"samples": samples, "pairs": pairs, "added": added, "load": os.getloadavg()}
 
 
 def main() -> None:

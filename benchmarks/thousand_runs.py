@@ -89,16 +89,21 @@ def copied(file: Path, runs: list[Path], distinct: int, seconds: float) -> bool:
     begun = time.perf_counter()
     with duckdb.connect(str(file)) as connection:
         held = {name for (name,) in connection.execute("SELECT run FROM sources").fetchall()}
-        of_runs = connection.execute("SELECT table_name FROM duckdb_columns() WHERE column_name = 'run'").fetchall()
-        for number, run in enumerate(runs):
-            if str(run) in held:
+        tables = connection.execute("SELECT table_name FROM duckdb_columns() WHERE column_name = 'run'").fetchall()
+        tables = [table for (table,) in tables if table != "names"]
+        for first in range(distinct, len(runs), distinct):
+            block = [(str(runs[k % distinct]), str(runs[k])) for k in range(first, min(first + distinct, len(runs)))]
+            if block[-1][1] in held:
                 continue
             if time.perf_counter() - begun > seconds:
                 return False
+            connection.execute("CREATE OR REPLACE TEMP TABLE names (run VARCHAR, further VARCHAR)")
+            connection.executemany("INSERT INTO names VALUES (?, ?)", block)
             connection.execute("BEGIN TRANSACTION")
-            for (table,) in of_runs:
-                rows = f"SELECT * REPLACE ('{run}' AS run) FROM {table} WHERE run = '{runs[number % distinct]}'"
-                connection.execute(f"INSERT INTO {table} {rows}")
+            for table in tables:
+                connection.execute(
+                    f"INSERT INTO {table} SELECT t.* REPLACE (n.further AS run) FROM {table} t JOIN names n USING (run)"
+                )
             connection.execute("COMMIT")
     return True
 

@@ -7,7 +7,7 @@ half of the shelf (every second network by name) as the middle between the large
 overestimated and the smallest of one that is; the confusion table of the other half is reported with these, and that of
 all networks with the thresholds that the package has.
 
-    python benchmarks/trust.py [--samples 60] [--only NAME,NAME] [--output benchmarks/results/trust.json]
+    python benchmarks/trust.py [--samples 40] [--only NAME,NAME] [--output benchmarks/results/trust.json]
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import robustatlas as ra
+from helpers_core import benchmark
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.certificates import CERTIFICATES, Samples, Subject, certificate_named
 from robustatlas.certificates.bounds import Bounds, Network
@@ -113,6 +114,47 @@ def _points(net: nn.Module, x: Tensor, y: Tensor, sizes: Tensor, p: float) -> li
         (gradient,) = torch.autograd.grad((other - logits.gather(1, y[:, None])[:, 0]).sum(), point)
         found.append(point.detach())
     return found
+
+
+class _Block(nn.Module):
+    """A residual block with a shortcut of its own, after a strided convolution."""
+
+    def __init__(self, normalised: bool) -> None:
+        super().__init__()
+        self.first, self.around = nn.Conv2d(2, 4, 3, 2, 1), nn.Conv2d(4, 6, 1, 2)
+        self.one, self.two = nn.Conv2d(4, 6, 3, 2, 1), nn.Conv2d(6, 6, 3, 1, 1)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(6) if normalised else nn.Identity() for _ in range(2))
+        self.last = nn.Linear(6 * 3 * 3, 4)
+        for norm in self.norms if normalised else ():
+            norm.running_mean, norm.running_var = torch.randn(6) * 0.1, torch.rand(6) + 0.5
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x).relu()
+        x = self.norms[1](self.two(self.norms[0](self.one(x)).relu())) + self.around(x)
+        return self.last(x.relu().flatten(1))
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_bounds_of_residual_networks_are_those_of_dense_matrices(normalised: bool) -> None:
+    torch.manual_seed(1)
+    dense, net = benchmark("crown_by_matrices"), _Block(normalised).double().eval()
+    x, y = torch.rand(3, 2, 11, 11, dtype=torch.float64), torch.tensor([0, 1, 2])
+    layers = [
+        {-1: net.first},
+        {0: lambda x: net.norms[0](net.one(x))},
+        {0: net.around, 1: lambda x: net.norms[1](net.two(x))},
+        {2: lambda x: net.last(x.flatten(1))},
+    ]
+    real = Network(Subject(ra.Classifier(net), (2, 11, 11)).network.graph, unit=0.0)
+    with torch.no_grad():
+        known = dense.matrices(layers, (2, 11, 11))
+        for radius in (0.001, 0.01, 0.05):
+            ball = NormBall(x, x.new_full((3,), radius), torch.inf)
+            found = Bounds.of(real, ball, backwards=True).margins(y, backwards=True)
+            expected = torch.stack([dense.margins(known, x[k : k + 1], int(y[k]), radius) for k in range(3)])
+            other = found.isfinite()
+            assert (found[other] > expected[other] - 1e-12).all()  # intervals make single ones tighter
+            assert (found[other] - expected[other]).abs().max() < 1e-3 * radius
 
 
 def test_alpha_crown_is_never_below_crown_which_is_never_below_its_cheap_kinds() -> None:

@@ -21,6 +21,7 @@ from robustatlas.errors import UserError
 from robustatlas.facts.rows import About, Row, published_rows, read_about, run_row
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.references import Reference, load_reference
+from robustatlas.report import pages
 from robustatlas.report.leaderboard import MOST_BESIDE, board_data, build_leaderboard
 from robustatlas.report.names import LONGEST_PART, parts
 from robustatlas.result import Result
@@ -63,17 +64,39 @@ def test_of_many_runs_most_are_let_go_again(tmp_path: Path) -> None:
     assert f"model {MOST_BESIDE + 5}" in page.read_text()
 
 
+def test_of_many_runs_without_a_reference_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[weakref.ref[Result]] = []
+
+    def read(path: Path) -> Result:
+        gc.collect()
+        assert sum(one() is not None for one in alive) <= MOST_BESIDE + 1
+        alive.append(weakref.ref(mine := result(str(path), data="mine")))
+        return mine
+
+    monkeypatch.setattr(sys.modules["robustatlas.results"], "load_result", read)
+    done = CliRunner().invoke(app, [*(f"model-{k}" for k in range(MOST_BESIDE + 6)), "-o", str(tmp_path / "board")])
+    assert done.exit_code == 0, done.output
+    assert f"model-{MOST_BESIDE + 5}" in (tmp_path / "board" / "index.html").read_text()
+
+
+def test_of_a_long_board_the_data_are_compressed(tmp_path: Path) -> None:
+    rows = [Row(f"model {k}", AccuracyTable(80.0, {"linf": {0.01: 70.0, 0.02: 60.0}}), samples=10) for k in range(101)]
+    assert board_data(REFERENCE, rows, "title")["long"] and not board_data(REFERENCE, rows[1:], "title")["long"]
+    small, large = (len(pages.packed(json.dumps(board_data(REFERENCE, some, "")))) for some in (rows[:1], rows))
+    assert large < 10 * small
+
+
 def test_strengths_match_up_to_rounding_and_holes_stay_empty() -> None:
     row = Row("single", AccuracyTable(80.0, {"linf": {float(np.float32(0.02)): 40.0}}))
     assert board_data(REFERENCE, [row], "title")["defenses"][0]["accuracies"]["linf"] == [None, 40.0]
 
 
 def test_bounds_stand_beside_every_accuracy() -> None:
-    defense = board_data(REFERENCE, [run_row(result(), REFERENCE)], "title")["defenses"][0]
+    board = board_data(REFERENCE, [run_row(result(), REFERENCE)], "title")
+    defense, (bounds,) = board["defenses"][0], board["bounds"]
     assert defense["samples"] == 4 and defense["ratios"].keys() == {"ind-avg", "ind-worst", "exp", "max"}
-    for low, value, high in zip(
-        defense["low"]["linf"], defense["accuracies"]["linf"], defense["high"]["linf"], strict=True
-    ):
+    assert bounds["samples"] == 4 and {defense["clean"], *defense["accuracies"]["linf"]} <= set(bounds["of"])
+    for low, value, high in zip(bounds["low"], bounds["of"], bounds["high"], strict=True):
         assert low < value < high
     assert defense["trainedOn"] is None
     clean = run_row(result(), REFERENCE, About(trained_on={}))
@@ -181,7 +204,7 @@ def test_the_board_takes_the_reference_that_fits(
 ) -> None:
     for data in ("cifar10", "digits"):
         monkeypatch.setattr(
-            sys.modules["robustatlas.cli.leaderboard"], "load_result", lambda path, data=data: result(data=data)
+            sys.modules["robustatlas.results"], "load_result", lambda path, data=data: result(data=data)
         )
         done = CliRunner().invoke(app, [*command, "run", "-o", str(tmp_path / data)])
         assert done.exit_code == 0

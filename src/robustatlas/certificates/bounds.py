@@ -21,6 +21,7 @@ from robustatlas.bundle import per_sample
 from robustatlas.certificates.activations import Activation, Lines
 from robustatlas.certificates.graph import Graph, Node
 from robustatlas.certificates.operations import AffineOperation, Convolution, Dense, Sum, accumulated
+from robustatlas.certificates.patch import Patch, in_columns, least
 from robustatlas.certificates.pooling import MaxPool, Picked
 from robustatlas.certificates.regions import NormBall, Region, Segment
 
@@ -86,28 +87,33 @@ class Network:
                 for k in range(position, 0, -1):
                     if (at := coefficients.pop(k, None)) is not None:
                         self.onwards(coefficients, self.graph.nodes[k], at)
-                found.append(torch.linalg.vector_norm(coefficients[0].flatten(1), q, dim=1))
+                found.append(torch.linalg.vector_norm(coefficients[0].values.flatten(1), q, dim=1))
             self._norms[position, q] = torch.cat(found).view(1, *shape)
         return self._norms[position, q]
 
-    def units(self, position: int) -> Iterator[Tensor]:
+    def units(self, position: int) -> Iterator[Patch]:
         """The unit rows of a node, as many at a time as memory takes."""
         shape = self.graph.nodes[position].shape
-        count = torch.Size(shape).numel()
-        for places in torch.split(torch.arange(count, device=self.like.device), self.at_once):
-            yield self.like.new_zeros(len(places), count).scatter_(1, places[:, None], 1.0).view(-1, *shape)
+        every = torch.arange(torch.Size(shape).numel(), device=self.like.device)
+        for places in torch.split(every, self.at_once):
+            yield Patch.units(places, shape, self.like)
 
     @property
     def at_once(self) -> int:
         """Rows that go backwards together."""
         return max(1, NUMBERS // self.widest)
 
-    def onwards(self, coefficients: dict[int, Tensor], node: Node, rows: Tensor) -> None:
+    def onwards(self, coefficients: dict[int, Patch], node: Node, rows: Patch) -> None:
         """Rows of an affine node, added to those of its inputs."""
         assert isinstance(node.operation, AffineOperation)
         shapes = tuple(self.graph.nodes[k].shape for k in node.inputs)
         for k, back in zip(node.inputs, node.operation.back(rows, shapes), strict=True):
-            coefficients[k] = coefficients[k] + back if k in coefficients else back
+            add(coefficients, k, back)
+
+
+def add(coefficients: dict[int, Patch], position: int, rows: Patch) -> None:
+    """Rows of a node, added to what there is of it."""
+    coefficients[position] = coefficients[position] + rows if position in coefficients else rows
 
 
 @dataclass
@@ -185,12 +191,12 @@ class Bounds:
     def lowest(self, start: int, rows: Tensor, owner: Tensor, *, backwards: bool = True) -> Tensor:
         """``[R]``: lower bounds of rows [R, ...] of the node at ``start``, each for the sample of its ``owner`` [R]."""
         parts = zip(*(torch.split(each, self.network.at_once) for each in (rows, owner)), strict=True)
-        return torch.cat([self.backward(start, *part, backwards=backwards) for part in parts])
+        return torch.cat([self.backward(start, Patch.all(some), of, backwards=backwards) for some, of in parts])
 
     def backward(
         self,
         start: int,
-        rows: Tensor,
+        rows: Patch,
         owner: Tensor,
         *,
         backwards: bool = True,
@@ -203,52 +209,56 @@ class Bounds:
     def planes(
         self,
         start: int,
-        rows: Tensor,
+        rows: Patch,
         owner: Tensor,
         *,
         backwards: bool = True,
         slopes: dict[int, Tensor] | None = None,
-    ) -> tuple[Tensor | None, Tensor]:
-        """AffineOperation functions of the input below rows of a node: coefficients [R, ...] (None: there are none) and
+    ) -> tuple[Patch | None, Tensor]:
+        """Affine functions of the input below rows of a node: coefficients [R, ...] (None: there are none) and
         constants [R]."""
-        coefficients, total = {start: rows}, rows.new_zeros(len(rows))
+        coefficients, total = {start: rows}, rows.values.new_zeros(len(owner))
         for k in range(start, -1, -1):
             at = coefficients.pop(k, None)
             if at is None:
                 continue
             node = self.network.graph.nodes[k]
             if not backwards and k in self.network.nonlinear:
-                total = total + _sum(at.clamp_min(0) * self.low[k][owner] + at.clamp_max(0) * self.high[k][owner])
+                total = total + least(at, self.low[k], self.high[k], owner)
                 continue
             if (rounding := self.rounding[k]) is not None:
-                total = total - _sum(at.abs() * rounding[owner])
+                total = total - _sum(at.values.abs() * at.of(rounding)[owner])
             if node.operation is None:
                 return at, total
             if isinstance(node.operation, AffineOperation):
-                total = total + _sum(at * self.network.offset(k))
+                total = total + _sum(at.values * at.of(self.network.offset(k)))
                 self.network.onwards(coefficients, node, at)
             else:
                 back, fixed = self._through(k, node, at, owner, None if slopes is None else slopes.get(k))
-                total, source = total + fixed, node.inputs[0]
-                coefficients[source] = coefficients[source] + back if source in coefficients else back
+                total = total + fixed
+                add(coefficients, node.inputs[0], back)
         return None, total
 
     def _through(
-        self, position: int, node: Node, rows: Tensor, owner: Tensor, slope: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+        self, position: int, node: Node, rows: Patch, owner: Tensor, slope: Tensor | None
+    ) -> tuple[Patch, Tensor]:
         """Rows before a nonlinear node, and what is added."""
         lines, source = self.lines[position], node.inputs[0]
         if isinstance(lines, Picked):
             assert isinstance(node.operation, MaxPool)
-            return node.operation.back(rows, lines, owner, self.network.graph.nodes[source].shape)
+            back, fixed = node.operation.back(rows.whole(), lines, owner, self.network.graph.nodes[source].shape)
+            return Patch.all(back), fixed
         if slope is None:
-            below, offset = lines.low_slope[owner], lines.low_offset[owner]
+            below, offset = rows.of(lines.low_slope)[owner], rows.of(lines.low_offset)[owner]
         else:
             assert isinstance(node.operation, Activation)
-            below, offset = slope, node.operation.below(slope, self.low[source][owner], self.high[source][owner])
-        up = rows >= 0
-        fixed = _sum(rows * torch.where(up, offset, lines.high_offset[owner]))
-        return rows * torch.where(up, below, lines.high_slope[owner]), fixed
+            below = rows.of(slope)
+            low, high = (rows.of(side[source])[owner] for side in (self.low, self.high))
+            offset = node.operation.below(below, low, high)
+        values = rows.values
+        up = values >= 0
+        fixed = _sum(values * torch.where(up, offset, rows.of(lines.high_offset)[owner]))
+        return rows.but(values * torch.where(up, below, rows.of(lines.high_slope)[owner])), fixed
 
     def _enter(self, low: Tensor, high: Tensor, rounding: Tensor | None) -> None:
         """The interval of the next node, and its rounding, which is not in it yet."""
@@ -312,15 +322,15 @@ class Bounds:
             return
         low, high = self.low[position].clone(), self.high[position].clone()
         open_ = operation.bends(low, high) if isinstance(operation, Activation) else low < high
-        owner, place = open_.flatten(1).nonzero(as_tuple=True)
         low_flat, high_flat = low.flatten(1), high.flatten(1)
         shape = self.network.graph.nodes[position].shape
-        for who, where in zip(*(torch.split(each, self.network.at_once) for each in (owner, place)), strict=True):
-            if not len(who):
-                continue
-            rows = low.new_zeros(len(who), low_flat.shape[1]).scatter_(1, where[:, None], 1.0).view(-1, *shape)
-            low_flat[who, where] = torch.maximum(low_flat[who, where], self.backward(position, rows, who))
-            high_flat[who, where] = torch.minimum(high_flat[who, where], -self.backward(position, -rows, who))
+        owner, place = open_.flatten(1).nonzero(as_tuple=True)
+        for who, where in in_columns(owner, place, shape, self.network.at_once):
+            rows = Patch.units(where, shape, low)
+            both = rows.but(torch.cat([rows.values, -rows.values]))
+            under, over = self.backward(position, both, who.repeat(2)).chunk(2)
+            low_flat[who, where] = torch.maximum(low_flat[who, where], under)
+            high_flat[who, where] = torch.minimum(high_flat[who, where], -over)
         self.low[position], self.high[position] = low, torch.maximum(low, high)
 
     def _enclose(self, position: int, operation: Activation | MaxPool, source: int) -> None:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from robustatlas.certificates.activations import Activation
-from robustatlas.certificates.operations import AffineOperation, Shape
+from robustatlas.certificates.operations import AffineOperation
+from robustatlas.certificates.patch import Shape
 from robustatlas.certificates.pooling import MaxPool
 
 Operation = AffineOperation | Activation | MaxPool

@@ -11,6 +11,7 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject, norm_of
 from robustatlas.certificates.bounds import Bounds
+from robustatlas.certificates.patch import Patch
 from robustatlas.certificates.regions import NormBall
 from robustatlas.errors import UserError
 
@@ -45,9 +46,9 @@ class Linear(Certificate):
         everywhere = NormBall(samples.x, samples.x.new_full((len(samples.x),), 1.0), torch.inf)
         bounds = Bounds.of(network, everywhere, backwards=False)
         rows, owner, _ = bounds.margin_rows(samples.labels)
-        plane, margin_at_0 = bounds.planes(network.graph.output, rows, owner)
+        plane, margin_at_0 = bounds.planes(network.graph.output, Patch.all(rows), owner)
         assert plane is not None
-        weight, at = plane.flatten(1), samples.x.flatten(1)[owner]
+        weight, at = plane.whole().flatten(1), samples.x.flatten(1)[owner]
         margin = margin_at_0 + (weight * at).sum(1)
         room = torch.where(weight > 0, at, 1 - at)
         distance = distances(weight.abs(), room.clamp_min(0), margin, p)

@@ -1,7 +1,7 @@
 """What networks are made of, as bounds see it: affine operations, their transposes, and what rounding may add.
 
 Every operation takes tensors ``[B, ...]``. An affine one is also run backwards: coefficients ``[R, ...]`` of its output
-become coefficients of each of its inputs.
+become coefficients of each of its inputs, within windows where it keeps these.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Shape = tuple[int, ...]
-"""Of one sample, without the batch."""
-
+from robustatlas.certificates.patch import Patch, Shape
 
 Count = int | Tensor
 
@@ -53,7 +51,7 @@ class AffineOperation(ABC):
         """|W| r, of widths r >= 0."""
 
     @abstractmethod
-    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
+    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
         """``rows`` [R, ...] times W, for each input of the ``shapes``."""
 
     def count(self, *largest: Tensor) -> Count:
@@ -83,8 +81,8 @@ class Dense(AffineOperation):
     def spread(self, *widths: Tensor) -> Tensor:
         return F.linear(widths[0], self.weight.abs())
 
-    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
-        return (rows @ self.weight,)
+    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
+        return (Patch.all(rows.whole() @ self.weight),)
 
     def count(self, *largest: Tensor) -> Count:
         return (largest[0] > 0).sum(-1, keepdim=True) + 1
@@ -121,17 +119,20 @@ class Convolution(AffineOperation):
     def count(self, *largest: Tensor) -> Count:
         return self._run((largest[0] > 0).to(largest[0].dtype), torch.ones_like(self.weight), None) + 1
 
-    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
-        kernel, given, made = self.weight.shape[2:], shapes[0][1:], rows.shape[2:]
-        left = tuple(
-            size - ((out - 1) * stride - 2 * pad + dilation * (side - 1) + 1)
-            for size, out, stride, pad, dilation, side in zip(
-                given, made, self.stride, self.padding, self.dilation, kernel, strict=True
-            )
-        )
-        transposed = _CONVOLUTIONS[len(kernel)][1]
-        back = transposed(rows, self.weight, None, self.stride, self.padding, left, self.groups, self.dilation)
-        return (back,)
+    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
+        transposed = _CONVOLUTIONS[self.weight.dim() - 2][1]
+        values = transposed(rows.values, self.weight, None, self.stride, 0, 0, self.groups, self.dilation)
+        window = []
+        for side, (part, stride, pad, size) in enumerate(
+            zip(rows.window, self.stride, self.padding, shapes[0][1:], strict=True), 2
+        ):
+            first = part.start * stride - pad
+            low, high = max(first, 0), min(first + values.shape[side], size)
+            if low >= high:  # zeros around the image alone
+                return (Patch.all(values.new_zeros(len(values), *shapes[0])),)
+            values = values.narrow(side, low - first, high - low)
+            window.append(slice(low, high))
+        return (Patch(values, shapes[0], tuple(window)),)
 
     def _run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         run = _CONVOLUTIONS[weight.dim() - 2][0]
@@ -159,8 +160,8 @@ class Scaled(AffineOperation):
     def size(self, *largest: Tensor) -> Tensor:
         return self.spread(*largest) + self.shift_size
 
-    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
-        return (rows * self.factor,)
+    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
+        return (rows.but(rows.values * rows.of(self.factor)),)
 
 
 @dataclass(frozen=True)
@@ -176,8 +177,8 @@ class Sum(AffineOperation):
     def spread(self, *widths: Tensor) -> Tensor:
         return sum(abs(sign) * each for sign, each in zip(self.signs, widths, strict=True))  # type: ignore[return-value]
 
-    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
-        return tuple(sign * rows for sign in self.signs)
+    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
+        return tuple(rows.but(sign * rows.values) for sign in self.signs)
 
 
 @dataclass(frozen=True)
@@ -200,8 +201,7 @@ class Moved(AffineOperation):
     def size(self, *largest: Tensor) -> Tensor:
         return self.apply(*largest)
 
-    def back(self, rows: Tensor, shapes: tuple[Shape, ...]) -> tuple[Tensor, ...]:
-        zeros = [rows.new_zeros(len(rows), *shape) for shape in shapes]
+    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
+        zeros = [rows.values.new_zeros(len(rows.values), *shape) for shape in shapes]
         transposed = torch.func.vjp(self.run, *zeros)[1]
-        back: tuple[Tensor, ...] = transposed(rows)
-        return back
+        return tuple(map(Patch.all, transposed(rows.whole())))

@@ -83,16 +83,16 @@ def _affine(network: Network, position: int) -> AffineMap:
     parts: dict[int, list[Tensor]] = {}
     offsets = []
     for rows in network.units(position):
-        coefficients, total = {position: rows}, rows.new_zeros(len(rows))
+        coefficients, total = {position: rows}, rows.values.new_zeros(len(rows.values))
         for k in range(position, -1, -1):
             if (at := coefficients.pop(k, None)) is None:
                 continue
             node = network.graph.nodes[k]
             if isinstance(node.operation, AffineOperation):
-                total = total + (at * network.offset(k)).flatten(1).sum(1)
+                total = total + (at.values * at.of(network.offset(k))).flatten(1).sum(1)
                 network.onwards(coefficients, node, at)
             else:
-                parts.setdefault(k, []).append(at.flatten(1))
+                parts.setdefault(k, []).append(at.whole().flatten(1))
         offsets.append(total)
     made = {k: torch.cat(found).cpu().numpy() for k, found in parts.items()}
     assert all(len(part) == count for part in made.values())

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.certificates.operations import Shape
+from robustatlas.certificates.patch import Shape
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from torch import Tensor, fx
 from robustatlas.certificates import activations
 from robustatlas.certificates.activations import Activation
 from robustatlas.certificates.graph import Operation
-from robustatlas.certificates.operations import Convolution, Dense, Moved, Scaled, Shape, Sum
+from robustatlas.certificates.operations import Convolution, Dense, Moved, Scaled, Sum
+from robustatlas.certificates.patch import Shape
 from robustatlas.certificates.pooling import MaxPool
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import per_sample
+from robustatlas.certificates.patch import Patch, least
 
 
 class Region(ABC):
@@ -24,7 +25,7 @@ class Region(ABC):
         """``[B, ...]``: the smallest and largest value of each number."""
 
     @abstractmethod
-    def lowest(self, rows: Tensor, owner: Tensor) -> Tensor:
+    def lowest(self, rows: Patch, owner: Tensor) -> Tensor:
         """``[R]``: at most the smallest value of each of the ``rows`` [R, ...] on the set of its ``owner`` [R]."""
 
     @abstractmethod
@@ -57,12 +58,11 @@ class NormBall(Region):
             low, high = low.clamp_min(0).minimum(self.centre), high.clamp_max(1).maximum(self.centre)
         return low, high
 
-    def lowest(self, rows: Tensor, owner: Tensor) -> Tensor:
+    def lowest(self, rows: Patch, owner: Tensor) -> Tensor:
         if self.p == torch.inf:
-            low, high = self.limits()
-            return (rows.clamp_min(0) * low[owner] + rows.clamp_max(0) * high[owner]).flatten(1).sum(1)
-        length = torch.linalg.vector_norm(rows.flatten(1), self.dual, dim=1)
-        lowest: Tensor = (rows * self.centre[owner]).flatten(1).sum(1) - self.radius[owner] * length
+            return least(rows, *self.limits(), owner)
+        length = torch.linalg.vector_norm(rows.values.flatten(1), self.dual, dim=1)
+        lowest: Tensor = (rows.values * rows.of(self.centre)[owner]).flatten(1).sum(1) - self.radius[owner] * length
         return lowest
 
     def take(self, rows: Tensor) -> NormBall:
@@ -82,10 +82,10 @@ class Segment(Region):
     def limits(self) -> tuple[Tensor, Tensor]:
         return torch.minimum(self.start, self.end) - self.below, torch.maximum(self.start, self.end) + self.above
 
-    def lowest(self, rows: Tensor, owner: Tensor) -> Tensor:
-        ends = torch.minimum((rows * self.start[owner]).flatten(1).sum(1), (rows * self.end[owner]).flatten(1).sum(1))
-        aside = rows.clamp_max(0) * self.above[owner] - rows.clamp_min(0) * self.below[owner]
-        return ends + aside.flatten(1).sum(1)
+    def lowest(self, rows: Patch, owner: Tensor) -> Tensor:
+        values = rows.values
+        ends = [(values * rows.of(end)[owner]).flatten(1).sum(1) for end in (self.start, self.end)]
+        return torch.minimum(*ends) + least(rows, -self.below, self.above, owner)
 
     def take(self, rows: Tensor) -> Segment:
         return Segment(self.start[rows], self.end[rows], self.below[rows], self.above[rows], self.roundings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +15,7 @@ from robustatlas.cli._terminal import printable
 from robustatlas.errors import UserError
 from robustatlas.facts import chosen_reference
 from robustatlas.references import load_reference
-from robustatlas.result import Result, load_result
+from robustatlas.results import Results
 from robustatlas.wording import in_shell
 
 PUBLISHED = "multirobustbench-cifar10"
@@ -69,12 +68,8 @@ def build(
     """
     from robustatlas.report.leaderboard import build_leaderboard
 
-    results: Iterable[Result] = (load_result(run) for run in runs or ())
-    if reference in (None, "none"):
-        results = list(results)
-        chosen = chosen_reference(reference, results) if results else load_reference(reference or PUBLISHED)
-    else:
-        chosen = load_reference(reference)
+    results = Results(runs or ())
+    chosen = chosen_reference(reference, results) if results else load_reference(reference or PUBLISHED)
     page = build_leaderboard(results, output, chosen, about=about, title=title)
     if chosen is None:
         why = "" if reference else "No shipped reference fits the runs. "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from robustatlas.errors import UserError
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -141,14 +142,16 @@ def fitting_reference(tables: Sequence[OutcomeTable]) -> Reference | None:
 
     It is the one that `show`, `compare`, the report and the leaderboard take unless another one is asked for.
     """
-    best, most = None, 0
-    for name in available_references():
-        if name not in available_fields() and all(is_about(name, table.data) for table in tables):
-            reference = load_reference(name)
-            shared = sum(hold_against(table, reference).points for table in tables)
-            if shared > most:
-                best, most = reference, shared
-    return best
+    loaded = cache(load_reference)
+    shared = {name: 0 for name in available_references() if name not in available_fields()}
+    for table in tables:
+        shared = {name: points for name, points in shared.items() if is_about(name, table.data)}
+        if not shared:
+            break
+        for name in shared:
+            shared[name] += hold_against(table, loaded(name)).points
+    best = max(shared, key=shared.__getitem__, default=None)
+    return loaded(best) if best is not None and shared[best] else None
 
 
 def chosen_reference(given: str | None, tables: Sequence[OutcomeTable]) -> Reference | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -220,15 +220,17 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     )
 
 
-def nothing_to_hold_against(results: Sequence[Result]) -> Reference:
+def nothing_to_hold_against(results: Iterable[Result]) -> Reference:
     """A reference that is always right, so that ratios to it are the accuracies: it ranks the points of all runs, and
     lists those that only some of them have.
 
     Raises:
         UserError: the runs share no (attack, strength).
     """
-    tables = [result.judged() for result in results]
-    grids = [{attack: table.strengths(attack).tolist() for attack in table.attacks} for table in tables]
+    grids = [
+        {attack: table.strengths(attack).tolist() for attack in table.attacks}
+        for table in (result.judged() for result in results)
+    ]
     if not grids:
         raise UserError("There is nothing to show: no run is given, and no reference with published defenses.")
     shared = reduce(lambda one, other: shared_points(one, other, one), grids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,9 @@ from robustatlas.wording import GROUPS, axis, counted, listed, wording
 MOST_BESIDE = 5
 """Runs of a board that are shown beside the field."""
 
+LONG = 100
+"""A board of more rows is a long one: its data are compressed in the page, and only rows near the screen are drawn."""
+
 ALPHA = 3.0
 """Largest difference of difficulty in the stability constant, in percentage points (MultiRobustBench)."""
 
@@ -53,6 +56,7 @@ SCRIPTS = (
     "address.js",
     "columns.js",
     "exports.js",
+    "groups.js",
     "table.js",
     "drawer.js",
     "comparison.js",
@@ -77,6 +81,7 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str, compared: 
     return {
         "title": title,
         "compared": compared,
+        "long": len(rows) > LONG,
         "hypervolume": wording(HYPERVOLUME_ATTACK).label,
         "official": reference.name in {*available_references()} - {*available_fields()},
         "alpha": ALPHA,
@@ -95,6 +100,7 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str, compared: 
             for attack in attacks
         ],
         "looks": [look_of(style) for style in looks],
+        "bounds": _bounds(unique),
         "defenses": [
             _defense(row, reference, few) | {"look": looks.index(style), "card": _card_file(k)}
             for k, (row, few, style) in enumerate(shown)
@@ -112,8 +118,8 @@ def build_leaderboard(
     """Write the leaderboard site; it works from the folder, without a server and without a network.
 
     Args:
-        results: runs to show next to the published defenses of the reference; may be empty. Where there is a reference
-            they are taken one by one, and most of them need not be in memory at once.
+        results: runs to show next to the published defenses of the reference; may be empty. They are taken one by one
+            (without a reference twice), so that of :class:`robustatlas.result.Results` most are not in memory at once.
         output: the folder; created where it does not exist.
         reference: the accuracies that models reach when they are trained against the very attack; None for a board
             that needs none: it ranks by the mean accuracy at the (attack, strength) that all runs share.
@@ -125,8 +131,8 @@ def build_leaderboard(
         the path of the page to open.
     """
     details = read_about(about)
-    runs = list(results) if reference is None else results
-    against = nothing_to_hold_against(list(runs)) if reference is None else reference
+    runs = list(results) if reference is None and isinstance(results, Iterator) else results
+    against = nothing_to_hold_against(runs) if reference is None else reference
     own, known, first = _own_rows(runs, against, details)
     if strangers := [name for name in details if name not in known]:
         names = ", ".join(row.name for row in own) or "none"
@@ -241,8 +247,6 @@ def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | N
 def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
     strengths = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.accuracies.attacks}
     shared = {attack: grid for attack, grid in strengths.items() if attack in row.accuracies.cells}
-    ends = [_bounds(row, attack) for attack in shared]
-    clean = None if math.isnan(row.accuracies.clean) else row.bounds([row.accuracies.clean])
     return {
         "name": row.name,
         "parts": parts(row.name),
@@ -253,9 +257,6 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "trainedOn": dict(row.about.trained_on) if row.about.tells_training else None,
         "clean": _number(row.accuracies.clean),
         "accuracies": {attack: _aligned(row.accuracies.cells[attack], grid) for attack, grid in shared.items()},
-        "cleanBounds": [_short(end[0]) for end in clean] if clean else None,
-        "low": {attack: _aligned(low, shared[attack]) for attack, (low, _) in zip(shared, ends, strict=True)},
-        "high": {attack: _aligned(high, shared[attack]) for attack, (_, high) in zip(shared, ends, strict=True)},
         "ratios": {kind: [number.low, number.high] for kind, number in row.ratios.items()},
         "certified": {attack: [_short(value) for value in cells.values()] for attack, cells in row.certified.items()},
         "samples": row.samples,
@@ -272,12 +273,17 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
     }
 
 
-def _bounds(row: Row, attack: str) -> tuple[dict[float, float], dict[float, float]]:
-    """Strength -> lower and strength -> upper bound of the accuracy; empty where they are not known."""
-    cells = row.accuracies.cells[attack]
-    bounds = row.bounds(list(cells.values()))
-    low, high = bounds if bounds else ([], [])
-    return dict(zip(cells, map(_short, low), strict=False)), dict(zip(cells, map(_short, high), strict=False))
+def _bounds(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """For each number of images the accuracies that some row has on so many, and their exact bounds."""
+    found = []
+    for samples in dict.fromkeys(row.samples for row in rows if row.samples):
+        alike = [row for row in rows if row.samples == samples]
+        cells = (cells for row in alike for cells in row.accuracies.cells.values())
+        values = {row.accuracies.clean for row in alike}.union(*(row.values() for row in cells))
+        of = sorted(filter(math.isfinite, values))
+        low, high = alike[0].bounds(of) or ([], [])
+        found.append({"samples": samples, "of": of, "low": [*map(_short, low)], "high": [*map(_short, high)]})
+    return found
 
 
 def _short(value: float) -> float:

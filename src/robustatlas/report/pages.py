@@ -25,6 +25,7 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["model"] = breakable
+    environment.filters["packed"] = packed
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
     return environment
 
@@ -59,7 +60,12 @@ def plotly_script() -> str:
 @cache
 def packed_plotly() -> str:
     """plotly.js compressed and in letters, for a page that unpacks it in the browser: a third of its size."""
-    return base64.b64encode(gzip.compress(plotly_script().encode("utf-8"), mtime=0)).decode("ascii")
+    return packed(plotly_script())
+
+
+def packed(text: str) -> str:
+    """A text compressed and in letters, as the page's script unpacks it."""
+    return base64.b64encode(gzip.compress(text.encode("utf-8"), mtime=0)).decode("ascii")
 
 
 def web_address(url: str) -> str:

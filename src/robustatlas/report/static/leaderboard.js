@@ -1,10 +1,9 @@
 // @ts-check
 "use strict";
 
-(() => {
+(async () => {
   const { make } = Page;
-  /** @type {Board} */
-  const board = JSON.parse(Page.element("board-data").textContent ?? "");
+  const board = Metrics.bounded(/** @type {Board} */ (JSON.parse(await Page.textOf("board-data"))));
   const attackNamed = new Map(board.attacks.map((attack) => [attack.name, attack]));
   const { officialSelection, writeSelection } = Address.of(board);
   const official = writeSelection(officialSelection());

@@ -10,7 +10,7 @@
  *   strengths: number[], reference: number[], standard: {level: number, strength: string, exact: boolean} | null}} Attack
  *
  * `parts` are the pieces of the name between which it may be broken; `trainedOn` null means that nobody said. `low` and
- * `high` bound the accuracies exactly; `ratios` are the intervals over all ranked cells, as every page shows them.
+ * `high` bound the accuracies exactly, as `bounded` reads it off the board; `ratios` are the intervals over all ranked cells, as every page shows them.
  * `few` marks a row that rests on much fewer images than others.
  * @typedef {{name: string, parts: string[], title: string, url: string, architecture: string, extraData: boolean | null,
  *   trainedOn: Record<string, number> | null, clean: number | null, accuracies: Record<string, (number | null)[]>,
@@ -21,9 +21,12 @@
  * those of the reference, so that what is said beside it holds about; `look` is its place among the looks of the board; `card` the picture of its card;
  * `certified` says for each attack that was certified what the accuracy is at least, at every strength.
  *
+ * `bounds` holds for each number of images the accuracies `of` the board on so many, and the exact ends of the intervals of each.
+ * @typedef {{samples: number, of: number[], low: number[], high: number[]}} Bounds
+ *
  * `compared` is false where the reference is only 100% everywhere: ratios to it are the accuracies themselves.
  * @typedef {{title: string, compared: boolean, official: boolean, hypervolume: string, reference: {name: string, source: string, clean: number | null}, alpha: number,
- *   attacks: Attack[], defenses: Defense[], looks: Look[]}} Board
+ *   long: boolean, attacks: Attack[], defenses: Defense[], bounds: Bounds[], looks: Look[]}} Board
  *
  * The cells that count, as parallel lists; the clean accuracy comes first, as attack -1,
  * where the reference has one.
@@ -44,6 +47,24 @@ const Metrics = (() => {
   const TIE = 1e-6;
   /** Relative difference up to which two strengths are the same one. */
   const SAME_STRENGTH = 1e-5;
+
+  /**
+   * The board with the bounds of every accuracy.
+   * @param {Board} board
+   */
+  function bounded(board) {
+    const places = new Map(board.bounds.map(({ samples, of }) => [samples, new Map(of.map((accuracy, place) => [accuracy, place]))]));
+    for (const defense of board.defenses) {
+      const known = board.bounds.find(({ samples }) => samples === defense.samples);
+      const place = places.get(defense.samples ?? 0);
+      const ends = (/** @type {"low" | "high"} */ end) => Object.fromEntries(Object.entries(defense.accuracies).map(([attack, values]) =>
+        [attack, known ? values.map((value) => known[end][place?.get(value ?? NaN) ?? -1] ?? null) : []]));
+      [defense.low, defense.high] = [ends("low"), ends("high")];
+      const clean = place?.get(defense.clean ?? NaN);
+      defense.cleanBounds = known && clean !== undefined ? [known.low[clean], known.high[clean]] : null;
+    }
+    return board;
+  }
 
   /**
    * @param {Board} board
@@ -341,7 +362,7 @@ const Metrics = (() => {
   }
 
   return {
-    cellsOf, accuraciesAt, seenAt, competitivenessRatio, stabilityConstant, unforeseenAttackRobustness,
+    bounded, cellsOf, accuraciesAt, seenAt, competitivenessRatio, stabilityConstant, unforeseenAttackRobustness,
     indicesOf, ratioOn, summarize, ranks, rankRanges,
   };
 })();

@@ -147,17 +147,26 @@ const Page = (() => {
   }
 
   /**
+   * The text of an element of the page, which may be compressed; the element goes.
+   * @param {string} id
+   */
+  async function textOf(id) {
+    const holder = element(id);
+    const text = holder.textContent ?? "";
+    holder.remove();
+    if (holder.getAttribute("type") !== "application/gzip") return text;
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  }
+
+  /**
    * Run the compressed script that an element of the page holds.
    * @param {string} id
    */
   async function unpack(id) {
-    const holder = element(id);
-    const bytes = Uint8Array.from(atob(holder.textContent ?? ""), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     const script = document.createElement("script");
-    script.textContent = await new Response(stream).text();
+    script.textContent = await textOf(id);
     document.head.append(script);
-    holder.remove();
     script.remove();
   }
 
@@ -395,6 +404,6 @@ const Page = (() => {
   }
 
   return {
-    element, make, swatch, download, unpack, colour, drawnAs, faint, plotText, wrap, number, counted, axis, layout, draw, redraw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
+    element, make, swatch, download, textOf, unpack, colour, drawnAs, faint, plotText, wrap, number, counted, axis, layout, draw, redraw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
   };
 })();

@@ -4,9 +4,8 @@
 /**
  * The table of the board: its rows, their details, and the row of the reader's own model, which stays in sight.
  *
- * All rows are in the document, where readers of screens and the browser's search find them, but each is a grid of its own
- * with widths that are measured once, and some of them in a row are a group: so of a long board the browser styles, lays out
- * and paints none before it comes near the screen (`content-visibility`). A cell is written only where its words have changed.
+ * Each row is a grid of its own with widths that are measured once, and says which of how many it is, as of a long board most
+ * are not in the document (groups.js). A cell is written only where its words have changed.
  *
  * @typedef {{node: HTMLElement, lines: string[]}} Written a cell and what it says
  * @typedef {{tr: HTMLElement, pick: HTMLInputElement, more: HTMLElement, cells: Map<string, Written>}} Built
@@ -15,11 +14,6 @@
 const Table = (() => {
   const { make } = Page;
   const OTHER_SETS = "Searched in other sets than the reference's: what is said beside it holds about";
-  /** Rows that are built before the first paint; the others follow it. */
-  const FIRST_ROWS = 40;
-  /** A board of more rows than this is a long one: the browser leaves out those beyond the screen, so many together. */
-  const LONG = 100;
-  const GROUP = 20;
 
   /**
    * A name that may be broken at its joints.
@@ -133,14 +127,17 @@ const Table = (() => {
     const measured = new Map();
     /** @type {Map<Row, string[][]>} what the cells of each row say, in the order of the columns */
     let said = new Map();
-    /** @type {number | undefined} */
-    let placing;
+    /** @type {Map<Row, number>} */
+    let places = new Map();
     /** @type {{rows: Row[], all: Row[], compared: string[], full: boolean, pinned: string}} */
     let last = { rows: [], all: [], compared: [], full: false, pinned: "" };
 
     /** Where letters and margins are smaller, as in the style sheet. */
     const narrow = matchMedia("(max-width: 640px)");
     narrow.addEventListener("change", () => setWidths(last.all));
+
+    const groups = Groups.of(table, board.long, linesFor, nothing);
+    const place = () => groups.place(last.rows, last.pinned);
 
     const rankOnItsCells = (/** @type {Defense} */ defense) => act.change({ selection: cellsOfDefense(defense) });
 
@@ -308,6 +305,7 @@ const Table = (() => {
     function linesFor(row) {
       const { name } = row.defense;
       const { tr, pick, more } = fillRow(row);
+      tr.setAttribute("aria-rowindex", `${(places.get(row) ?? 0) + 2}`);
       pick.checked = last.compared.includes(name);
       pick.disabled = !pick.checked && last.full;
       pick.title = pick.disabled ? "Five are compared; untick one first" : "";
@@ -319,37 +317,8 @@ const Table = (() => {
       return [tr, detail];
     }
 
-    /** Put the rows into the board; at the start those that fit on a screen, the others after the first paint. The focus stays. */
-    function place() {
-      clearTimeout(placing);
-      const bodies = [...table.tBodies];
-      const first = bodies.length === 1 && bodies[0].childElementCount === 0 ? FIRST_ROWS : Infinity;
-      const focused = document.activeElement;
-      const groups = groupsOf(last.rows.slice(0, first));
-      groups.forEach((lines, i) => {
-        const body = bodies[i] ?? make("tbody", { role: "rowgroup" });
-        body.classList.toggle("pinned", lines[0].classList.contains("pinned"));
-        if (lines.length !== body.childElementCount || lines.some((line, k) => line !== body.children[k])) body.replaceChildren(...lines);
-        if (i >= bodies.length) table.append(body);
-      });
-      for (const left of bodies.slice(groups.length)) left.remove();
-      if (focused instanceof HTMLElement && focused !== document.activeElement && table.contains(focused)) focused.focus({ preventScroll: true });
-      if (last.rows.length > first) placing = setTimeout(place, 30);
-    }
-
-    /**
-     * The lines of the rows in groups; the pinned row stands alone, as it moves against all others.
-     * @param {Row[]} rows
-     */
-    function groupsOf(rows) {
-      if (rows.length === 0) {
-        const cell = make("td", { role: "cell", colspan: `${columns.length + 1}` }, "No defense matches. Clear the search or the filters.");
-        return [[make("tr", { role: "row" }, cell)]];
-      }
-      const lines = rows.map(linesFor);
-      const groups = rows[0].defense.name === last.pinned ? [lines[0].splice(0, 1)] : [];
-      for (let i = 0; i < lines.length; i += GROUP) groups.push(lines.slice(i, i + GROUP).flat());
-      return groups.filter((group) => group.length > 0);
+    function nothing() {
+      return make("tr", { role: "row" }, make("td", { role: "cell", colspan: `${columns.length + 1}` }, "No defense matches. Clear the search or the filters."));
     }
 
     /**
@@ -364,7 +333,8 @@ const Table = (() => {
       const others = first.length > 0 ? rows.filter((row) => row !== first[0]) : rows;
       last = { rows: [...first, ...others], all, compared, full: compared.length >= Address.MOST_COMPARED, pinned };
       said = new Map(all.map((row) => [row, columns.map((column) => linesOf(column, row))]));
-      table.classList.toggle("long", all.length > LONG);
+      places = new Map(last.rows.map((row, place) => [row, place]));
+      table.setAttribute("aria-rowcount", `${last.rows.length + 1}`);
       setWidths(all);
       place();
       for (const heading of head.querySelectorAll("th[data-key]")) {
@@ -377,6 +347,7 @@ const Table = (() => {
     function show(name) {
       open.add(name);
       place();
+      groups.reveal(name);
       details.get(name)?.scrollIntoView({ block: "center" });
       built.get(name)?.more.focus({ preventScroll: true });
     }

@@ -1,0 +1,97 @@
+"""Coefficients that are 0 outside of a window of a layer: a number of a convolution depends on few of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Shape = tuple[int, ...]
+"""Of one sample, without the batch."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Rows of coefficients of the numbers of a layer.
+
+    Attributes:
+        values: ``[R, C, h, ...]``, of the numbers in the window.
+        shape: ``(C, H, ...)`` of the layer.
+        window: of each side of the layer but the first, from where to where; elsewhere coefficients are 0.
+
+    Example:
+        >>> one = Patch(torch.ones(1, 2, 1), (2, 4), (slice(2, 3),))
+        >>> one.whole().tolist(), (one + Patch.all(torch.ones(1, 2, 4))).values.tolist()
+        ([[[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 0.0]]], [[[1.0, 1.0, 2.0, 1.0], [1.0, 1.0, 2.0, 1.0]]])
+    """
+
+    values: Tensor
+    shape: Shape
+    window: tuple[slice, ...]
+
+    @classmethod
+    def all(cls, values: Tensor) -> Patch:
+        """Of all numbers of a layer."""
+        return cls(values, tuple(values.shape[1:]), tuple(slice(0, side) for side in values.shape[2:]))
+
+    @classmethod
+    def units(cls, places: Tensor, shape: Shape, like: Tensor) -> Patch:
+        """``[R, ...]``: of each row one number, at ``places`` [R] of the flattened layer, in a window around all."""
+        at = torch.unravel_index(places, shape)
+        window = tuple(slice(int(side.min()), int(side.max()) + 1) for side in at[1:])
+        values = like.new_zeros(len(places), shape[0], *(part.stop - part.start for part in window))
+        inside = (side - part.start for side, part in zip(at[1:], window, strict=True))
+        values[(torch.arange(len(places), device=places.device), at[0], *inside)] = 1.0
+        return cls(values, shape, window)
+
+    def of(self, layer: Tensor) -> Tensor:
+        """What a tensor ``[..., C, H, ...]``, or one that is broadcast to such, has in the window."""
+        for side, part in enumerate(self.window, -len(self.window)):
+            if layer.dim() >= -side and layer.shape[side] > 1:
+                layer = layer.narrow(side, part.start, part.stop - part.start)
+        return layer
+
+    def whole(self) -> Tensor:
+        """``[R, C, H, ...]``."""
+        return self._in(tuple(slice(0, side) for side in self.shape[1:]))
+
+    def but(self, values: Tensor) -> Patch:
+        """Others of the same window."""
+        return Patch(values, self.shape, self.window)
+
+    def __add__(self, other: Patch) -> Patch:
+        window = tuple(
+            slice(min(one.start, two.start), max(one.stop, two.stop))
+            for one, two in zip(self.window, other.window, strict=True)
+        )
+        return Patch(self._in(window) + other._in(window), self.shape, window)
+
+    def _in(self, window: tuple[slice, ...]) -> Tensor:
+        """In a window around this one."""
+        if window == self.window:
+            return self.values
+        pads = [
+            pad
+            for mine, whole in zip(reversed(self.window), reversed(window), strict=True)
+            for pad in (mine.start - whole.start, whole.stop - mine.stop)
+        ]
+        return F.pad(self.values, pads)
+
+
+def least(rows: Patch, low: Tensor, high: Tensor, owner: Tensor) -> Tensor:
+    """``[R]``: the smallest values of rows on boxes ``low`` to ``high`` [B, ...], each of its ``owner`` [R]."""
+    values = rows.values
+    lowest = values.clamp_min(0) * rows.of(low)[owner] + values.clamp_max(0) * rows.of(high)[owner]
+    return lowest.flatten(1).sum(1)
+
+
+def in_columns(owner: Tensor, place: Tensor, shape: Shape, most: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Numbers of a layer, ``owner`` and ``place`` [R], in parts of at most so many at one position of the image."""
+    column = place % torch.Size(shape[1:]).numel()
+    for numbers in torch.split(column.argsort(stable=True), torch.bincount(column).tolist()):
+        for part in torch.split(numbers, most):
+            if len(part):
+                yield owner[part], place[part]

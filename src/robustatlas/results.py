@@ -1,0 +1,40 @@
+"""Many runs as results, of which only those at work are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import overload
+
+from robustatlas.result import Result, load_result
+
+
+class Results(Sequence[Result]):
+    """The results of runs on disk, each of which is read whenever it is asked for, and not kept.
+
+    Args:
+        paths: the run directories.
+
+    Example:
+        >>> import tempfile, torch, robustatlas as ra
+        >>> net, data = torch.nn.Linear(4, 2), (torch.rand(3, 4), torch.tensor([0, 1, 0]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = ra.evaluate(net, data, "linf", run=f"{folder}/run", progress=False)
+        ...     [result.attacks for result in Results([f"{folder}/run"])]
+        [('linf',)]
+    """
+
+    def __init__(self, paths: Sequence[str | Path]) -> None:
+        self.paths = tuple(paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, place: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Results: ...
+
+    def __getitem__(self, place: int | slice) -> Result | Results:
+        return Results(self.paths[place]) if isinstance(place, slice) else load_result(self.paths[place])
