@@ -120,8 +120,8 @@ def _from_above(way: tuple[Leg, ...], steps: int) -> dict[Search, Plan]:
     and an order of the classes by distance pay at many strengths, and here cost more than they save. Fine steps follow
     the usual ones where the published ``steps`` are so many that half of their passes have room for both."""
     usual = ascending(way)
-    kinds = dict.fromkeys((*way, *FINE) if steps >= _STEPS_FOR_BOTH else way)
-    descent = (replace(leg, runs=1, stage=replace(leg.stage, targets=None)) for leg in kinds)
+    fine = tuple(replace(leg, runs=1) for leg in FINE) if way is not FINE and steps >= _STEPS_FOR_BOTH else ()
+    descent = (replace(leg, stage=replace(leg.stage, targets=None)) for leg in (*way, *fine))
     return usual | {"descent": ruled(descent, usual["descent"].rules)}
 
 
