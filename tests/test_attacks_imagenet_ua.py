@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,26 @@ def test_the_published_procedure_judges_every_image_at_every_level() -> None:
         fooled = result.outcome(attack).fooled
         assert fooled.shape == (3, 2) and (fooled >= 0).all(), attack
         assert result.passes(attack)[1] == 2 * 3  # two strengths of two steps, and the last look
+
+
+def test_at_the_levels_the_default_finds_as_much_for_half_of_the_published_passes() -> None:
+    net, data = setting(count=2)
+    names = ("ua-hsv", "ua-prison")
+    default, published = (
+        [attack for attack in attacks_of(SUITES, procedure, SIDES) if attack.name in names]
+        for procedure in ("default", "paper")
+    )
+    published = [
+        replace(paper, threat=sound.threat, repairs=False, contains_clean=True)
+        for sound, paper in zip(default, published, strict=True)
+    ]
+    found = ra.evaluate(net, data, default, progress=False, diagnose=False)
+    beside = ra.evaluate(net, data, published, search="every", progress=False, diagnose=False)
+    for attack, paper in zip(default, published, strict=True):
+        broken = found.outcome(attack.name).broken(attack.strengths)
+        assert (broken >= beside.outcome(attack.name).broken(attack.strengths)).all(), attack.name
+        steps = paper.stages[0].optimizer.steps
+        assert sum(found.passes(attack.name)) <= 3 * (2 * steps + 1) / 2, attack.name
 
 
 def test_names_mean_what_fits_the_images() -> None:

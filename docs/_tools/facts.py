@@ -212,6 +212,7 @@ def effort_range(effort: str) -> tuple[float, float]:
 def gaps_table() -> str:
     rows = [
         (
+            f"`{row['networks']}`",
             f"`{row['attack']}`",
             row["samples"],
             f"{row['passes']:.0f}",
@@ -222,9 +223,27 @@ def gaps_table() -> str:
             f"{row['seeds differ']:.0f} %",
         )
         for row in stored("gaps")
+        if row["search"] == "descent"
     ]
-    head = ("attack", "images", "passes", "robust accuracy", "best known", "mean gap", "largest gap", "seeds differ")
+    head = (
+        "network", "attack", "images", "passes", "robust accuracy", "best known", "mean gap", "largest gap", "seeds differ",
+    )  # fmt: skip
     return table(head, rows, 7)
+
+
+def gaps_minimum_table() -> str:
+    rows = [
+        (
+            f"`{row['networks']}`",
+            f"`{row['attack']}`",
+            row["samples"],
+            f"{row['passes']:.0f}",
+            f"{row['within 1 %']:.0f} %",
+        )
+        for row in stored("gaps")
+        if row["search"] == "minimum"
+    ]
+    return table(("network", "attack", "images", "passes", "within 1 %"), rows, 3)
 
 
 def frontier_table() -> str:
@@ -442,7 +461,7 @@ def imagenet_ua_table() -> str:
                 row["model"],
                 ", ".join(map(str, ours["samples"])),
                 _by_seed(ours),
-                f"{_mean(ours['passes']):.0f}" + " (restarts)" * row["restarts"],
+                f"{_mean(ours['passes']):.0f}" + " (before)" * row.get("before", False),
                 _by_seed(theirs),
                 f"{_mean(theirs['passes']):.0f}",
             )
@@ -482,6 +501,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "papers": papers_list,
     "effort": effort_table,
     "gaps": gaps_table,
+    "gaps-minimum": gaps_minimum_table,
     "frontier": frontier_table,
     "curve-cost": curve_cost_table,
     "against-peers": against_peers_table,

@@ -80,9 +80,15 @@ SCANNED = plans(legs("ascend", _SCAN), legs("bound", _SCAN), (), frontier=ruled(
 """For sets of a single number."""
 
 
-def ascending(ascents: tuple[Leg, ...] = USUAL, bounds: tuple[Leg, ...] = BOUNDS) -> dict[Search, Plan]:
+def ascending(
+    ascents: tuple[Leg, ...] = USUAL, bounds: tuple[Leg, ...] = BOUNDS, patience: StopFruitless = PATIENCE
+) -> dict[Search, Plan]:
     """The plans of an attack on sets beyond lp: bounds, restarts, and ascents of two kinds."""
-    return plans(ascents, bounds, ascents, patience=PATIENCE, most=MostPasses(), frontier=swept())
+    return plans(ascents, bounds, ascents, patience=patience, most=MostPasses(), frontier=swept())
+
+
+COEFFICIENTS = ascending(patience=StopFruitless())
+"""For sets that are lp norms of coefficients: as patient as in the lp norms."""
 
 
 @dataclass(frozen=True)
@@ -126,16 +132,17 @@ ENTRIES = (
         "jpeg-linf", JpegLinf(), HistoricalJpegLinf(), grid(0.2), "quantised DCT coefficients (half of it is applied)",
         "The public code averages chrominance over 2x2 pixels even without a perturbation; the default adds the "
         "changed coefficients to the image itself.",
+        plans=COEFFICIENTS,
     ),
     Entry(
         "jpeg-l2", JpegL2(), HistoricalJpegL2(), (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
-        "l2 norm of quantised DCT coefficients", "As jpeg-linf.",
+        "l2 norm of quantised DCT coefficients", "As jpeg-linf.", plans=COEFFICIENTS,
     ),
     Entry(
         "jpeg-l1", JpegL1(), HistoricalJpegL1(), grid(20.0), "l1 norm of quantised DCT coefficients",
         "As jpeg-linf; the public code's bound of 2 on single coefficients counts from the current point, the "
         "default's from zero.",
-        optimizer=FrankWolfe(_STEPS),
+        optimizer=FrankWolfe(_STEPS), plans=COEFFICIENTS,
     ),
     Entry(
         "stadv", StAdv(), HistoricalStAdv(), grid(0.1), "displacement, half the image side is 1",

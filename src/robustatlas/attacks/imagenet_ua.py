@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage
-from robustatlas.attacks.image import BOUNDS, FINE, USUAL, ascending
+from robustatlas.attacks.image import FINE, USUAL, ascending
 from robustatlas.attacks.plans import legs
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, in_sound_units
+from robustatlas.search.plan import ruled
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.historical.imagenet_ua.blur import HistoricalUaBlur
 from robustatlas.threats.historical.imagenet_ua.edge import HistoricalUaEdge
@@ -90,15 +91,17 @@ class UaEntry:
     def attack(self, procedure: Procedure, *, levels: bool = False) -> Attack:
         """The attack at the twenty strengths, or at the three levels."""
         large, small = (
-            self._sound(three, levels) if procedure == "default" else self._published(steps, three, levels)
+            self._sound(steps, three, levels) if procedure == "default" else self._published(steps, three, levels)
             for three, steps in ((IMAGENET[self.name], self.large), (CIFAR10[self.name], self.small))
         )
         return replace(large, small=small)
 
-    def _sound(self, three: Strengths, levels: bool) -> Attack:
+    def _sound(self, steps: Published, three: Strengths, levels: bool) -> Attack:
         three = in_sound_units(self.name, three)
         about = AttackInfo(self.unit, SOURCE, self.note)
-        return Attack(f"ua-{self.name}", self.threat, ascending(self.way), three if levels else around(three), about)
+        if levels:
+            return Attack(f"ua-{self.name}", self.threat, _from_above(self.way, steps.steps), three, about)
+        return Attack(f"ua-{self.name}", self.threat, ascending(self.way), around(three), about)
 
     def _published(self, steps: Published, three: Strengths, levels: bool) -> Attack:
         plan = Plan(legs("ascend", Stage(PGD(steps.steps, length=steps.length), "cross-entropy", judge="last")))
@@ -109,10 +112,17 @@ class UaEntry:
         )  # fmt: skip
 
 
-def _without_restarts(way: tuple[Leg, ...]) -> dict[Search, Plan]:
-    """The descent at three levels: restarts bring the smallest example down by a little, which decides no level, and
-    took a quarter of the passes."""
-    return {"descent": ascending(way, tuple(leg for leg in BOUNDS if leg.role == "bound"))["descent"]}
+_STEPS_FOR_BOTH = 40
+
+
+def _from_above(way: tuple[Leg, ...], steps: int) -> dict[Search, Plan]:
+    """The plans at few levels. The descent ascends at the levels themselves, from the highest down: bounds of the size
+    and an order of the classes by distance pay at many strengths, and here cost more than they save. Fine steps follow
+    the usual ones where the published ``steps`` are so many that half of their passes have room for both."""
+    usual = ascending(way)
+    fine = tuple(replace(leg, runs=1) for leg in FINE) if way is not FINE and steps >= _STEPS_FOR_BOTH else ()
+    descent = (replace(leg, stage=replace(leg.stage, targets=None)) for leg in (*way, *fine))
+    return usual | {"descent": ruled(descent, usual["descent"].rules)}
 
 
 def around(levels: Strengths, count: int = 20) -> tuple[float, ...]:
