@@ -14,8 +14,8 @@ from robustatlas.certificates.base import Samples, Subject
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.crown import Crown
 from robustatlas.certificates.interval import InBalls
-from robustatlas.certificates.patch import Patch
 from robustatlas.certificates.regions import NormBall
+from robustatlas.certificates.windowed import Windowed
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class AlphaCrown(InBalls):
         optimizer = torch.optim.Adam(slopes.values(), self.rate)
         for _ in range(self.steps):
             with torch.enable_grad():
-                value = bounds.backward(graph.output, Patch.all(rows), owner, slopes=slopes)
+                value = bounds.backward(graph.output, Windowed.all(rows), owner, slopes=slopes)
                 optimizer.zero_grad()
                 (-value.sum()).backward()  # type: ignore[no-untyped-call]  # torch declares no types here
             best = torch.maximum(best, value.detach())

@@ -21,9 +21,9 @@ from robustatlas.bundle import per_sample
 from robustatlas.certificates.activations import Activation, Lines
 from robustatlas.certificates.graph import Graph, Node
 from robustatlas.certificates.operations import AffineOperation, Convolution, Dense, Sum, accumulated
-from robustatlas.certificates.patch import Patch, in_columns, least
 from robustatlas.certificates.pooling import MaxPool, Picked
 from robustatlas.certificates.regions import NormBall, Region, Segment
+from robustatlas.certificates.windowed import Windowed, in_columns, least
 
 NUMBERS = 1 << 18
 """Numbers of one layer that are at work at once: 2 MiB, which caches hold."""
@@ -91,19 +91,19 @@ class Network:
             self._norms[position, q] = torch.cat(found).view(1, *shape)
         return self._norms[position, q]
 
-    def units(self, position: int) -> Iterator[Patch]:
+    def units(self, position: int) -> Iterator[Windowed]:
         """The unit rows of a node, as many at a time as memory takes."""
         shape = self.graph.nodes[position].shape
         every = torch.arange(torch.Size(shape).numel(), device=self.like.device)
         for places in torch.split(every, self.at_once):
-            yield Patch.units(places, shape, self.like)
+            yield Windowed.units(places, shape, self.like)
 
     @property
     def at_once(self) -> int:
         """Rows that go backwards together."""
         return max(1, NUMBERS // self.widest)
 
-    def onwards(self, coefficients: dict[int, Patch], node: Node, rows: Patch) -> None:
+    def onwards(self, coefficients: dict[int, Windowed], node: Node, rows: Windowed) -> None:
         """Rows of an affine node, added to those of its inputs."""
         assert isinstance(node.operation, AffineOperation)
         shapes = tuple(self.graph.nodes[k].shape for k in node.inputs)
@@ -111,7 +111,7 @@ class Network:
             add(coefficients, k, back)
 
 
-def add(coefficients: dict[int, Patch], position: int, rows: Patch) -> None:
+def add(coefficients: dict[int, Windowed], position: int, rows: Windowed) -> None:
     """Rows of a node, added to what there is of it."""
     coefficients[position] = coefficients[position] + rows if position in coefficients else rows
 
@@ -191,12 +191,12 @@ class Bounds:
     def lowest(self, start: int, rows: Tensor, owner: Tensor, *, backwards: bool = True) -> Tensor:
         """``[R]``: lower bounds of rows [R, ...] of the node at ``start``, each for the sample of its ``owner`` [R]."""
         parts = zip(*(torch.split(each, self.network.at_once) for each in (rows, owner)), strict=True)
-        return torch.cat([self.backward(start, Patch.all(some), of, backwards=backwards) for some, of in parts])
+        return torch.cat([self.backward(start, Windowed.all(some), of, backwards=backwards) for some, of in parts])
 
     def backward(
         self,
         start: int,
-        rows: Patch,
+        rows: Windowed,
         owner: Tensor,
         *,
         backwards: bool = True,
@@ -209,12 +209,12 @@ class Bounds:
     def planes(
         self,
         start: int,
-        rows: Patch,
+        rows: Windowed,
         owner: Tensor,
         *,
         backwards: bool = True,
         slopes: dict[int, Tensor] | None = None,
-    ) -> tuple[Patch | None, Tensor]:
+    ) -> tuple[Windowed | None, Tensor]:
         """Affine functions of the input below rows of a node: coefficients [R, ...] (None: there are none) and
         constants [R]."""
         coefficients, total = {start: rows}, rows.values.new_zeros(len(owner))
@@ -240,14 +240,14 @@ class Bounds:
         return None, total
 
     def _through(
-        self, position: int, node: Node, rows: Patch, owner: Tensor, slope: Tensor | None
-    ) -> tuple[Patch, Tensor]:
+        self, position: int, node: Node, rows: Windowed, owner: Tensor, slope: Tensor | None
+    ) -> tuple[Windowed, Tensor]:
         """Rows before a nonlinear node, and what is added."""
         lines, source = self.lines[position], node.inputs[0]
         if isinstance(lines, Picked):
             assert isinstance(node.operation, MaxPool)
             back, fixed = node.operation.back(rows.whole(), lines, owner, self.network.graph.nodes[source].shape)
-            return Patch.all(back), fixed
+            return Windowed.all(back), fixed
         if slope is None:
             below, offset = rows.of(lines.low_slope)[owner], rows.of(lines.low_offset)[owner]
         else:
@@ -326,7 +326,7 @@ class Bounds:
         shape = self.network.graph.nodes[position].shape
         owner, place = open_.flatten(1).nonzero(as_tuple=True)
         for who, where in in_columns(owner, place, shape, self.network.at_once):
-            rows = Patch.units(where, shape, low)
+            rows = Windowed.units(where, shape, low)
             both = rows.but(torch.cat([rows.values, -rows.values]))
             under, over = self.backward(position, both, who.repeat(2)).chunk(2)
             low_flat[who, where] = torch.maximum(low_flat[who, where], under)

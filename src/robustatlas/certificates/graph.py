@@ -9,8 +9,8 @@ from torch import Tensor
 
 from robustatlas.certificates.activations import Activation
 from robustatlas.certificates.operations import AffineOperation
-from robustatlas.certificates.patch import Shape
 from robustatlas.certificates.pooling import MaxPool
+from robustatlas.certificates.windowed import Shape
 
 Operation = AffineOperation | Activation | MaxPool
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject, norm_of
 from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.patch import Patch
 from robustatlas.certificates.regions import NormBall
+from robustatlas.certificates.windowed import Windowed
 from robustatlas.errors import UserError
 
 
@@ -46,7 +46,7 @@ class Linear(Certificate):
         everywhere = NormBall(samples.x, samples.x.new_full((len(samples.x),), 1.0), torch.inf)
         bounds = Bounds.of(network, everywhere, backwards=False)
         rows, owner, _ = bounds.margin_rows(samples.labels)
-        plane, margin_at_0 = bounds.planes(network.graph.output, Patch.all(rows), owner)
+        plane, margin_at_0 = bounds.planes(network.graph.output, Windowed.all(rows), owner)
         assert plane is not None
         weight, at = plane.whole().flatten(1), samples.x.flatten(1)[owner]
         margin = margin_at_0 + (weight * at).sum(1)

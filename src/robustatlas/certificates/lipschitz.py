@@ -15,10 +15,10 @@ from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples,
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.graph import Graph, Node
 from robustatlas.certificates.operations import Convolution, Dense, Moved, Scaled, Sum
-from robustatlas.certificates.patch import Patch
 from robustatlas.certificates.piecewise import deviations
 from robustatlas.certificates.pooling import MaxPool
 from robustatlas.certificates.regions import NormBall
+from robustatlas.certificates.windowed import Windowed
 from robustatlas.errors import UserError
 
 Of = Literal["vector", "each", "one"]
@@ -154,7 +154,7 @@ def _moved(operation: Moved, given: list[float], shapes: list[tuple[int, ...]], 
     ones = [torch.ones(1, *shape, dtype=torch.float64, device=device) for shape in shapes]
     zeros = [torch.zeros_like(each) for each in ones]
     out = torch.ones_like(operation.apply(*ones))
-    columns = operation.back(Patch.all(out), tuple(shapes))
+    columns = operation.back(Windowed.all(out), tuple(shapes))
     for k, constant in enumerate(given):
         rows = operation.apply(*(ones[i] if i == k else zeros[i] for i in range(len(given))))
         total += constant**2 * float(rows.max()) * float(columns[k].values.max())

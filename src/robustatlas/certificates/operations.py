@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.certificates.patch import Patch, Shape
+from robustatlas.certificates.windowed import Shape, Windowed
 
 Count = int | Tensor
 
@@ -51,7 +51,7 @@ class AffineOperation(ABC):
         """|W| r, of widths r >= 0."""
 
     @abstractmethod
-    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
+    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
         """``rows`` [R, ...] times W, for each input of the ``shapes``."""
 
     def count(self, *largest: Tensor) -> Count:
@@ -81,8 +81,8 @@ class Dense(AffineOperation):
     def spread(self, *widths: Tensor) -> Tensor:
         return F.linear(widths[0], self.weight.abs())
 
-    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
-        return (Patch.all(rows.whole() @ self.weight),)
+    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
+        return (Windowed.all(rows.whole() @ self.weight),)
 
     def count(self, *largest: Tensor) -> Count:
         return (largest[0] > 0).sum(-1, keepdim=True) + 1
@@ -119,7 +119,7 @@ class Convolution(AffineOperation):
     def count(self, *largest: Tensor) -> Count:
         return self._run((largest[0] > 0).to(largest[0].dtype), torch.ones_like(self.weight), None) + 1
 
-    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
+    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
         transposed = _CONVOLUTIONS[self.weight.dim() - 2][1]
         values = transposed(rows.values, self.weight, None, self.stride, 0, 0, self.groups, self.dilation)
         window = []
@@ -129,10 +129,10 @@ class Convolution(AffineOperation):
             first = part.start * stride - pad
             low, high = max(first, 0), min(first + values.shape[side], size)
             if low >= high:  # zeros around the image alone
-                return (Patch.all(values.new_zeros(len(values), *shapes[0])),)
+                return (Windowed.all(values.new_zeros(len(values), *shapes[0])),)
             values = values.narrow(side, low - first, high - low)
             window.append(slice(low, high))
-        return (Patch(values, shapes[0], tuple(window)),)
+        return (Windowed(values, shapes[0], tuple(window)),)
 
     def _run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         run = _CONVOLUTIONS[weight.dim() - 2][0]
@@ -160,7 +160,7 @@ class Scaled(AffineOperation):
     def size(self, *largest: Tensor) -> Tensor:
         return self.spread(*largest) + self.shift_size
 
-    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
+    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
         return (rows.but(rows.values * rows.of(self.factor)),)
 
 
@@ -177,7 +177,7 @@ class Sum(AffineOperation):
     def spread(self, *widths: Tensor) -> Tensor:
         return sum(abs(sign) * each for sign, each in zip(self.signs, widths, strict=True))  # type: ignore[return-value]
 
-    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
+    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
         return tuple(rows.but(sign * rows.values) for sign in self.signs)
 
 
@@ -201,7 +201,7 @@ class Moved(AffineOperation):
     def size(self, *largest: Tensor) -> Tensor:
         return self.apply(*largest)
 
-    def back(self, rows: Patch, shapes: tuple[Shape, ...]) -> tuple[Patch, ...]:
+    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
         zeros = [rows.values.new_zeros(len(rows.values), *shape) for shape in shapes]
         transposed = torch.func.vjp(self.run, *zeros)[1]
-        return tuple(map(Patch.all, transposed(rows.whole())))
+        return tuple(map(Windowed.all, transposed(rows.whole())))

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.certificates.patch import Shape
+from robustatlas.certificates.windowed import Shape
 
 
 @dataclass(frozen=True)

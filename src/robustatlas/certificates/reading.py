@@ -13,8 +13,8 @@ from torch import Tensor, fx, nn
 
 from robustatlas.certificates.graph import Graph, Node
 from robustatlas.certificates.operations import Moved
-from robustatlas.certificates.patch import Shape
 from robustatlas.certificates.readings import NOTHING, PLACES, READINGS, Call, Of, depends, flat, in_double, inputs_of
+from robustatlas.certificates.windowed import Shape
 from robustatlas.classifier import Classifier
 from robustatlas.classifier.normalisation import normalised
 from robustatlas.classifier.outputs import as_logits, logits_in

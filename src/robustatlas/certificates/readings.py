@@ -14,8 +14,8 @@ from robustatlas.certificates import activations
 from robustatlas.certificates.activations import Activation
 from robustatlas.certificates.graph import Operation
 from robustatlas.certificates.operations import Convolution, Dense, Moved, Scaled, Sum
-from robustatlas.certificates.patch import Shape
 from robustatlas.certificates.pooling import MaxPool
+from robustatlas.certificates.windowed import Shape
 
 
 @dataclass(frozen=True)

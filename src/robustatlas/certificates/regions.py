@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import per_sample
-from robustatlas.certificates.patch import Patch, least
+from robustatlas.certificates.windowed import Windowed, least
 
 
 class Region(ABC):
@@ -25,7 +25,7 @@ class Region(ABC):
         """``[B, ...]``: the smallest and largest value of each number."""
 
     @abstractmethod
-    def lowest(self, rows: Patch, owner: Tensor) -> Tensor:
+    def lowest(self, rows: Windowed, owner: Tensor) -> Tensor:
         """``[R]``: at most the smallest value of each of the ``rows`` [R, ...] on the set of its ``owner`` [R]."""
 
     @abstractmethod
@@ -58,7 +58,7 @@ class NormBall(Region):
             low, high = low.clamp_min(0).minimum(self.centre), high.clamp_max(1).maximum(self.centre)
         return low, high
 
-    def lowest(self, rows: Patch, owner: Tensor) -> Tensor:
+    def lowest(self, rows: Windowed, owner: Tensor) -> Tensor:
         if self.p == torch.inf:
             return least(rows, *self.limits(), owner)
         length = torch.linalg.vector_norm(rows.values.flatten(1), self.dual, dim=1)
@@ -82,7 +82,7 @@ class Segment(Region):
     def limits(self) -> tuple[Tensor, Tensor]:
         return torch.minimum(self.start, self.end) - self.below, torch.maximum(self.start, self.end) + self.above
 
-    def lowest(self, rows: Patch, owner: Tensor) -> Tensor:
+    def lowest(self, rows: Windowed, owner: Tensor) -> Tensor:
         values = rows.values
         ends = [(values * rows.of(end)[owner]).flatten(1).sum(1) for end in (self.start, self.end)]
         return torch.minimum(*ends) + least(rows, -self.below, self.above, owner)

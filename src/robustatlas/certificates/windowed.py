@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Patch:
+class Windowed:
     """Rows of coefficients of the numbers of a layer.
 
     Attributes:
@@ -23,8 +23,8 @@ class Patch:
         window: of each side of the layer but the first, from where to where; elsewhere coefficients are 0.
 
     Example:
-        >>> one = Patch(torch.ones(1, 2, 1), (2, 4), (slice(2, 3),))
-        >>> one.whole().tolist(), (one + Patch.all(torch.ones(1, 2, 4))).values.tolist()
+        >>> one = Windowed(torch.ones(1, 2, 1), (2, 4), (slice(2, 3),))
+        >>> one.whole().tolist(), (one + Windowed.all(torch.ones(1, 2, 4))).values.tolist()
         ([[[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 0.0]]], [[[1.0, 1.0, 2.0, 1.0], [1.0, 1.0, 2.0, 1.0]]])
     """
 
@@ -33,12 +33,12 @@ class Patch:
     window: tuple[slice, ...]
 
     @classmethod
-    def all(cls, values: Tensor) -> Patch:
+    def all(cls, values: Tensor) -> Windowed:
         """Of all numbers of a layer."""
         return cls(values, tuple(values.shape[1:]), tuple(slice(0, side) for side in values.shape[2:]))
 
     @classmethod
-    def units(cls, places: Tensor, shape: Shape, like: Tensor) -> Patch:
+    def units(cls, places: Tensor, shape: Shape, like: Tensor) -> Windowed:
         """``[R, ...]``: of each row one number, at ``places`` [R] of the flattened layer, in a window around all."""
         at = torch.unravel_index(places, shape)
         window = tuple(slice(int(side.min()), int(side.max()) + 1) for side in at[1:])
@@ -58,16 +58,16 @@ class Patch:
         """``[R, C, H, ...]``."""
         return self._in(tuple(slice(0, side) for side in self.shape[1:]))
 
-    def but(self, values: Tensor) -> Patch:
+    def but(self, values: Tensor) -> Windowed:
         """Others of the same window."""
-        return Patch(values, self.shape, self.window)
+        return Windowed(values, self.shape, self.window)
 
-    def __add__(self, other: Patch) -> Patch:
+    def __add__(self, other: Windowed) -> Windowed:
         window = tuple(
             slice(min(one.start, two.start), max(one.stop, two.stop))
             for one, two in zip(self.window, other.window, strict=True)
         )
-        return Patch(self._in(window) + other._in(window), self.shape, window)
+        return Windowed(self._in(window) + other._in(window), self.shape, window)
 
     def _in(self, window: tuple[slice, ...]) -> Tensor:
         """In a window around this one."""
@@ -81,7 +81,7 @@ class Patch:
         return F.pad(self.values, pads)
 
 
-def least(rows: Patch, low: Tensor, high: Tensor, owner: Tensor) -> Tensor:
+def least(rows: Windowed, low: Tensor, high: Tensor, owner: Tensor) -> Tensor:
     """``[R]``: the smallest values of rows on boxes ``low`` to ``high`` [B, ...], each of its ``owner`` [R]."""
     values = rows.values
     lowest = values.clamp_min(0) * rows.of(low)[owner] + values.clamp_max(0) * rows.of(high)[owner]
