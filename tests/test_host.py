@@ -92,7 +92,8 @@ def test_images_are_attacked_alike(network: nn.Module, name: str, procedure: Pro
 
     always, seldom = found(1).outcome(name), found(8).outcome(name)
     for column in ("minimal_size", "minimal_strength", "found_class", "margins", "fooled"):
-        np.testing.assert_array_equal(getattr(always, column), getattr(seldom, column), column)
+        # equal up to the last digit
+        np.testing.assert_allclose(getattr(always, column), getattr(seldom, column), 1e-15, err_msg=column)
 
 
 def test_the_ball_is_projected_on_alike() -> None:
