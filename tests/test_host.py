@@ -91,9 +91,10 @@ def test_images_are_attacked_alike(network: nn.Module, name: str, procedure: Pro
             return ra.evaluate(network, data, attack, batch_size=1, progress=False)
 
     always, seldom = found(1).outcome(name), found(8).outcome(name)
-    for column in ("minimal_size", "minimal_strength", "found_class", "margins", "fooled"):
-        # equal up to the last digit
-        np.testing.assert_allclose(getattr(always, column), getattr(seldom, column), 1e-15, err_msg=column)
+    for column in ("minimal_strength", "found_class", "margins", "fooled"):
+        np.testing.assert_array_equal(getattr(always, column), getattr(seldom, column), column)
+    # snow's size is a mean, summed by another way in other layouts: equal up to the last digit
+    np.testing.assert_allclose(always.minimal_size, seldom.minimal_size, 1e-15 if name == "snow" else 0)
 
 
 def test_the_ball_is_projected_on_alike() -> None:
