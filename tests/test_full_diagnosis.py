@@ -136,10 +136,18 @@ def test_planted_examples_are_found_where_gradients_lead(name: str, finds: bool)
 
 
 def test_a_test_that_chance_passes_tells_nothing() -> None:
-    few = PlantedTest(torch.zeros(20).bool(), torch.arange(20) < 3, torch.ones(20).bool())
+    few = PlantedTest(torch.zeros(20).bool(), torch.arange(20) < 3, torch.ones(20).bool(), convex=True)
     assert not few.informative and replace(few, by_chance=torch.arange(20) < 1).informative
     found = replace(searched(20), binarised={"linf": few})
     assert Binarisation("linf").measure(look(SOUND, 20, found)).doubtful.all()
+
+
+def test_only_in_lp_balls_what_was_planted_and_missed_speaks_against_a_network() -> None:
+    missed = PlantedTest(torch.zeros(20).bool(), torch.zeros(20).bool(), torch.ones(20).bool(), convex=True)
+    found = replace(searched(20), binarised={"linf": missed, "stadv": replace(missed, convex=False)})
+    in_ball, by_warps = (full._reading(Binarisation(name), look(SOUND, 20, found)) for name in found.binarised)
+    assert in_ball.decides and in_ball.severity == "masked"
+    assert not by_warps.decides and by_warps.severity == "note" and "sound networks do so too" in by_warps.means
 
 
 def test_a_network_without_a_last_linear_layer_is_not_tested() -> None:

@@ -105,6 +105,21 @@ def test_a_sample_for_which_a_restart_found_something_is_stubborn() -> None:
     ]  # fmt: skip
 
 
+def test_only_a_stubborn_sample_is_insisted_on() -> None:
+    """All ascents fail: next to nothing is left below the smallest example, which a restart found, or the bound."""
+    ascent, insisting = (
+        Leg(Stage(Counted(2, name=role), "margin", start="best"), role, runs=2) for role in ("ascend", "insist")
+    )
+
+    def begun(search: Search, *legs: Leg) -> list[str]:
+        return run_of(*legs, ascent, insisting, search=search, rules=in_vain(search, 2, 2))[0]
+
+    stubborn = begun("minimum", bound("a", 0.4), restarts(3, 0.1001, 0.5))
+    assert stubborn[-4:] == ["ascend", "ascend", "insist", "insist"]
+    assert begun("minimum", bound("a", 0.1001), restarts(3, 0.5))[-2:] == ["ascend", "ascend"]
+    assert begun("descent", bound("a", 0.1001), restarts(3, 0.5))[-2:] == ["ascend", "ascend"]
+
+
 def test_smaller_is_a_share_of_the_size_or_for_a_descent_a_strength() -> None:
     legs = (bound("a", 0.4), restarts(20, 0.3, 0.2995, 0.5))
     minimum = run_of(*legs, search="minimum", rules=in_vain("minimum", 2, 2))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.plans import AGAIN, SWEEP, bounds_of, legs, plans, restarts, swept, two_kinds
+from robustatlas.attacks.plans import AGAIN, SWEEP, bounds_of, insisting, legs, plans, restarts, swept, two_kinds
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer
@@ -48,7 +48,7 @@ _FAB = Stage(FAB(steps=20), "margin", targets="distance")
 
 
 def _refined(optimizer: Optimizer[Any], refine: Stage) -> tuple[Leg, ...]:
-    return (*two_kinds(optimizer, optimizer), *legs("refine", refine))
+    return (*two_kinds(optimizer, optimizer), *insisting(optimizer, _CLASSES), *legs("refine", refine))
 
 
 _BELOW = dict.fromkeys(("linf", "l2"), _refined(_ASCENT, Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")))

@@ -132,6 +132,11 @@ def two_kinds(towards: Optimizer[Any], away: Optimizer[Any], classes: int = 1, s
     )
 
 
+def insisting(towards: Optimizer[Any], classes: int) -> tuple[Leg, ...]:
+    """What stubborn samples take besides: ascents by the margin towards so many of the nearest classes."""
+    return legs("insist", Stage(towards, "margin", targets="distance", start="best"), runs=classes)
+
+
 def as_published(*stages: Stage) -> dict[Search, Plan]:
     """The plans of a published procedure, which asks at strengths: by bisection, and each by itself."""
     plan = Plan(legs("ascend", *stages))

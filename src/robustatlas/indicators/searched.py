@@ -20,11 +20,14 @@ class PlantedTest:
         found: [B] whether the attack found the planted example.
         by_chance: [B] whether random points of the set did.
         set_up: [B] whether the planted example could be told from the points inside.
+        convex: whether the set is an lp ball. In others, such as warps, the search for a planted example ends in
+            valleys of the set itself, of sound networks too.
     """
 
     found: Tensor
     by_chance: Tensor
     set_up: Tensor
+    convex: bool
 
     @property
     def informative(self) -> bool:

@@ -17,11 +17,13 @@ from robustatlas.search.rules import Approach, MostPasses, Rule, StopFruitless, 
 
 class Downward(Schedule):
     """Base of both: bounds, restarts from the smallest example until some in a row have found nothing, then ascents
-    until each kind has failed. Where the bounds found no example, restarts wait until an ascent has.
+    until each kind has failed, and more of them where a run after the bounds found something. Where the bounds found no
+    example, restarts wait until an ascent has.
 
-    Indices of ``attempts``: the first restart (``again``), the first ascent (``first``) and the first that refines
-    (``last``). Of each sample: ``smallest`` [N], its smallest size when its last run ended, ``in_vain`` [N], how many
-    runs in a row have found nothing smaller, ``stubborn`` [N]: a restart found something, and ``spent`` [N]: passes.
+    Indices of ``attempts``: the first restart (``again``), the first ascent (``first``), the first that only stubborn
+    samples take (``insisting``) and the first that refines (``last``). Of each sample: ``smallest`` [N], its smallest
+    size when its last run ended, ``in_vain`` [N], how many runs in a row have found nothing smaller, ``stubborn`` [N]:
+    a run after the bounds did, and ``spent`` [N]: passes.
     Of each attempt: ``each`` [A], the passes of one evaluation, and ``dear`` [A], those of a whole run and of all that
     refine.
     """
@@ -31,6 +33,7 @@ class Downward(Schedule):
         frozenset({"bound"}),
         frozenset({"restart"}),
         frozenset({"ascend"}),
+        frozenset({"insist"}),
         frozenset({"refine"}),
     )
     reads: ClassVar[tuple[type[Rule], ...]] = (StopLaggingRuns, StopSlowAscents, StopFruitless, MostPasses)
@@ -38,7 +41,7 @@ class Downward(Schedule):
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
         runs = [len(attempts_of(plan.having(*group), classes)) for group in self.order]
-        self.again, self.first, self.last, _ = accumulate(runs)
+        self.again, self.first, self.insisting, self.last, _ = accumulate(runs)
         self.fruitless = plan.rule(StopFruitless)
         self.smallest = torch.full_like(self.level, torch.inf, dtype=strengths.dtype)
         self.in_vain, self.stubborn = torch.zeros_like(self.level), torch.zeros_like(todo)
@@ -69,6 +72,7 @@ class Downward(Schedule):
             enough |= (attempt >= self.again) & best_size.isinf()
             attempt = torch.where(~bounding & first_example, self.again, attempt)
         attempt = torch.where(bounding & enough, attempt.clamp_min(self.first), attempt)
+        attempt = torch.where(self.stubborn[rows] | (attempt < self.insisting), attempt, attempt.clamp_min(self.last))
         self.warm[rows] = fooled | bounding
         attempt, settled = self._below_bounds(rows, attempt, best_size, (attempt >= self.first) & ~refining)
         settled |= self._all_found(best_size) & (attempt >= self.again) & ~refining

@@ -105,7 +105,7 @@ class Leg:
 
     Attributes:
         stage: how a run goes.
-        role: what it is for: ``"bound"``, ``"restart"``, ``"ascend"``, ``"refine"`` or ``"sweep"``.
+        role: what it is for: ``"bound"``, ``"restart"``, ``"ascend"``, ``"insist"``, ``"refine"`` or ``"sweep"``.
         runs: towards so many classes where the stage is targeted, otherwise from so many starts.
 
     Raises:

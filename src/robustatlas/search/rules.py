@@ -20,11 +20,11 @@ from robustatlas.host import cached
 from robustatlas.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
-Role = Literal["bound", "restart", "ascend", "refine", "sweep"]
+Role = Literal["bound", "restart", "ascend", "insist", "refine", "sweep"]
 """``"bound"``: for the smallest size, from the clean point; ``"restart"``: the same from the smallest example, moved at
-random (basin hopping, Wales and Doye 1997); ``"ascend"``: at a strength;
-``"refine"``: for the smallest size, from the smallest example, at the end; ``"sweep"``: at each strength in turn, from
-what was found at the one beside it."""
+random (basin hopping, Wales and Doye 1997); ``"ascend"``: at a strength; ``"insist"``: the same, of stubborn samples
+alone (a run after the bounds found something smaller); ``"refine"``: for the smallest size, from the smallest example,
+at the end; ``"sweep"``: at each strength in turn, from what was found at the one beside it."""
 
 Effort = Literal["low", "default", "high"]
 """Fewer passes, the usual ones, several times as many; what each costs is measured in the documentation (*Effort*)."""
@@ -150,7 +150,7 @@ class StopSlowAscents(EarlyStop):
     """
 
     reason: ClassVar[str] = "an ascent that slows down does not arrive"
-    roles: ClassVar[Set[Role]] = frozenset({"ascend"})
+    roles: ClassVar[Set[Role]] = frozenset({"ascend", "insist"})
 
     parts: int = 4
     times: float = 1.0
@@ -209,7 +209,7 @@ class Approach(Rule):
     fails: all kinds at the last share, the first alone at those before."""
 
     reason: ClassVar[str] = "large steps down are cheap, small ones at the end decide"
-    roles: ClassVar[Set[Role]] = frozenset({"bound", "ascend"})
+    roles: ClassVar[Set[Role]] = frozenset({"bound", "ascend", "insist"})
 
     shares: tuple[float, ...] = (0.9, 0.99)
 

@@ -19,6 +19,7 @@ from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.request import Request
 from robustatlas.indicators.searched import PlantedTest
 from robustatlas.noise import Noise
+from robustatlas.threats.lp import Lp
 
 _INNER = 999
 _ETA = 0.95
@@ -80,7 +81,8 @@ def binarisation(model: Classifier, x: Tensor, attack: Attack, epsilon: float, s
     chance = torch.tensor([_by_chance(net, attack, x[k : k + 1], noise.at(k), epsilon, k) for k in range(len(x))])
     asked = Request(attacks=[replace(attack, strengths=(epsilon,))], seed=seed, diagnose=False, progress=False)
     found = evaluated(net, (x, torch.arange(len(x))), asked).minimal_size(attack.name)
-    return PlantedTest(torch.from_numpy(found <= epsilon * (1 + 1e-5)), chance, set_up)
+    hit = torch.from_numpy(found <= epsilon * (1 + 1e-5))
+    return PlantedTest(hit, chance, set_up, convex=isinstance(attack.threat, Lp))
 
 
 def _last_linear(model: Classifier) -> nn.Linear | None:

@@ -79,13 +79,15 @@ def _indicators(look: LookedAt) -> list[Indicator]:
 def _reading(indicator: Indicator, look: LookedAt) -> Reading:
     assert look.searched is not None
     found, severity = indicator.measure(look), indicator.severity
-    if not isinstance(indicator, Binarisation) or look.searched.binarised[indicator.attack].informative:
+    if not isinstance(indicator, Binarisation):
         return reading_of(indicator, found, severity)
     test = look.searched.binarised[indicator.attack]
+    if test.informative and test.convex:
+        return reading_of(indicator, found, severity)
     chance = float(test.by_chance[test.set_up].float().mean()) if bool(test.set_up.any()) else 1.0
+    why = "sound networks do so too" if test.informative else f"random points find {100 * chance:.0f} % of them"
     told = reading_of(indicator, found, "note")
-    means = f"{indicator.means}, which says little: random points find {100 * chance:.0f} % of them"
-    return told.model_copy(update={"means": means, "decides": False})
+    return told.model_copy(update={"means": f"{indicator.means}, which says little: {why}", "decides": False})
 
 
 def _looked_at(
