@@ -11,7 +11,7 @@ import pytest
 import run_files
 from robustatlas.errors import UserError
 from robustatlas.facts import chosen_reference, facts_of, fitting_reference, hold_against, what_is_shared
-from robustatlas.facts.comparison import distinct_names, intervals_of
+from robustatlas.facts.comparison import distinct_names
 from robustatlas.facts.field import BENCHMARKED, beside_the_field
 from robustatlas.facts.rows import run_row
 from robustatlas.facts.units import unit_of
@@ -139,9 +139,9 @@ def test_units_stand_in_the_catalogue_alone() -> None:
 def test_a_comparison_has_the_intervals_of_the_runs() -> None:
     """Where runs share all they have, the numbers beside each other are those of each alone, interval for interval."""
     runs = [made_up(("linf", "l2"), model=name) for name in ("a", "b")]
-    shared = what_is_shared(runs, distinct_names(runs))
-    held = hold_against(shared.tables[0], PUBLISHED)
-    alone, found = facts_of(runs[0], reference=PUBLISHED), intervals_of(shared, 0, held, {"linf": 0.05, "l2": 1.25})
+    first = what_is_shared(runs).on(0)
+    held = hold_against(first.table, PUBLISHED)
+    alone, found = facts_of(runs[0], reference=PUBLISHED), first.intervals(held, {"linf": 0.05, "l2": 1.25})
     assert alone.reference is not None
     assert found["clean accuracy"] == alone.clean
     assert found["average accuracy"] == alone.average
