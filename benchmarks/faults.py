@@ -43,7 +43,7 @@ from robustatlas.outcomes import Run
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
 ATTACKS, STRENGTHS = ("linf", "l2"), {"linf": [0.05, 0.1, 0.2, 0.3], "l2": [0.25, 0.5, 1.0]}
-SAMPLES, PART = 96, 8
+SAMPLES, PART = 48, 4
 PARTS = len(ATTACKS) * SAMPLES // PART
 FORK = multiprocessing.get_context("fork")
 
@@ -280,6 +280,7 @@ def main() -> None:
         "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": AT.replace(str(PORT), str(PORT + 1)),
     }  # fmt: skip
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended."))  # whoever ends this ends the world as well
     world = World()
     try:
         wanted = {f"builtin:digits-{kind}": numbers_of(None, f"builtin:digits-{kind}") for kind in ("linf", "standard")}
