@@ -49,15 +49,7 @@ def test_cells_are_those_of_the_reference() -> None:
     assert board["defenses"][0]["clean"] == 75.0
 
 
-@pytest.fixture
-def collected() -> Iterator[None]:
-    """What is there before does not count, so that collecting garbage takes no time."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-def test_of_many_runs_most_are_let_go_again(tmp_path: Path, collected: None) -> None:
+def test_of_many_runs_most_are_let_go_again(tmp_path: Path) -> None:
     alive: list[weakref.ref[Result]] = []
 
     def loaded() -> Iterator[Result]:
@@ -73,7 +65,7 @@ def test_of_many_runs_most_are_let_go_again(tmp_path: Path, collected: None) -> 
     assert f"model {MOST_BESIDE + 5}" in page.read_text()
 
 
-def test_of_many_runs_without_a_reference_too(tmp_path: Path, collected: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_runs_without_a_reference_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[weakref.ref[Result]] = []
 
     def read(path: Path) -> Result:
