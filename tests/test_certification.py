@@ -119,6 +119,28 @@ def test_a_forecast_writes_nothing(tmp_path: Path, model: ra.Classifier, data: r
     assert not (tmp_path / "run").exists()
 
 
+def test_where_bounds_would_never_end_a_forecast_says_at_most(
+    monkeypatch: pytest.MonkeyPatch, model: ra.Classifier, data: ra.Dataset
+) -> None:
+    monkeypatch.setattr("robustatlas.certification.certifying._PATIENCE", 1e-9)
+    monkeypatch.setattr("robustatlas.certification.certifying.done", lambda *given: pytest.fail("it is tried"))
+    for method, attack in (("crown", "linf"), ("line", "brightness")):
+        (each,) = forecast(model, data, Request(attacks=attack, progress=False), method).expected
+        assert each.bounded and 0 < each.seconds < 1e4
+
+
+def test_the_forecast_on_the_command_line_has_no_passes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(SystemExit) as ended:
+        main(
+            "certify builtin:digits-linf --data digits --attacks linf --effort low --samples 4 --dry-run "
+            f"--run {run}".split()
+        )
+    said = capsys.readouterr().out
+    assert not ended.value.code and "In all about" in said and "passes" not in said
+    assert not run.exists()
+
+
 def test_the_command_line_shows_both_sides(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["certify", "builtin:digits-linf", "--data", "digits", "--samples", str(COUNT), "--run", str(folder)]
     with pytest.raises(SystemExit) as ended:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import per_sample
+from robustatlas.certificates.distances import distances
 from robustatlas.certificates.windowed import Windowed, least
 
 
@@ -27,6 +28,10 @@ class Region(ABC):
     @abstractmethod
     def lowest(self, rows: Windowed, owner: Tensor) -> Tensor:
         """``[R]``: at most the smallest value of each of the ``rows`` [R, ...] on the set of its ``owner`` [R]."""
+
+    @abstractmethod
+    def middle(self) -> Tensor:
+        """``[B, ...]``: one input of each set."""
 
     @abstractmethod
     def take(self, rows: Tensor) -> Region:
@@ -65,6 +70,21 @@ class NormBall(Region):
         lowest: Tensor = (rows.values * rows.of(self.centre)[owner]).flatten(1).sum(1) - self.radius[owner] * length
         return lowest
 
+    def reach(self, rows: Windowed, constant: Tensor, owner: Tensor) -> Tensor:
+        """``[R]``: the largest radii of balls on which affine functions, ``rows`` [R, ...] and a ``constant`` [R], are
+        not below 0; what is 0 or less at the centre reaches nowhere."""
+        here = rows.of(self.centre)[owner].flatten(1)
+        weight = rows.values.flatten(1)
+        height = constant + (weight * here).sum(1)
+        if self.box and self.p == torch.inf:
+            room = torch.where(weight > 0, here, 1 - here).clamp_min(0)
+            return distances(weight.abs(), room, height, self.p)
+        reach = height / torch.linalg.vector_norm(weight, self.dual, dim=1)
+        return torch.where(height > 0, reach, 0.0)
+
+    def middle(self) -> Tensor:
+        return self.centre
+
     def take(self, rows: Tensor) -> NormBall:
         return replace(self, centre=self.centre[rows], radius=self.radius[rows])
 
@@ -86,6 +106,9 @@ class Segment(Region):
         values = rows.values
         ends = [(values * rows.of(end)[owner]).flatten(1).sum(1) for end in (self.start, self.end)]
         return torch.minimum(*ends) + least(rows, -self.below, self.above, owner)
+
+    def middle(self) -> Tensor:
+        return (self.start + self.end) / 2
 
     def take(self, rows: Tensor) -> Segment:
         return Segment(self.start[rows], self.end[rows], self.below[rows], self.above[rows], self.roundings)
