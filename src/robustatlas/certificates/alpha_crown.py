@@ -60,11 +60,13 @@ class AlphaCrown(InBalls):
         """``[R]``: the best bounds on the way and the largest reaches; the first slopes are those of CROWN."""
         graph, region = bounds.network.graph, bounds.region
         assert isinstance(region, NormBall)
-        slopes = {
-            k: lines.low_slope[owner].clone().requires_grad_()
-            for k, lines in bounds.lines.items()
-            if isinstance(lines, Lines) and isinstance(graph.nodes[k].operation, Activation)
-        }
+        slopes, chosen = {}, {}
+        for k, lines in bounds.lines.items():
+            operation, source = graph.nodes[k].operation, graph.nodes[k].inputs[0]
+            if isinstance(lines, Lines) and isinstance(operation, Activation):
+                first = lines.low_slope[owner]
+                slopes[k] = first.clone().requires_grad_()
+                chosen[k] = operation, operation.bends(bounds.low[source], bounds.high[source])[owner], first
         best, furthest = rows.new_full((len(rows),), -torch.inf), rows.new_zeros(len(rows))
         if not slopes:
             return best, furthest
@@ -80,6 +82,7 @@ class AlphaCrown(InBalls):
             reach = region.reach(plane.but(plane.values.detach()), constant.detach(), owner)
             furthest = torch.maximum(furthest, reach)
             optimizer.step()
-            for k, slope in slopes.items():
-                slope.data.clamp_(*graph.nodes[k].operation.slopes)  # type: ignore[union-attr]  # an Activation
+            for k, slope in slopes.items():  # a straight piece keeps its own line
+                operation, bends, first = chosen[k]
+                slope.data.copy_(torch.where(bends, slope.data.clamp(*operation.slopes), first))
         return best, furthest
