@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -221,7 +220,6 @@ SMALL = Board(
 """A look at the whole chain in seconds; its numbers mean nothing."""
 
 
-@cache
 def images(name: str, split: Literal["train", "test"], at: int | None = None, count: int | None = None) -> Dataset:
     """A data set, or so many of its images, evenly from all classes; ``at``: its test images up to there train."""
     if at is None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import cloudpickle
 import pytest
 import torch
 
@@ -16,6 +18,7 @@ import robustatlas as ra
 from robustatlas.references import load_reference
 from robustatlas.training import RECIPES
 from robustatlas.wording import wording
+from robustatlas.workers.travel import packed
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "make_board.py"
 
@@ -72,6 +75,15 @@ def test_the_chain_from_nothing(script: ModuleType, tmp_path: Path, capsys: pyte
     assert f" {sum(ratios) / 2:.1f} [" in next(row[3] for row in rows if "`standard`" in row[1])
     assert set(json.loads((box / "times.json").read_text())["seconds"]) == {"train", "reference", "evaluate"}
     assert "board (0." in capsys.readouterr().out
+
+
+def test_its_work_can_go_to_workers(script: ModuleType) -> None:
+    """Which know nothing of the script: all of it that they need goes along."""
+    cloudpickle.register_pickle_by_value(script)
+    sent = packed((script.train_one, script.evaluate_one), "the work")
+    worker = [sys.executable, "-c", "import pickle, sys; pickle.load(sys.stdin.buffer)"]
+    arrived = subprocess.run(worker, input=sent, capture_output=True, check=False)
+    assert arrived.returncode == 0, arrived.stderr.decode()
 
 
 def test_the_miniature_of_cifar_keeps_training_and_test_apart(script: ModuleType) -> None:
