@@ -70,8 +70,6 @@ def test_lines_of_a_large_ball_hold_on_those_within(norm: str) -> None:
     alone = Bounds.of(subject.network, at_reach, backwards=True)
     for position, (low, high) in inside.sides.items():
         assert (low >= large.low[position] - 1e-12).all() and (high <= large.high[position] + 1e-12).all()
-        value = subject.network.graph.values(x)[position]
-        assert ((low <= value) & (value <= high)).all()
     torch.testing.assert_close(inside.reaches(y)[0], alone.reaches(y)[0], rtol=1e-3, atol=1e-3)
 
 

@@ -70,11 +70,6 @@ class Activation:
             inside |= (low < knot) & (high > knot)
         return inside
 
-    @property
-    def corner(self) -> float | None:
-        """Where the one corner of two straight lines is; None of all else."""
-        return self.knots[0] if len(self.knots) == 1 and not self.curvature else None
-
     def below(self, slope: Tensor, low: Tensor, high: Tensor) -> Tensor:
         """The largest b with slope x + b <= f(x) between ``low`` and ``high``; differentiable in the slope."""
         x, value = self._points(low, high)

@@ -11,7 +11,6 @@ by no more than that, so for the one that is attacked.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -85,12 +84,6 @@ class Bounds:
         """Bounds on what goes into the activations."""
         inputs = (self.network.graph.nodes[k].inputs[0] for k in self.lines)
         return {k: (self.low[k], self.high[k]) for k in inputs}
-
-    @cached_property
-    def middle(self) -> list[Tensor]:
-        """``[B, ...]``: the numbers of each node, of one input of each region."""
-        with torch.no_grad():
-            return self.network.graph.values(self.region.middle())
 
     def margins(self, labels: Tensor, *, backwards: bool) -> Tensor:
         """``[B, C]``: lower bounds of the margins f_y - f_j; inf where j is the label.
@@ -256,39 +249,24 @@ class Bounds:
         return not in_boxes or self.network.products[position] <= 1
 
     def _tighten(self, position: int, operation: Activation | MaxPool) -> None:
-        """Bound what goes into a nonlinear node backwards, where that matters.
-
-        Of a number beside the one corner of an activation, the side towards the corner comes first: where it stays on
-        its side, the other bound changes nothing.
-        """
+        """Bound what goes into a nonlinear node backwards, where that matters."""
         if self._exact(position):
             return
         low, high = (side[position].clone(memory_format=torch.contiguous_format) for side in (self.low, self.high))
         if position in self.known:
             low, high = torch.maximum(low, self.known[position][0]), torch.minimum(high, self.known[position][1])
-        corner = operation.corner if isinstance(operation, Activation) else None
-        if isinstance(operation, MaxPool) or corner is None:
-            open_ = low < high if isinstance(operation, MaxPool) else operation.bends(low, high)
-            self._improve(position, low, high, open_, open_)
-        else:
-            beyond = self.middle[position] > corner
-            for side in (beyond, ~beyond):
-                open_ = operation.bends(low, high)
-                self._improve(position, low, high, open_ & side, open_ & ~side)
-        self.low[position], self.high[position] = low, torch.maximum(low, high)
-
-    def _improve(self, position: int, low: Tensor, high: Tensor, under: Tensor, over: Tensor) -> None:
-        """Raise ``low`` of the numbers ``under``, and lower ``high`` of those ``over``, both [B, ...] bool."""
-        shape = self.network.graph.nodes[position].shape
-        above, owner, place = torch.stack([under, over]).flatten(2).nonzero(as_tuple=True)
+        open_ = operation.bends(low, high) if isinstance(operation, Activation) else low < high
         low_flat, high_flat = low.flatten(1), high.flatten(1)
+        shape = self.network.graph.nodes[position].shape
+        owner, place = open_.flatten(1).nonzero(as_tuple=True)
         for part in side_by_side(place, shape, self.network.at_once):
-            who, where, most = owner[part], place[part], above[part] == 1
+            who, where = owner[part], place[part]
             rows = Windowed.units(where, shape, low)
-            sign = 1.0 - 2.0 * most.to(low.dtype)
-            found = self.backward(position, rows.but(rows.values * per_sample(sign, rows.values)), who) * sign
-            for flat, better, of in ((low_flat, torch.maximum, ~most), (high_flat, torch.minimum, most)):
-                flat[who[of], where[of]] = better(flat[who[of], where[of]], found[of])
+            both = rows.but(torch.cat([rows.values, -rows.values]))
+            under, over = self.backward(position, both, who.repeat(2)).chunk(2)
+            low_flat[who, where] = torch.maximum(low_flat[who, where], under)
+            high_flat[who, where] = torch.minimum(high_flat[who, where], -over)
+        self.low[position], self.high[position] = low, torch.maximum(low, high)
 
     def _enclose(self, position: int, operation: Activation | MaxPool, source: int) -> None:
         low, high = self.low[source], self.high[source]

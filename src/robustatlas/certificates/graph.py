@@ -50,14 +50,10 @@ class Graph:
 
     def run(self, x: Tensor) -> Tensor:
         """Logits [B, C] in float64 of inputs [B, ...]."""
-        return self.values(x)[-1]
-
-    def values(self, x: Tensor) -> list[Tensor]:
-        """``[B, ...]`` in float64 of each node, of inputs [B, ...]."""
         values = [x.double()]
         for node in self.nodes[1:]:
             given = [values[k] for k in node.inputs]
             operation = node.operation
             assert operation is not None
             values.append(operation.function(*given) if isinstance(operation, Activation) else operation.apply(*given))
-        return values
+        return values[-1]

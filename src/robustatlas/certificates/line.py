@@ -40,7 +40,6 @@ class LineCertificate(Certificate):
     """
 
     name: ClassVar[str] = "line"
-    version: ClassVar[int] = 2
     source: ClassVar[str] = "CROWN (Zhang et al. 2018) on pieces of a curve; cf. Mohapatra et al. 2020 (Semantify-NN)"
     covers: ClassVar[str] = "it covers brightness, contrast, saturation and hue"
 

@@ -30,10 +30,6 @@ class Region(ABC):
         """``[R]``: at most the smallest value of each of the ``rows`` [R, ...] on the set of its ``owner`` [R]."""
 
     @abstractmethod
-    def middle(self) -> Tensor:
-        """``[B, ...]``: one input of each set."""
-
-    @abstractmethod
     def take(self, rows: Tensor) -> Region:
         """The sets of some samples."""
 
@@ -82,9 +78,6 @@ class NormBall(Region):
         reach = height / torch.linalg.vector_norm(weight, self.dual, dim=1)
         return torch.where(height > 0, reach, 0.0)
 
-    def middle(self) -> Tensor:
-        return self.centre
-
     def take(self, rows: Tensor) -> NormBall:
         return replace(self, centre=self.centre[rows], radius=self.radius[rows])
 
@@ -106,9 +99,6 @@ class Segment(Region):
         values = rows.values
         ends = [(values * rows.of(end)[owner]).flatten(1).sum(1) for end in (self.start, self.end)]
         return torch.minimum(*ends) + least(rows, -self.below, self.above, owner)
-
-    def middle(self) -> Tensor:
-        return (self.start + self.end) / 2
 
     def take(self, rows: Tensor) -> Segment:
         return Segment(self.start[rows], self.end[rows], self.below[rows], self.above[rows], self.roundings)
