@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import jsonschema
@@ -93,14 +94,15 @@ def test_a_crossing_is_an_error_that_names_the_sample_and_both_sides(folder: Pat
         ra.load_result(tmp_path / "copy")
 
 
-@pytest.mark.parametrize("search", ["descent", "bisection"])
+@pytest.mark.parametrize(("search", "samples"), [("descent", COUNT), ("bisection", 2)])
 def test_attacks_find_the_same_with_certificates_and_less_work(
-    search: str, tmp_path: Path, model: ra.Classifier, data: ra.Dataset
+    search: str, samples: int, tmp_path: Path, model: ra.Classifier, data: ra.Dataset
 ) -> None:
+    given: dict[str, Any] = {"samples": samples, "progress": False}
     grid = {"strengths": {"linf": [0.02, 0.04, 0.06]}, "effort": "low"}
-    plain = ra.evaluate(model, data, "linf", search, **grid, **COMMON).outcome("linf")  # type: ignore[arg-type]
-    ra.certify(model, data, "linf", run=tmp_path / "run", **COMMON)
-    known = ra.evaluate(model, data, "linf", search, run=tmp_path / "run", **grid, **COMMON).outcome("linf")  # type: ignore[arg-type]
+    plain = ra.evaluate(model, data, "linf", search, **grid, **given).outcome("linf")  # type: ignore[arg-type]
+    ra.certify(model, data, "linf", run=tmp_path / "run", **given)
+    known = ra.evaluate(model, data, "linf", search, run=tmp_path / "run", **grid, **given).outcome("linf")  # type: ignore[arg-type]
     np.testing.assert_array_equal(known.minimal_size, plain.minimal_size)
     np.testing.assert_array_equal(known.found_class, plain.found_class)
     np.testing.assert_array_equal(known.broken(), plain.broken())
