@@ -32,8 +32,9 @@ demo: export OMP_NUM_THREADS = 2
 demo: $(VENV)/.installed  ## Set up from nothing, and evaluate the three built-in models at 20 strengths.
 	$(BIN)/python examples/demo.py
 
+# Each worker begins with a run of files, so that what they share is made once; who ends first takes over half the rest.
 test: $(VENV)/.tools  ## Set up from nothing, and pass all tests.
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 $(LOWEST)/.tools: pyproject.toml constraints.txt constraints-lowest.txt
 	$(PYTHON) -m venv $(LOWEST)

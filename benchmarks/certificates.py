@@ -1,13 +1,14 @@
 """How near certificates and attacks come to each other, whether certificates are sound, and what they cost.
 
-    python benchmarks/certificates.py [--parts widths,lines,complete,soundness,cost,residual] [--output FILE]
+    python benchmarks/certificates.py [--parts widths,lines,complete,soundness,cost,residual,deep] [--output FILE]
 
 widths: attack and certificate on the same samples: how many of them are closed (upper / lower < 1.01), the
 median of upper / lower, the area between both curves, by network and norm. lines: the same of sets of one number.
 complete: default, minimum and high search against the exact sizes of tiny ReLU networks. soundness: random and attacked
 points inside certified balls of 50 random networks in float64, of every supported activation and pooling. cost: seconds
-on two cores, and what the forecast said. residual: certified accuracies of two residual networks, by the package and by
-dense matrices (``--samples 50``: ten images). Parts add to what the file holds already.
+of this process, and what the forecast said. residual: two trained residual networks of CIFAR-10, by the package and by
+dense matrices (a tenth of the samples). deep: what the forecast says of a ResNet-32. Parts add to what the file holds
+already.
 """
 
 from __future__ import annotations
@@ -17,22 +18,29 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import robustatlas as ra
-from crown_by_matrices import Layer, margins, matrices
+from crown_by_matrices import Layer, Matrices, margins, matrices
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.certificates import Samples, Subject, certificate_named
+from robustatlas.certificates.bounds import Bounds
+from robustatlas.certificates.network import Network
 from robustatlas.certification import forecast
 from robustatlas.evaluation.request import Request
-from robustatlas.training import Settings
+from robustatlas.files import cache_folder
+from robustatlas.models.architectures import resnet32
+from robustatlas.training import Settings, recipe_named
 
 NORMS = {"linf": torch.inf, "l2": 2.0, "l1": 1.0}
 Row = dict[str, Any]
@@ -103,28 +111,23 @@ def _trained(net: nn.Module, x: Tensor, y: Tensor) -> nn.Module:
     return net.eval()
 
 
-def complete(samples: int) -> Iterator[Row]:
-    """Gaps of searches over exact sizes; l2 too, whose regions are few with these widths."""
+def complete(samples: int, only: str) -> Iterator[Row]:
+    """Gaps of searches over exact sizes; l2 too, whose regions are few with these widths, and fewer digits in l0,
+    where one takes some seconds."""
     digits = ra.load_dataset("digits", "train")
     torch.manual_seed(0)
     subjects = {f"{n} inputs, 16-16": tiny(n, 16, 3) for n in (2, 4, 16)}
     subjects["digits, 64-16-16-10"] = (_trained(_layers(64, 16, 10), digits.images, digits.labels), *_test(samples))
     for name, (net, x, y) in subjects.items():
-        attacks = ["linf", "l2", "l1"] + (["l0"] if x[0].numel() <= 16 else [])
-        data, model = (x[:samples], y[:samples]), ra.Classifier(net, name=name)
-        exact = ra.certify(model, data, attacks, method="complete", progress=False)
-        for search, effort in (("descent", "default"), ("minimum", "default"), ("descent", "high")):
-            found = ra.evaluate(
-                model,
-                data,
-                attacks,
-                search,
-                effort=effort,
-                progress=False,
-                diagnose=False,
-                audit=0,  # type: ignore[arg-type]
-            )
-            for attack in attacks:
+        for attack in ("linf", "l2", "l1", "l0"):
+            if only not in f"{name} {attack}":
+                continue
+            count = samples // 3 if attack == "l0" and x[0].numel() > 16 else samples
+            data, model = (x[:count], y[:count]), ra.Classifier(net, name=name)
+            exact = ra.certify(model, data, attack, method="complete", progress=False)
+            for search, effort in (("descent", "default"), ("minimum", "default"), ("descent", "high")):
+                common: Any = {"effort": effort, "progress": False, "diagnose": False, "audit": 0}
+                found = ra.evaluate(model, data, attack, search, **common)
                 yield _gap(name, attack, search if effort == "default" else effort, exact, found)
 
 
@@ -260,37 +263,85 @@ def layers_of(net: TwoBlocks) -> list[Layer]:
     ]
 
 
-def residual(samples: int) -> Iterator[Row]:
-    """Two residual networks trained on CIFAR-10's first 8,000 test images: certified accuracies of others, by ``crown``
-    and by dense matrices of code of its own; cost, and what the forecast said."""
+def two_blocks(normalised: bool) -> tuple[nn.Module, Tensor, Tensor]:
+    """A network trained on CIFAR-10's first 8,000 test images against linf 2/255, kept in the cache folder; and images
+    that it has not seen, with their labels."""
     images = ra.load_dataset("cifar10", "test")
     seen = ra.Dataset.of(images.images[:8000].numpy(), images.labels[:8000].numpy(), "cifar10 0-7999")
-    x, y = images.images[8000 : 8000 + samples], images.labels[8000 : 8000 + samples]
+    net, name = TwoBlocks(normalised), f"two_blocks{'_batch_norm' * normalised}"
+    settings = Settings(learning_rate=3e-3, augmentation="flip", monitored=64)
+    recipe = recipe_named("pgd", {"linf": 2 / 255}, steps=2)
+    out = cache_folder() / "benchmarks" / name
+    ra.train(net, seen, recipe, epochs=10, settings=settings, out=out, progress=False)
+    return net.eval(), images.images[8000:], images.labels[8000:]
+
+
+_BY_MATRICES = 3
+"""Images that are certified by dense matrices too, twice, for seven seconds each."""
+
+
+def residual(samples: int, only: str) -> Iterator[Row]:
+    """Two trained residual networks: images that each classifies correctly, certified by ``crown`` and by dense
+    matrices of code of its own; processor seconds, and what the forecast said."""
+    _ = Subject(ra.load_model("builtin:digits-linf"), (1, 8, 8)).network  # what reads networks is loaded once
     for normalised in (False, True):
-        net = TwoBlocks(normalised)
-        settings = Settings(learning_rate=5e-3, monitored=64)
-        ra.train(net, seen, "ibp", {"linf": 1 / 255}, epochs=6, settings=settings, progress=False)
-        name = f"two residual blocks{', batch norm' * normalised}"
-        model = ra.Classifier(net.eval(), name=name)
-        said = forecast(model, (x, y), Request(attacks="linf", progress=False))
-        begun, used = time.perf_counter(), time.process_time()
-        sizes = ra.certify(model, (x, y), "linf", progress=False).certified_size("linf")
-        seconds, busy = time.perf_counter() - begun, time.process_time() - used
-        right = net(x).argmax(1) == y
-        row: Row = {
-            "network": name, "samples": samples, "right %": round(100 * float(right.double().mean()), 1),
-            "seconds": round(seconds, 1), "processor seconds": round(busy, 1), "forecast": round(said.seconds, 1),
-        }  # fmt: skip
+        name = f"two residual blocks, {'with' if normalised else 'without'} batch norm"
+        if only not in name:
+            continue
+        net, x, y = two_blocks(normalised)
+        with torch.no_grad():
+            right = torch.cat([net(some).argmax(1) for some in x.split(500)]) == y
+        chosen = right.nonzero().flatten()[:samples]
+        row: Row = {"network": name, "right %": round(100 * float(right.double().mean()), 1), "samples": samples}
+        x, y = x[chosen], y[chosen]
+        row |= timed(ra.Classifier(net, name=name), (x, y), "crown", "linf")
+        sizes = row.pop("sizes")
+        row["255 times the median size"] = round(255 * float(np.median(sizes)), 3)
         with torch.no_grad():
             dense = matrices(layers_of(net.double()), (3, 32, 32))
-            for radius in (1 / 255, 2 / 255):
-                held = [
-                    bool((margins(dense, x[k : k + 1].double(), int(y[k]), radius).scatter(0, y[k], 1.0) > 0).all())
-                    for k in right.nonzero().flatten()
-                ]
-                row[f"certified % at {255 * radius:.0f}/255, by matrices"] = round(100 * sum(held) / samples, 1)
-                row[f"certified % at {255 * radius:.0f}/255"] = round(100 * float((sizes >= radius).mean()), 1)
+            few = range(min(_BY_MATRICES, samples))
+            for share, said in ((1.0, "at their sizes"), (1.01, "1 % above")):
+                held = [certain(dense, x[k : k + 1], int(y[k]), share * sizes[k]) for k in few]
+                row[f"certified by matrices {said}"] = f"{sum(held)} of {len(held)}"
         yield row
+
+
+def certain(dense: Matrices, x: Tensor, label: int, radius: float) -> bool:
+    others = torch.arange(len(dense[-1][1])) != label
+    return bool((margins(dense, x.double(), label, radius)[others] > 0).all())
+
+
+def timed(model: ra.Classifier, data: Any, method: str, attack: str) -> Row:
+    """Certified sizes, the seconds that they took, and the processor seconds beside those that the forecast had said by
+    the same clock, which others on the machine do not move."""
+    with patch("time.perf_counter", time.process_time):
+        said = forecast(model, data, Request(attacks=attack, progress=False), method)
+    begun, used = time.perf_counter(), time.process_time()
+    with counted() as bounds:
+        result = ra.certify(model, data, attack, method=method, progress=False)
+    seconds, busy = time.perf_counter() - begun, time.process_time() - used
+    return {
+        "sizes": result.certified_size(attack), "bounds a sample": round(sum(bounds) / result.samples, 1),
+        "seconds": round(seconds, 1), "processor seconds": round(busy, 2), "forecast": round(said.seconds, 2),
+        "threads": torch.get_num_threads(),
+    }  # fmt: skip
+
+
+@contextmanager
+def counted() -> Iterator[list[int]]:
+    """Of how many samples each bound is that is computed in the meantime."""
+    made, found = Bounds.__dict__["of"], []
+
+    def of(kind: type[Bounds], network: Network, region: Any, **given: Any) -> Bounds:
+        bounds: Bounds = made.__func__(kind, network, region, **given)
+        found.append(bounds.samples)
+        return bounds
+
+    Bounds.of = classmethod(of)  # type: ignore[method-assign, assignment]
+    try:
+        yield found
+    finally:
+        Bounds.of = made  # type: ignore[method-assign]
 
 
 def cost() -> Iterator[Row]:
@@ -311,22 +362,43 @@ def cost() -> Iterator[Row]:
             data = images, blocks(images).argmax(1)
         name = f"two residual blocks of random weights, CIFAR's shape{', batch norm' * normalised}"
         cases.append((ra.Classifier(blocks, name=name), data, "crown", "linf"))
+    for classes in (3, 10):
+        linear = nn.Sequential(nn.Flatten(), nn.Linear(64, classes)).eval()
+        with torch.no_grad():
+            data = digits.images, linear(digits.images).argmax(1)
+        cases += [(ra.Classifier(linear, name=f"one linear layer, {classes} classes"), data, "linear", "l2")]
+    _ = Subject(small, (1, 8, 8)).network  # what reads networks is loaded once
     for model, data, method, attack in cases:
-        said = forecast(model, data, Request(attacks=attack, progress=False), method)
-        begun, used = time.perf_counter(), time.process_time()
-        result = ra.certify(model, data, attack, method=method, progress=False)
-        seconds, busy = time.perf_counter() - begun, time.process_time() - used
+        row: Row = {"network": model.name, "attack": attack, "method": method}
+        row |= timed(model, data, method, attack)
+        yield row | {"samples": len(row.pop("sizes"))}
+
+
+def deep() -> Iterator[Row]:
+    """What the forecast says of a trained ResNet-32, with 303,104 numbers before 31 activations."""
+    net, mean, std = resnet32()
+    net.load_state_dict(load_file(Path(os.environ["ROBUSTATLAS_MODELS"]) / "cifar10_resnet32_delta.safetensors"))
+    model = ra.Classifier(net.eval(), mean, std, name="ResNet-32")
+    for method in ("crown-ibp", "crown"):
+        said = forecast(
+            model, ra.load_dataset("cifar10", "test").take(10), Request(attacks="linf", progress=False), method
+        )
+        (each,) = said.expected
         yield {
-            "network": model.name, "attack": attack, "samples": result.samples, "method": method,
-            "seconds": round(seconds, 1), "processor seconds": round(busy, 1), "forecast": round(said.seconds, 1),
-            "threads": torch.get_num_threads(),
+            "network": model.name, "attack": "linf", "method": method, "samples": each.samples,
+            "forecast, seconds": round(each.seconds, 1), "at most": each.bounded,
         }  # fmt: skip
+
+
+def _kind(row: Row) -> list[Any]:
+    return [row.get(key) for key in ("network", "attack", "method", "search", "seed")]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="widths,lines,complete,soundness,cost,residual")
+    parser.add_argument("--parts", default="widths,lines,complete,soundness,cost,residual,deep")
     parser.add_argument("--samples", type=int, default=100, help="of widths and lines; a fifth of complete")
+    parser.add_argument("--only", default="", help="of complete and residual: what is in the name of a network")
     parser.add_argument("--networks", type=int, default=50)
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "certificates.json")
@@ -334,17 +406,20 @@ def main() -> None:
     parts = {
         "widths": lambda: widths(asked.samples),
         "lines": lambda: lines(asked.samples),
-        "complete": lambda: complete(max(1, asked.samples // 5)),
+        "complete": lambda: complete(max(1, asked.samples // 5), asked.only),
         "soundness": lambda: soundness(asked.networks, asked.points),
         "cost": cost,
-        "residual": lambda: residual(max(1, asked.samples // 5)),
+        "residual": lambda: residual(max(1, asked.samples // 10), asked.only),
+        "deep": deep,
     }
     kept: dict[str, Any] = json.loads(asked.output.read_text(encoding="utf-8")) if asked.output.is_file() else {}
     for part in asked.parts.split(","):
-        kept[part] = {"version": ra.__version__, "cores": os.cpu_count(), "rows": []}
+        before = kept.get(part, {}).get("rows", []) if asked.only else []
+        kept[part] = {"version": ra.__version__, "cores": os.cpu_count(), "rows": before}
         for row in parts[part]():
             print(part, json.dumps(row), flush=True)
-            kept[part]["rows"].append(row)
+            others = [each for each in kept[part]["rows"] if _kind(each) != _kind(row)]
+            kept[part]["rows"] = [*others, row]
             asked.output.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 

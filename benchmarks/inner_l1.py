@@ -7,7 +7,7 @@ it withstand, and what a step costs.
 Networks are trained by ``pgd`` in l1 and by ``max`` and ``msd`` in linf, l2 and l1, each time with another inner attack
 of ten steps in l1 (``--by``: only with these). All inner attacks are tried on all networks. MNIST and Fashion-MNIST are
 the test images of each: the first 8,000 train, the last evaluate. Evaluation is the package's own, at the strength
-trained at. Seconds are the processor's.
+trained at. Seconds are the processor's. Networks that the output has already are not trained again.
 """
 
 from __future__ import annotations
@@ -172,13 +172,17 @@ def evaluated(net: nn.Module, data: Dataset, against: Mapping[str, float]) -> di
     return broken | {"union": 100 * (1 - float(result.survivors(dict(against)).mean()))}
 
 
-def measured(name: str, recipes: Sequence[str], inners: Sequence[str], seeds: int, samples: int) -> Iterator[Row]:
-    """A row for each network: what evaluation breaks, and what each inner attack of 5, 10 and 20 steps does."""
+def measured(
+    name: str, recipes: Sequence[str], inners: Sequence[str], seeds: int, samples: int, known: Sequence[Row]
+) -> Iterator[Row]:
+    """A row for each network that is not known: what evaluation breaks, and what each inner attack of 5, 10 and 20
+    steps does."""
+    there = {(row["set"], row["recipe"], row["by"], row["seed"]) for row in known}
     setting = SETS[name]
     training, test = images(name, setting.training)
     test = test.take(samples)
     for recipe, by, seed in product(recipes, inners, range(seeds)):
-        if recipe == "msd" and not INNER[by].joint:
+        if (recipe == "msd" and not INNER[by].joint) or (name, recipe, by, seed) in there:
             continue
         net = trained(setting, training, recipe, INNER[by], seed)
         broken = evaluated(net, test, {"l1": setting.epsilon} if recipe == "pgd" else setting.against)
@@ -261,10 +265,12 @@ def main() -> None:
     torch.set_num_threads(1)
     recipes, inners = given.recipes.split(","), given.by.split(",")
     rows: list[Row] = []
+    if given.output and given.output.is_file():
+        rows = json.loads(given.output.read_text(encoding="utf-8"))["networks"]
     costs: dict[str, dict[str, float]] = {}
     for name in given.sets.split(","):
         costs[name] = seconds(name)
-        for row in measured(name, recipes, inners, given.seeds, given.samples):
+        for row in measured(name, recipes, inners, given.seeds, given.samples, list(rows)):
             rows.append(row)
             print(name, row["recipe"], row["by"], row["seed"], row["broken"], flush=True)
             if given.output:

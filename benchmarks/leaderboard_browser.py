@@ -16,8 +16,11 @@ playwright.
 from __future__ import annotations
 
 import argparse
+import base64
+import gzip
 import json
 import os
+import re
 import shutil
 import statistics
 import tempfile
@@ -31,6 +34,7 @@ from playwright.sync_api import sync_playwright
 
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.references import Defense, Reference, load_reference
+from robustatlas.report import pages
 from robustatlas.report.leaderboard import build_leaderboard
 
 CHANGES = {
@@ -60,6 +64,9 @@ STANDING = """new MutationObserver((_, watch) => {
   requestAnimationFrame(() => setTimeout(() => { globalThis.standing = performance.now(); }, 0));
 }).observe(document, {childList: true, subtree: true})"""
 """When the first frame with rows has been handed over."""
+
+RANKED_BY = ("name", "parts", "trainedOn", "clean", "accuracies", "samples", "ratios", "look")
+"""What the board reads of all rows whenever it ranks; the rest is about rows that are looked at."""
 
 RESULTS = Path(__file__).parent / "results" / "leaderboard_browser.json"
 
@@ -135,14 +142,31 @@ def first_view(browser: Any, page: Any, board: Path, repeats: int) -> dict[str, 
         page.wait_for_function("globalThis.standing !== undefined")
         seconds.append(float(page.evaluate("globalThis.standing")))
         worked.append(meter.read()["main thread"])
-    files = [path for path in board.parent.iterdir() if path.suffix in (".html", ".css", ".js")]
     return {
-        "bytes": sum(path.stat().st_size for path in files if path.name != "plotly.min.js"),
-        "plots, bytes": board.with_name("plotly.min.js").stat().st_size,
+        **sizes(board),
         "ms": round(statistics.median(seconds)),
         "slowest, ms": round(max(seconds)),
         "main thread, ms": round(statistics.median(worked)),
         "rows in the document": page.evaluate("document.querySelectorAll('#board > tbody > tr').length"),
+    }
+
+
+def sizes(board: Path) -> dict[str, int]:
+    """Bytes of the first view, and of a long board those of its data, as packed, and of what every ranking needs of
+    them."""
+    files = [path for path in board.parent.iterdir() if path.suffix in (".html", ".css", ".js")]
+    found = {
+        "bytes": sum(path.stat().st_size for path in files if path.name != "plotly.min.js"),
+        "plots, bytes": board.with_name("plotly.min.js").stat().st_size,
+    }
+    long = re.search(r'id="board-data">([^<{]+)<', board.read_text(encoding="utf-8"))
+    if long is None:
+        return found
+    data = json.loads(gzip.decompress(base64.b64decode(long[1])))
+    rows = [{key: value for key, value in row.items() if key in RANKED_BY} for row in data["defenses"]]
+    return found | {
+        "data, bytes": len(long[1]),
+        "data for a ranking, bytes": len(pages.packed(json.dumps(data | {"defenses": rows}))),
     }
 
 

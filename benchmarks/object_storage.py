@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections import Counter
@@ -27,10 +28,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import robustatlas as ra
+from robustatlas.outcomes.storage.objects import Objects
 
 RESULTS = Path(__file__).parent / "results" / "object_storage.json"
 PORT = int(os.environ.setdefault("OBJECT_STORAGE_PORT", str(20_000 + os.getpid() % 20_000)))
@@ -201,8 +204,10 @@ SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def overhead(samples: int, repeats: int) -> dict[str, Any]:
-    """Seconds in a folder and in the store, by the clock and of this process's processors: pairs whose first one
-    changes, and what the store adds in the middle one of them."""
+    """Seconds in a folder and in the store: pairs whose first one changes, and the shares that the store adds in the
+    middle one of them. "clock" and "processor" are of all; the latter "beside" is of threads other than the one that
+    evaluates, and "waiting" the time by the clock that this one waits for answers: what the store causes by itself,
+    however much a shared machine sways from one evaluation to the next."""
     pairs: list[dict[str, dict[str, float]]] = []
     told()
     for number in range(repeats):
@@ -210,13 +215,40 @@ def overhead(samples: int, repeats: int) -> dict[str, Any]:
         for where in ("folder", "store") if number % 2 else ("store", "folder"):
             with tempfile.TemporaryDirectory() as folder:
                 os.environ["XDG_CACHE_HOME"] = folder
-                begun, used = time.perf_counter(), time.process_time()
-                evaluation(f"{folder}/run" if where == "folder" else f"s3://bucket/overhead-{number}", samples, None)
-                pair[where] = {"clock": time.perf_counter() - begun, "processor": time.process_time() - used}
+                run = f"{folder}/run" if where == "folder" else f"s3://bucket/overhead-{number}"
+                pair[where] = timed(run, samples)
         pairs.append(pair)
         print(pair, flush=True)
-    added = {kind: median(pair["store"][kind] / pair["folder"][kind] - 1 for pair in pairs) for kind in pair["folder"]}
+    added = {kind: median(pair["store"][kind] / pair["folder"][kind] - 1 for pair in pairs) for kind in WHOLE}
+    added["waiting and beside"] = median(
+        (pair["store"]["waiting"] + pair["store"]["beside"] - pair["folder"]["beside"]) / pair["folder"]["clock"]
+        for pair in pairs
+    )
     return {"samples": samples, "pairs": pairs, "added": added, "load": os.getloadavg()}
+
+
+WHOLE = ("clock", "processor")
+
+
+def timed(run: str, samples: int) -> dict[str, float]:
+    """Seconds of one evaluation."""
+    waiting = 0.0
+    tried = Objects._tried
+
+    def watched(objects: Objects, *request: Any, **more: Any) -> Any:
+        nonlocal waiting
+        begun = time.perf_counter()
+        try:
+            return tried(objects, *request, **more)
+        finally:
+            waiting += (time.perf_counter() - begun) * (threading.current_thread() is threading.main_thread())
+
+    begun, used, here = time.perf_counter(), time.process_time(), time.thread_time()
+    with patch.object(Objects, "_tried", watched):
+        evaluation(run, samples, None)
+    clock, processor = time.perf_counter() - begun, time.process_time() - used
+    beside = processor - (time.thread_time() - here)
+    return {"clock": clock, "processor": processor, "beside": beside, "waiting": waiting}
 
 
 def main() -> None:

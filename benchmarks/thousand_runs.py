@@ -9,7 +9,9 @@ and that what a query of the file says of some runs is what the runs say.
 
 Goes on where it stopped, run by run; ``--seconds`` stops compacting after so long. With ``--copy`` the runs that are
 further names of the same files enter the file as copies of the rows of those, which is what compacting them gives: then
-only the first ones were really read. Writes benchmarks/results/thousand_runs.json once all runs are in the file.
+only the first ones were really read. ``--commands 25,100`` measures instead `leaderboard build` and `compare` of the
+first so many runs, which read the runs themselves. Writes benchmarks/results/thousand_runs.json, the queries once all
+runs are in the file.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def made(folder: Path, number: int, samples: int) -> Path:
     index = np.arange(samples)
     records = [AttackRecord(name=name, strengths=STRENGTHS) for name in ATTACKS]
     run.add(records, CallRecord(attacks=tuple(record.key for record in records), spans=((0, samples),)))
-    labels = random.integers(0, 10, samples)
+    labels = np.random.default_rng(0).integers(0, 10, samples)  # of the same data as all others
     wrong = random.random(samples) < 0.1
     said = {
         "index": index, "label": labels, "clean_prediction": np.where(wrong, (labels + 1) % 10, labels),
@@ -127,6 +129,27 @@ def answers(file: Path) -> dict[str, Any]:
     return found
 
 
+def commanded(*arguments: str) -> dict[str, float]:
+    """Seconds, by the clock and of processors, and peak memory of a command."""
+    begun = time.perf_counter()
+    command = [sys.executable, "-m", "robustatlas", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{arguments[0]} failed.")
+    taken = time.perf_counter() - begun
+    return {"seconds": taken, "processor_seconds": used.ru_utime + used.ru_stime, "peak_mb": used.ru_maxrss / 2**10}
+
+
+def commands(runs: list[Path], output: Path) -> dict[str, dict[str, float]]:
+    paths = [str(run) for run in runs]
+    found = {"compare": commanded("compare", *paths, "--reference", "none")}
+    found["leaderboard build"] = commanded("leaderboard", "build", *paths, "--reference", "none", "-o", str(output))
+    found["leaderboard build"]["page_mb"] = (output / "index.html").stat().st_size / 2**20
+    print(len(runs), found, flush=True)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path)
@@ -135,6 +158,7 @@ def main() -> None:
     parser.add_argument("--distinct", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--copy", action="store_true")
+    parser.add_argument("--commands", metavar="COUNTS")
     parser.add_argument("--file")
     parser.add_argument("--ask", metavar="SQL")
     given = parser.parse_args()
@@ -142,6 +166,12 @@ def main() -> None:
         return asked(given.file, given.ask)
     file = given.folder / "all.duckdb"
     runs = runs_in(given.folder, given.runs, given.samples, given.distinct)
+    known: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if given.commands:
+        for count in map(int, given.commands.split(",")):
+            known.setdefault("commands", {})[str(count)] = commands(runs[:count], given.folder / "board")
+            RESULTS.write_text(json.dumps(known | {"commands_load": os.getloadavg()}, indent=1) + "\n")
+        return None
     times = given.folder / "seconds.json"
     taken: list[float] = json.loads(times.read_text()) if times.exists() else []
     begun = time.perf_counter()
@@ -162,11 +192,12 @@ def main() -> None:
         f"SELECT * FROM ({QUERIES['medians']}) WHERE run IN ('{some[0]}', '{some[1]}') ORDER BY ALL", file
     ).rows
     equal = same == query(f"{QUERIES['medians']} ORDER BY ALL", some).rows
-    RESULTS.write_text(
-        json.dumps({"runs": len(runs), "samples": given.samples, "attacks": len(ATTACKS), "strengths": len(STRENGTHS),
-                    "distinct": given.distinct, "compacted": len(taken), "compacting_s": sum(taken), "file_mb": size,
-                    "equal": equal, "queries": found, "load": os.getloadavg()}, indent=1) + "\n"
-    )  # fmt: skip
+    told = {
+        "runs": len(runs), "samples": given.samples, "attacks": len(ATTACKS), "strengths": len(STRENGTHS),
+        "distinct": given.distinct, "compacted": len(taken), "compacting_s": sum(taken), "file_mb": size,
+        "equal": equal, "queries": found, "load": os.getloadavg(),
+    }  # fmt: skip
+    RESULTS.write_text(json.dumps(known | told, indent=1) + "\n")
     return None
 
 

@@ -2,13 +2,56 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import typer.main
 from hypothesis import settings
 
+from nursery import Nursery, alive
 from robustatlas import registry
+from robustatlas.workers import process
 
 # A busy machine is no failure.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+# A command line is built from its functions once, and not for each command that is typed: that takes longer than most.
+typer.main.get_command = cache(typer.main.get_command)
+
 # The tests are about what this package brings, whatever is installed beside it.
 registry.entry_points = lambda group: ()  # type: ignore[assignment]
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: from here on garbage is looked for among what tests make, which is far less."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery(
+        "robustatlas.workers.serving", "robustatlas.evaluation", "robustatlas.training.shared_out", "test_scale"
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> Iterator[list[int]]:
+    """Process numbers of all workers that are started, as children of the nursery; none may survive."""
+    numbers: list[int] = []
+
+    def popen(command: list[str], pass_fds: list[int], **_: Any) -> Any:
+        assert "serve" in command[2]
+        worker = nursery.child("robustatlas.workers.serving:serve", descriptors=pass_fds)
+        numbers.append(worker.pid)
+        return worker
+
+    monkeypatch.setattr(process.subprocess, "Popen", popen)
+    yield numbers
+    assert not [number for number in numbers if alive(number)]

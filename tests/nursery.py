@@ -69,6 +69,13 @@ class Nursery:
         self.process.wait()
 
 
+def alive(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
 def _serve(control: socket.socket) -> None:
     with selectors.DefaultSelector() as ready:
         ready.register(control, selectors.EVENT_READ)

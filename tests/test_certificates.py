@@ -15,8 +15,9 @@ import robustatlas as ra
 from helpers_core import benchmark
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.certificates import CERTIFICATES, Samples, Subject, certificate_named
-from robustatlas.certificates.bounds import Bounds, Network
-from robustatlas.certificates.linear import distances
+from robustatlas.certificates.bounds import Bounds
+from robustatlas.certificates.distances import distances
+from robustatlas.certificates.network import Network
 from robustatlas.certificates.regions import NormBall
 
 GOLDEN = Path(__file__).parent / "goldens" / "crown.npz"

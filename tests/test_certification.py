@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import jsonschema
@@ -93,14 +94,15 @@ def test_a_crossing_is_an_error_that_names_the_sample_and_both_sides(folder: Pat
         ra.load_result(tmp_path / "copy")
 
 
-@pytest.mark.parametrize("search", ["descent", "bisection"])
+@pytest.mark.parametrize(("search", "samples"), [("descent", COUNT), ("bisection", 2)])
 def test_attacks_find_the_same_with_certificates_and_less_work(
-    search: str, tmp_path: Path, model: ra.Classifier, data: ra.Dataset
+    search: str, samples: int, tmp_path: Path, model: ra.Classifier, data: ra.Dataset
 ) -> None:
+    given: dict[str, Any] = {"samples": samples, "progress": False}
     grid = {"strengths": {"linf": [0.02, 0.04, 0.06]}, "effort": "low"}
-    plain = ra.evaluate(model, data, "linf", search, **grid, **COMMON).outcome("linf")  # type: ignore[arg-type]
-    ra.certify(model, data, "linf", run=tmp_path / "run", **COMMON)
-    known = ra.evaluate(model, data, "linf", search, run=tmp_path / "run", **grid, **COMMON).outcome("linf")  # type: ignore[arg-type]
+    plain = ra.evaluate(model, data, "linf", search, **grid, **given).outcome("linf")  # type: ignore[arg-type]
+    ra.certify(model, data, "linf", run=tmp_path / "run", **given)
+    known = ra.evaluate(model, data, "linf", search, run=tmp_path / "run", **grid, **given).outcome("linf")  # type: ignore[arg-type]
     np.testing.assert_array_equal(known.minimal_size, plain.minimal_size)
     np.testing.assert_array_equal(known.found_class, plain.found_class)
     np.testing.assert_array_equal(known.broken(), plain.broken())
@@ -117,6 +119,28 @@ def test_a_forecast_writes_nothing(tmp_path: Path, model: ra.Classifier, data: r
     assert [(each.attack, each.samples) for each in said.expected] == [("linf", COUNT)]
     assert said.seconds > 0
     assert not (tmp_path / "run").exists()
+
+
+def test_where_bounds_would_never_end_a_forecast_says_at_most(
+    monkeypatch: pytest.MonkeyPatch, model: ra.Classifier, data: ra.Dataset
+) -> None:
+    monkeypatch.setattr("robustatlas.certification.certifying._PATIENCE", 1e-9)
+    monkeypatch.setattr("robustatlas.certification.certifying.done", lambda *given: pytest.fail("it is tried"))
+    for method, attack in (("crown", "linf"), ("line", "brightness")):
+        (each,) = forecast(model, data, Request(attacks=attack, progress=False), method).expected
+        assert each.bounded and 0 < each.seconds < 1e4
+
+
+def test_the_forecast_on_the_command_line_has_no_passes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(SystemExit) as ended:
+        main(
+            "certify builtin:digits-linf --data digits --attacks linf --effort low --samples 4 --dry-run "
+            f"--run {run}".split()
+        )
+    said = capsys.readouterr().out
+    assert not ended.value.code and "In all about" in said and "passes" not in said
+    assert not run.exists()
 
 
 def test_the_command_line_shows_both_sides(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,7 +177,7 @@ def test_json_says_both_sides_with_methods_and_what_was_spared(
     np.testing.assert_array_equal(linf["sizes"], result.certified_size("linf"))
     assert linf["by"] == ["crown-ibp"] * COUNT
     (method,) = linf["methods"]
-    assert (method["method"], method["version"], method["box"]) == ("crown-ibp", 1, True)
+    assert (method["method"], method["version"], method["box"]) == ("crown-ibp", 2, True)
     assert linf["closed"] == both.share_closed
     assert linf["area between"] == both.area
     least = [both.at(strength).least for strength in linf["strengths"]]
@@ -217,7 +241,7 @@ def test_verify_computes_certificates_again(
     with pytest.raises(SystemExit) as ended:
         main(["verify", str(folder)])
     assert not ended.value.code
-    assert f"linf, crown-ibp, version 1: all sizes of {COUNT} samples hold." in capsys.readouterr().out
+    assert f"linf, crown-ibp, version 2: all sizes of {COUNT} samples hold." in capsys.readouterr().out
     ra.certify(model, data, ["l2", "brightness"], run=tmp_path / "more", samples=2, progress=False)
     assert all(each.holds for each in recheck(tmp_path / "more", model=model, data=data, samples=1))
     copy = merge([folder], tmp_path / "copy")

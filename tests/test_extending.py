@@ -7,13 +7,16 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from robustatlas import registry
 from robustatlas.attacks.catalogue import ATTACKS, attack_named, catalogue
+from robustatlas.attacks.definition import Attack
 from robustatlas.errors import RobustnessWarning, UserError
 from robustatlas.registry import Registry, subclass_of
 
@@ -46,11 +49,6 @@ def installed(folder: Path, name: str, points: str) -> None:
     (about / "entry_points.txt").write_text(points, encoding="utf-8")
 
 
-def run(package: Path, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    surroundings = os.environ | {"PYTHONPATH": f"{package}{os.pathsep}{SOURCES}", "COLUMNS": "160"}
-    return subprocess.run([sys.executable, *command], cwd=folder, env=surroundings, capture_output=True, text=True)
-
-
 USED = """
 import json
 import robustatlas as ra
@@ -70,27 +68,51 @@ print(json.dumps({
     "trained_on": trained.card.trained_on,
 }))
 """
+COMMANDS = """
+import contextlib
+import io
+import sys
+from robustatlas.cli import main
+
+for words in json.load(sys.stdin):
+    said, code = io.StringIO(), None
+    with contextlib.redirect_stdout(said):
+        try:
+            main(words)
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, said.getvalue()]))
+"""
 
 
 def test_functions_and_commands_know_the_names(package: Path, tmp_path: Path) -> None:
-    ran = run(package, tmp_path, "-c", USED)
+    """In one process: a start of Python takes seconds."""
+    reference = ["--reference", "reference.json"]
+    commands = {
+        "attacks": ["attacks"],
+        "search": ["attacks", "tint"],
+        "recipes": ["train", "--recipes"],
+        "help": ["evaluate", "--help"],
+        "show": ["show", "runs/linear", *reference, "--explain"],
+        "check": ["check", "runs/linear", *reference, "--require", "shortfall<=100"],
+        **{line: line.split() for line in re.findall(r"^robustatlas (.*)$", GUIDE, re.MULTILINE)},
+    }
+    surroundings = os.environ | {"PYTHONPATH": f"{package}{os.pathsep}{SOURCES}", "COLUMNS": "160"}
+    ran = subprocess.run(
+        [sys.executable, "-c", USED + COMMANDS], input=json.dumps([*commands.values()]), cwd=tmp_path, env=surroundings,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert not ran.returncode, ran.stderr
-    said = json.loads(ran.stdout.splitlines()[-1])
-    assert said == {"same": True, "broken": True, "composed": "tint+linf", "trained_on": {"tint": 0.2}}
+    used, *done = map(json.loads, ran.stdout.splitlines()[-1 - len(commands) :])
+    assert used == {"same": True, "broken": True, "composed": "tint+linf", "trained_on": {"tint": 0.2}}
     assert "The attack 'torn' of the package torn (torn:Thing) cannot be imported" in ran.stderr
-
-    def atlas(*words: str) -> str:
-        called = run(package, tmp_path, "-m", "robustatlas", *words)
-        assert not called.returncode, called.stderr
-        return called.stdout
-
-    assert "tint" in atlas("attacks") and "downwards" in atlas("attacks", "tint")
-    assert "half" in atlas("train", "--recipes")
-    assert "linear:" in atlas("evaluate", "--help")
-    assert "shortfall" in atlas("show", "runs/linear", "--reference", "reference.json", "--explain")
-    atlas("check", "runs/linear", "--reference", "reference.json", "--require", "shortfall<=100")
-    for line in re.findall(r"^robustatlas (.*)$", GUIDE, re.MULTILINE):
-        atlas(*line.split())
+    assert [code for code, _ in done] == [0] * len(commands), ran.stderr
+    said = dict(zip(commands, (text for _, text in done), strict=True))
+    assert "tint" in said["attacks"] and "downwards" in said["search"]
+    assert "half" in said["recipes"]
+    assert "linear:" in said["help"]
+    assert "shortfall" in said["show"]
+    assert len(said) == 6 + 4
     assert (tmp_path / "nets" / "half" / "card.json").is_file()
 
 
@@ -131,14 +153,22 @@ def test_a_name_that_two_packages_have_is_nobody_s(package: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (lambda: 3, "The attack 'odd' of another package cannot be made: TypeError"),
-        (lambda procedure: ["linf"], "cannot be made: UserError: A str is among them; expected objects of robustatlas"),
-        (lambda: attack_named("carben"), "There are two attacks 'carben'; the one that 'odd' brings is left out"),
+        (lambda _: lambda: 3, "The attack 'odd' of another package cannot be made: TypeError"),
+        (
+            lambda _: lambda procedure: ["linf"],
+            "cannot be made: UserError: A str is among them; expected objects of robustatlas",
+        ),
+        (
+            lambda known: lambda: known["carben"],
+            "There are two attacks 'carben'; the one that 'odd' brings is left out",
+        ),
     ],
 )
-def test_attacks_that_cannot_be_had_leave_the_others(made: object, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attacks_that_cannot_be_had_leave_the_others(
+    made: Callable[[Mapping[str, Attack]], Callable[..., Any]], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = catalogue()
-    monkeypatch.setitem(ATTACKS, "odd", made)  # type: ignore[arg-type]
+    monkeypatch.setitem(ATTACKS, "odd", made(before))
     with pytest.warns(RobustnessWarning, match=said):
         assert catalogue() == before
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,14 @@ import pytest
 import run_files
 from robustatlas.errors import UserError
 from robustatlas.facts import chosen_reference, facts_of, fitting_reference, hold_against, what_is_shared
-from robustatlas.facts.comparison import distinct_names, intervals_of
+from robustatlas.facts.comparison import distinct_names
 from robustatlas.facts.field import BENCHMARKED, beside_the_field
 from robustatlas.facts.rows import run_row
 from robustatlas.facts.units import unit_of
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.references import Reference, available_references, load_reference
 from robustatlas.result import Result, load_result
+from robustatlas.results import Results
 from robustatlas.threats.corruption import CORRUPTIONS
 
 PUBLISHED = load_reference("multirobustbench-cifar10")
@@ -139,15 +143,41 @@ def test_units_stand_in_the_catalogue_alone() -> None:
 def test_a_comparison_has_the_intervals_of_the_runs() -> None:
     """Where runs share all they have, the numbers beside each other are those of each alone, interval for interval."""
     runs = [made_up(("linf", "l2"), model=name) for name in ("a", "b")]
-    shared = what_is_shared(runs, distinct_names(runs))
-    held = hold_against(shared.tables[0], PUBLISHED)
-    alone, found = facts_of(runs[0], reference=PUBLISHED), intervals_of(shared, 0, held, {"linf": 0.05, "l2": 1.25})
+    first = what_is_shared(runs).on(0)
+    held = hold_against(first.table, PUBLISHED)
+    alone, found = facts_of(runs[0], reference=PUBLISHED), first.intervals(held, {"linf": 0.05, "l2": 1.25})
     assert alone.reference is not None
     assert found["clean accuracy"] == alone.clean
     assert found["average accuracy"] == alone.average
     assert found["union accuracy"] == alone.union
     assert {name: found[name] for name in alone.reference.numbers} == alone.reference.numbers
     assert found["average linf"] == alone.attacks[0].average
+
+
+def test_of_compared_runs_those_that_were_looked_at_are_let_go(tmp_path: Path) -> None:
+    alive: list[weakref.ref[Result]] = []
+
+    class Watched(Results):
+        def __getitem__(self, place: Any) -> Any:
+            found = super().__getitem__(place)
+            alive.append(weakref.ref(found))
+            gc.collect()
+            assert sum(one() is not None for one in alive) <= 2
+            return found
+
+    paths = [run_files.write(tmp_path / name, made_up(("linf", "l2"))) for name in "abcd"]
+    shared = what_is_shared(Watched(paths))
+    found = [shared.on(run).intervals() for run in range(len(paths))]
+    assert len(alive) == 2 * len(paths)
+    kept = what_is_shared(Results(paths, kept=4))
+    assert [kept.on(run).intervals() for run in range(len(paths))] == found
+    assert kept.results[0] is kept.results[0] and shared.names == kept.names
+
+
+def test_a_rejected_clean_input_is_no_error_in_a_comparison() -> None:
+    result = made_up(("linf",))
+    rejects = replace(result, clean_prediction=result.labels + 1, clean_rejected=np.ones(20, np.bool_))
+    assert what_is_shared([rejects, result]).table(0).clean_accuracy == 100.0
 
 
 def test_equal_names_are_told_apart_in_one_way(tmp_path: Path) -> None:

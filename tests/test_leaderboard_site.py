@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import sys
 import threading
 import urllib.request
@@ -179,6 +180,17 @@ def test_published_defenses_and_about_file(tmp_path: Path, monkeypatch: pytest.M
     assert '"trainedOn":{"linf":0.01}' in text
     assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
     assert published_rows(REFERENCE) == []
+
+
+def test_a_browser_without_scripts_gets_the_first_ranking(tmp_path: Path) -> None:
+    less, better = (
+        Result.from_arrays([0, 1], [0, 1], {"linf": [np.inf, np.inf]}, {"linf": grid}, model=name)
+        for name, grid in (("less", [0.01]), ("<better>", [0.01, 0.02]))
+    )
+    page = build_leaderboard([less, result("middle"), better], tmp_path, REFERENCE).read_text()
+    rows = re.findall("<tr><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td>", page)
+    ratio = (100 / 90 + 100 / 80 + 100 / 60) / 3
+    assert rows == [("1", "&lt;better&gt;", f"{100 * ratio:.2f}"), ("2", "middle", "62.50"), ("", "less", "incomplete")]
 
 
 def test_a_site_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

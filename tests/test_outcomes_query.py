@@ -17,9 +17,11 @@ from robustatlas.outcomes import query
 from robustatlas.result import load_result
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> list[Path]:
-    paths = [tmp_path / "it's run a", tmp_path / "lr=0.1" / "run b"]
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """For all tests: SQL changes no run."""
+    folder = tmp_path_factory.mktemp("runs")
+    paths = [folder / "it's run a", folder / "lr=0.1" / "run b"]
     for path in paths:
         examples.fill(examples.begin(path, name=path.name[-1]))
     return paths
@@ -69,7 +71,7 @@ def test_bad_sql(runs: list[Path], sql: str) -> None:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 OUTSIDE = [  # SQL that names something else than the views
@@ -122,11 +124,11 @@ def test_sql_sees_the_views_and_nothing_else(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "file.csv").write_text("a,b\n1,2\n")
-    before = files(tmp_path)
+    before = files(tmp_path) | files(runs[0]) | files(runs[1])
     with pytest.raises(UserError, match="The SQL could not be run") as caught:
         query(sql.format(run=runs[1], here=tmp_path), runs)
     assert "\n" not in str(caught.value)
-    assert files(tmp_path) == before
+    assert files(tmp_path) | files(runs[0]) | files(runs[1]) == before
 
 
 def test_what_is_refused_says_how_it_is_allowed(runs: list[Path], tmp_path: Path) -> None:

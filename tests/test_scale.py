@@ -10,7 +10,7 @@ import textwrap
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from helpers_core import digits_images
-from nursery import Nursery
+from nursery import Nursery, alive
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import as_published
 from robustatlas.optimizers.pgd import PGD
@@ -31,7 +31,6 @@ from robustatlas.outcomes import Run, merge
 from robustatlas.outcomes.claims import Claims
 from robustatlas.progress import Progress
 from robustatlas.threats.lp import L2, Linf
-from robustatlas.workers import process
 from robustatlas.workers.share import share_of, share_of_environment
 
 COUNT = 12
@@ -257,29 +256,6 @@ def test_two_evaluations_share_a_run(tmp_path: Path, whole: ra.Result) -> None:
     assert computed_twice(tmp_path) == 0
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery("robustatlas.workers.serving", "robustatlas.evaluation", "test_scale")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> Iterator[list[int]]:
-    """Process numbers of all workers that are started, as children of the nursery; none may survive."""
-    numbers: list[int] = []
-
-    def popen(command: list[str], pass_fds: list[int], **_: Any) -> Any:
-        assert "serve" in command[2]
-        worker = nursery.child("robustatlas.workers.serving:serve", descriptors=pass_fds)
-        numbers.append(worker.pid)
-        return worker
-
-    monkeypatch.setattr(process.subprocess, "Popen", popen)
-    yield numbers
-    assert not [number for number in numbers if alive(number)]
-
-
 class Elsewhere(Alike):
     """Something happens at its ``late``-th call in a process that it was sent to, before anything is finished there."""
 
@@ -394,13 +370,6 @@ def until(happened: Callable[[], bool]) -> None:
     while not happened():
         assert time.monotonic() < end
         time.sleep(0.02)
-
-
-def alive(number: int) -> bool:
-    try:
-        return Path(f"/proc/{number}/stat").read_text().split()[2] != "Z"
-    except OSError:
-        return False
 
 
 def test_what_cannot_travel_is_said() -> None:

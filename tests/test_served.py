@@ -141,7 +141,7 @@ def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:
             ra.evaluate(asked(service, queries=12), (X, Y), **SQUARE, run=tmp_path / "run")
 
 
-def test_workers_share_a_budget_and_what_was_answered(tmp_path: Path) -> None:
+def test_workers_share_a_budget_and_what_was_answered(tmp_path: Path, watched: list[int]) -> None:
     with serving() as service:
         whole = ra.evaluate(asked(service, queries=10), (X, Y), **SQUARE, run=tmp_path / "whole", batch_size=3)
         alone = service.asked

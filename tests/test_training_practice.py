@@ -59,14 +59,20 @@ def seen(data: Dataset, settings: Settings, extra: Dataset | None = None) -> lis
 
 PRINTED = {
     "multirobustbench-linf": (100, 256, 0.1, 5e-4, "piecewise", 20, 1 / 18),
+    "multirobustbench-elastic": (100, 256, 0.1, 5e-4, "piecewise", 20, 20**-0.5),
     "uar-linf": (200, 32, 0.1, 1e-4, "step:100,150", 10, 10**-0.5),
     "uar-elastic": (200, 32, 0.1, 1e-4, "step:100,150", 30, 30**-0.5),
-    "trades": (76, 128, 0.1, 2e-4, "step:75", 10, 0.007 / 0.031),
-    "trades-mnist": (100, 128, 0.01, 0.0, "step:55,75,90", 40, 0.01 / 0.3),
+    "uar-joint": (90, 256, 0.1, 1e-4, "step:30,60,80", 10, 10**-0.5),
+    "ah-ascending": (400, 512, 0.2, 5e-4, "one-cycle", 10, 0.25),
+    "pat": (100, 50, 0.1, 2e-4, "step:75,90", 10, None),
+    "trades": (76, 128, 0.1, 2e-4, "step:74", 10, 0.007 / 0.031),
+    "trades-mnist": (100, 128, 0.01, 0.0, "step:54,74,89", 40, 0.01 / 0.3),
     "bag-of-tricks": (110, 128, 0.1, 5e-4, "step:100,105", 10, 0.25),
     "fast": (15, 128, 0.2, 5e-4, "triangle", 1, 1.25),
+    "max": (50, 128, 0.1, 5e-4, "tri", 40, 0.005 / 0.03),
     "msd": (50, 128, 0.1, 5e-4, "tri", 40, 0.1),
     "sat": (30, 128, 0.21, 5e-4, "cyclic", 10, 1 / 8),
+    "mng-ac": (30, 128, 0.21, 5e-4, "cyclic", 10, 1 / 8),
     "e-at": (3, 128, 0.01, 5e-4, "piecewise-ft", 10, None),
     "variation": (200, 256, 0.1, 5e-4, "piecewise", 10, 0.25),
     "mart": (120, 128, 0.01, 3.5e-3, "step:74,89,99", 10, 0.007 / 0.031),
@@ -83,6 +89,20 @@ def test_presets_have_what_is_printed(name: str) -> None:
     assert (*found, first.steps) == PRINTED[name][:6]
     if PRINTED[name][6] is not None:
         assert first.rate == pytest.approx(PRINTED[name][6])  # type: ignore[attr-defined]
+
+
+def test_joint_presets_craft_as_their_public_code() -> None:
+    """Maini et al. 2020 begin at the image, their steps in l1 have length 1 in all, and a joint l2 radius is .3;
+    Madaan et al. 2021 begin at random, and in MNG-AC on a copy whose statistics nobody keeps."""
+    for name in ("avg", "max", "msd"):
+        against = preset_named(name).recipe().against
+        assert [(o.name, o.epsilon, o.start) for o in against] == [
+            ("linf", 0.03, "neutral"), ("l2", 0.3, "neutral"), ("l1", 12.0, "neutral"),
+        ]  # fmt: skip
+    steps = {o.name: o.optimizer for o in preset_named("msd").recipe().against}
+    assert (steps["l1"].rate * 12, steps["l2"].rate * 0.3) == pytest.approx((1.0, 0.05))  # type: ignore[attr-defined]
+    assert [o.start for o in preset_named("sat").recipe().against] == ["random", "random", "neutral"]
+    assert [preset_named(name).settings.crafting for name in ("sat", "mng-ac")] == ["train", "batch"]
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -123,8 +143,8 @@ def test_first_updates_of_a_preset_and_what_is_not_as_printed(tmp_path: Path) ->
 
 
 def test_presets_are_listed() -> None:
-    said = _succeeds(["train", "--presets"])
-    assert all(name in said for name in ("trades-mnist", "uar-joint", "ah-ascending", "pat"))
+    said = _succeeds(["train", "--presets"])  # at 80 columns
+    assert set(PRESETS) <= set(said.split())
     with pytest.raises(UserError, match="did you mean 'trades'"):
         preset_named("tradess")
 

@@ -17,8 +17,6 @@ from robustatlas.classifier import Classifier
 from robustatlas.datasets import Dataset
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
-from robustatlas.optimizers.apgd_l1 import APGDL1
-from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.threats import lp
 from robustatlas.training import Settings, load_trained, network_for, read_card, train
 from robustatlas.training.crafting import ball_point, craft_pair
@@ -73,6 +71,10 @@ def slope(value: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
 
 def flat_norm(v: Tensor, p: float) -> Tensor:
     return v.flatten(1).norm(p, dim=1).view(-1, 1, 1, 1)
+
+
+def each(value: float) -> Tensor:
+    return torch.full((COUNT,), value, dtype=torch.float64)
 
 
 def start_linf(noise: Noise, epsilon: float | Tensor = LINF) -> Tensor:
@@ -188,6 +190,20 @@ def test_uniform_against_several() -> None:
     check(RECIPES["uniform"](against=(first, second)), ce(net, x, b.labels), net, b)
 
 
+def test_uniform_in_l1() -> None:
+    """Frank-Wolfe as UAR has it: the mean of the vertices, each filled coordinate by coordinate up to the box."""
+    net, b = network(), batch()
+    epsilon = b.noise.child(1).uniform(dtype=torch.float64) * L1
+    targets = (b.labels + 1 + b.noise.child(2).integers(CLASSES - 1)) % CLASSES
+    recipe = recipe_named("uniform", {"l1": L1}, STEPS)
+    d, vertices = recipe.against[0].threat.start(b.x, epsilon, b.noise.child(0)), []
+    for k in range(STEPS):
+        g = slope(lambda point: -losses(net, targets)(point), b.x + d)
+        vertices.append(border_step(b.x, torch.zeros_like(d), g, epsilon))
+        d = sum(vertices) / (k + 1)
+    check(recipe, ce(net, b.x + d, b.labels), net, b)
+
+
 def near(noise: Noise) -> Tensor:
     return 0.001 * noise.normal(1, SIZE, SIZE, dtype=torch.float64)
 
@@ -207,6 +223,15 @@ def test_trades() -> None:
     clean = net(b.x)
     expected = F.cross_entropy(clean, b.labels) + 6 * kl(clean, net(x)).mean()
     check(recipe_named("trades", {"linf": LINF}, STEPS, beta=6.0), expected, net, b)
+
+
+def test_trades_in_l2_from_anywhere_in_the_ball() -> None:
+    net, b = network(), batch()
+    natural = net(b.x).detach()
+    x = l2_ascent(lambda p: kl(natural, net(p)), b.x, start_l2(b.noise.child(0), uniform=True))
+    clean = net(b.x)
+    expected = F.cross_entropy(clean, b.labels) + 5 * kl(clean, net(x)).mean()
+    check(recipe_named("trades", {"l2": L2}, STEPS, beta=5.0, start="random"), expected, net, b)
 
 
 def test_mart() -> None:
@@ -350,11 +375,11 @@ def test_msd() -> None:
     check(recipe_named("msd", {"linf": LINF, "l2": L2}, STEPS), ce(net, b.x + best, b.labels), net, b)
 
 
-def border_step(x: Tensor, d: Tensor, g: Tensor, length: float) -> Tensor:
+def border_step(x: Tensor, d: Tensor, g: Tensor, length: Tensor) -> Tensor:
     """Coordinate by coordinate, largest gradients first, each as far as the box allows."""
     moved = d.clone()
     for n in range(len(x)):
-        left, flat = length, moved[n].view(-1)
+        left, flat = float(length[n]), moved[n].view(-1)
         for k in g[n].flatten().abs().argsort(descending=True).tolist():
             up = float(g[n].view(-1)[k]) > 0
             here = float(x[n].view(-1)[k] + flat[k])
@@ -370,7 +395,7 @@ def test_msd_in_l1() -> None:
     best, highest = d, torch.full((COUNT,), -math.inf, dtype=torch.float64)
     for _ in range(STEPS):
         g = slope(value, b.x + d)
-        l1 = lp.L1().project(b.x, border_step(b.x, d, g, 2.5 / STEPS * L1), torch.full((COUNT,), L1).double())
+        l1 = l1_point(b.x, border_step(b.x, d, g, each(2.5 / STEPS * L1)))
         candidates = [boxed(b.x, (d + 2.5 / STEPS * LINF * g.sign()).clamp(-LINF, LINF)), l1]
         reached = [value(b.x + c).detach() for c in candidates]
         d = torch.where((reached[1] >= reached[0]).view(-1, 1, 1, 1), candidates[1], candidates[0])
@@ -380,20 +405,53 @@ def test_msd_in_l1() -> None:
     check(recipe_named("msd", {"linf": LINF, "l1": L1}, STEPS), ce(net, b.x + best, b.labels), net, b)
 
 
-def test_l1_is_crafted_by_auto_pgd_from_the_image() -> None:
-    """As Croce and Hein (2022) craft, whatever the recipe; what is trained on is the last point."""
-    net, b = network(), batch()
-    value, optimizer = losses(net, b.labels), APGDL1(STEPS, ((1.0, 1.0),), 0.05)
-    problem = Problem(
-        lp.L1("volume"), b.x, b.labels, torch.full_like(b.labels, -1), torch.full((COUNT,), L1).double(), b.noise
-    )
-    state = optimizer.init(problem, torch.zeros_like(b.x))
+def l1_point(x: Tensor, d: Tensor) -> Tensor:
+    """The nearest point of ball and box: all coordinates shrink by one amount, found by halving, and are clipped."""
+    low, high = each(0.0).view(-1, 1, 1, 1), flat_norm(d, math.inf)
+
+    def shrunk(by: Tensor) -> Tensor:
+        return boxed(x, d.sign() * (d.abs() - by).clamp_min(0))
+
+    fits = flat_norm(shrunk(low), 1) <= L1
+    for _ in range(60):
+        middle = (low + high) / 2
+        far = flat_norm(shrunk(middle), 1) > L1
+        low, high = torch.where(far, middle, low), torch.where(far, high, middle)
+    return torch.where(fits, boxed(x, d), shrunk(high))
+
+
+def auto_pgd_l1(net: nn.Module, b: Batch) -> tuple[Tensor, Tensor]:
+    """As fra31/robust-finetuning trains: the last point, and the one of highest loss. A review follows every move."""
+    value, size = losses(net, b.labels), SIZE**2
+    d, g, reached = torch.zeros_like(b.x), slope(value, b.x), value(b.x).detach()
+    best, best_slope, highest, last = d, g, reached, d
+    share, length = each(0.05), each(L1).view(-1, 1, 1, 1)
+    support = each(float(size))
     for _ in range(STEPS):
-        at = b.x + state.theta
-        logits, reached, g = net(at), value(at).detach(), slope(value, at)
-        wrong, size = logits.argmax(1) != b.labels, torch.full((COUNT,), math.nan)
-        state = optimizer.step(problem, state, Evaluation(logits, reached, g, wrong, size))
-    check(recipe_named("pgd", {"l1": L1}, STEPS), ce(net, b.x + state.theta, b.labels), net, b)
+        ranked = g.abs().flatten(1).sort(1).values
+        least = ranked.gather(1, ((1 - share) * size).long().clamp(0, size - 1)[:, None]).view(-1, 1, 1, 1)
+        signs = g.sign() * (g.abs() >= least)
+        d = last = l1_point(b.x, d + length * signs / flat_norm(signs, 1))
+        reached, g = value(b.x + d).detach(), slope(value, b.x + d)
+        better = reached > highest
+        best = torch.where(better.view(-1, 1, 1, 1), d, best)
+        best_slope = torch.where(better.view(-1, 1, 1, 1), g, best_slope)
+        highest = torch.maximum(highest, reached)
+        now = (best != 0).flatten(1).sum(1).double()
+        back = (now / support < 0.95).view(-1, 1, 1, 1)
+        share, support = now / size / 1.5, now
+        length = torch.where(back, torch.full_like(length, L1), (length / 1.5).clamp_min(L1 / 10))
+        d, g = torch.where(back, best, d), torch.where(back, best_slope, g)
+    return b.x + last, b.x + best
+
+
+def test_l1_is_crafted_by_auto_pgd_from_the_image() -> None:
+    """As Croce and Hein (2022) craft, whatever the recipe; what is trained on is the last point, in E-AT the best."""
+    net, b = network(), batch()
+    last, best = auto_pgd_l1(net, b)
+    check(recipe_named("pgd", {"l1": L1}, STEPS), ce(net, last, b.labels), net, b)
+    memory = {"seen": torch.tensor([90.0, 90.0]).double(), "survived": torch.tensor([90.0, 0.0]).double()}
+    check(recipe_named("e-at", {"linf": LINF, "l1": L1}, STEPS), ce(net, best, b.labels), net, b, memory)
 
 
 def test_sat() -> None:
@@ -457,32 +515,48 @@ def generator(memory: Memory, z: Tensor) -> Tensor:
 
 
 def test_mng_ac() -> None:
+    """Two updates: the generator's steps have momentum."""
     net, b = network(), batch()
     recipe = recipe_named("mng-ac", {"linf": LINF}, STEPS)
-    memory = dict(recipe.remember(net, b.x, b.shared))
-    noise = b.noise.child(1)
+    memory, noise = dict(recipe.remember(net, b.x, b.shared)), b.noise.child(1)
+    weights = {n: t for n, t in memory.items() if n.startswith("generator")}
+    momenta = {n: torch.zeros_like(w) for n, w in weights.items()}
+    x_adv = linf_ascent(losses(net, b.labels), b.x, start_linf(b.noise.child(0)))
 
     def augmented(weights: Memory, stream: Noise) -> Tensor:
         z = stream.normal(1, SIZE + 2, SIZE + 2, dtype=torch.float64)
         return b.x + boxed(b.x, generator(weights, z).clamp(-LINF, LINF))
 
-    x_adv = linf_ascent(losses(net, b.labels), b.x, start_linf(b.noise.child(0)))
-    weights = {n: t.clone().requires_grad_() for n, t in memory.items() if n.startswith("generator")}
-    trial = copy.deepcopy(net)
-    slopes = torch.autograd.grad(
-        ce(net, augmented(weights, noise.child(0)), b.labels), list(net.parameters()), create_graph=True
-    )
-    moved = {n: p - 0.05 * s for (n, p), s in zip(net.named_parameters(), slopes, strict=True)}
-    outer = F.cross_entropy(torch.func.functional_call(trial, moved, (x_adv,)), b.labels)
-    gradients = torch.autograd.grad(outer, list(weights.values()))
-    stepped = {n: w - 0.05 * (g + 5e-4 * w) for (n, w), g in zip(weights.items(), gradients, strict=True)}
-    p = [net(x).softmax(1) for x in (b.x, x_adv, augmented(stepped, noise.child(1)).detach())]
-    mean = sum(p) / 3
-    js = sum((q * (q.log() - mean.log())).sum(1).mean() for q in p) / 3
-    check(recipe, ce(net, x_adv, b.labels) + 12 * js, net, b, memory)
-    after = recipe.update(net, b, memory).memory
-    assert all(float((after[n] - stepped[n].detach()).abs().max()) < BOUND for n in stepped)
-    assert float((after["generator.2.weight"] - memory["generator.2.weight"]).abs().max()) > 1e-6
+    for _ in range(2):
+        weights = {n: w.detach().requires_grad_() for n, w in weights.items()}
+        slopes = torch.autograd.grad(
+            ce(net, augmented(weights, noise.child(0)), b.labels), list(net.parameters()), create_graph=True
+        )
+        moved = {n: p - 0.05 * s for (n, p), s in zip(net.named_parameters(), slopes, strict=True)}
+        outer = F.cross_entropy(torch.func.functional_call(copy.deepcopy(net), moved, (x_adv,)), b.labels)
+        gradients = torch.autograd.grad(outer, list(weights.values()))
+        for (n, w), g in zip(weights.items(), gradients, strict=True):
+            momenta[n] = 0.9 * momenta[n] + g + 5e-4 * w.detach()
+        before, weights = weights, {n: w.detach() - 0.05 * momenta[n] for n, w in weights.items()}
+        p = [net(x).softmax(1) for x in (b.x, x_adv, augmented(weights, noise.child(1)))]
+        mean = sum(p) / 3
+        js = sum((q * (q.log() - mean.log())).sum(1).mean() for q in p) / 3
+        check(recipe, ce(net, x_adv, b.labels) + 12 * js, net, b, memory)
+        memory = dict(recipe.update(net, b, memory).memory)
+        assert all(float((memory[n] - w).abs().max()) < BOUND for n, w in weights.items())
+    assert float((weights["generator.2.weight"] - before["generator.2.weight"]).abs().detach().max()) > 1e-6
+
+
+def test_noise_of_a_generator_in_l2_reaches_the_border_in_spite_of_the_box() -> None:
+    """What eta stretches and the box clips has length epsilon; eta by halving."""
+    x, direction = batch().x, 3 * torch.randn(COUNT, 1, SIZE, SIZE, dtype=torch.float64)
+    low, high = each(0.0).view(-1, 1, 1, 1), each(100.0).view(-1, 1, 1, 1)
+    for _ in range(80):
+        middle = (low + high) / 2
+        far = flat_norm(boxed(x, middle * direction), 2) > L2
+        low, high = torch.where(far, low, middle), torch.where(far, middle, high)
+    found = ball_point(lp.L2(), x, direction, each(L2))
+    assert float((found - x - boxed(x, high * direction)).abs().max()) < BOUND
 
 
 def test_generator_has_the_published_size() -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import robustatlas as ra
+from nursery import alive
 from robustatlas.errors import UserError
 from robustatlas.training import ReferencePlan, Settings, make_reference
 from robustatlas.training.shared_out import fill_folders
-from test_scale import alive, started, until
+from test_scale import started, until
 
 PLAN = ReferencePlan(
     "digits-cnn", {"linf": (0.1,)}, steps=1, settings=Settings(epochs=1, held_out=0, monitored=16), samples=8
@@ -30,7 +31,7 @@ def write(place: Path, shared: str, errand: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_folders_are_filled(workers: int, tmp_path: Path) -> None:
+def test_folders_are_filled(workers: int, tmp_path: Path, watched: list[int]) -> None:
     places = {tmp_path / str(number): number for number in range(2)}
     through: list[Path] = []
     fill_folders(write, "it", places, ["cpu"] * workers if workers > 1 else (), through.append)
@@ -38,7 +39,7 @@ def test_folders_are_filled(workers: int, tmp_path: Path) -> None:
     assert [(place / "said").read_text() for place in places] == ["it 0", "it 1"]
 
 
-def test_a_mistake_stops_the_others(tmp_path: Path) -> None:
+def test_a_mistake_stops_the_others(tmp_path: Path, watched: list[int]) -> None:
     """The one that would take ten minutes is ended."""
     begun = time.monotonic()
     with pytest.raises(UserError, match="it takes no -1"):
@@ -55,7 +56,7 @@ def goes_on(place: Path, deaths: int, number: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_killed_worker_costs_one_folder_what_it_did_since(tmp_path: Path) -> None:
+def test_a_killed_worker_costs_one_folder_what_it_did_since(tmp_path: Path, watched: list[int]) -> None:
     """Another worker goes on with what the folder holds, and that is said."""
     notes: list[str] = []
     fill_folders(goes_on, 1, {tmp_path / "a": 0}, ["cpu"] * 2, note=notes.append)
@@ -63,7 +64,7 @@ def test_a_killed_worker_costs_one_folder_what_it_did_since(tmp_path: Path) -> N
     assert notes == ["A worker on cpu was killed by signal 9 (SIGKILL). The training a is given to another worker."]
 
 
-def test_a_folder_over_which_workers_die_again_and_again(tmp_path: Path) -> None:
+def test_a_folder_over_which_workers_die_again_and_again(tmp_path: Path, watched: list[int]) -> None:
     with pytest.raises(UserError, match=r"3 workers died over the same training a\. .*SIGKILL.* is finished is kept"):
         fill_folders(goes_on, 9, {tmp_path / "a": 0}, ["cpu"])
     assert len(list((tmp_path / "a").iterdir())) == 3
@@ -93,7 +94,7 @@ def hangs(place: Path, shared: str, number: int) -> None:
     time.sleep(600)
 
 
-def test_a_reference_by_two_processes_is_that_of_one(tmp_path: Path) -> None:
+def test_a_reference_by_two_processes_is_that_of_one(tmp_path: Path, watched: list[int]) -> None:
     training, test = ra.load_dataset("digits", "train").take(64), ra.load_dataset("digits")
     one, two = (
         make_reference(PLAN, training, test, tmp_path / f"by{workers}" / "r", progress=False, workers=workers)

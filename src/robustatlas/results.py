@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import overload
 
@@ -10,10 +11,11 @@ from robustatlas.result import Result, load_result
 
 
 class Results(Sequence[Result]):
-    """The results of runs on disk, each of which is read whenever it is asked for, and not kept.
+    """The results of runs on disk, each of which is read when it is asked for.
 
     Args:
         paths: the run directories.
+        kept: so many of those that were asked for last stay in memory, and are not read again.
 
     Example:
         >>> import tempfile, torch, robustatlas as ra
@@ -24,8 +26,9 @@ class Results(Sequence[Result]):
         [('linf',)]
     """
 
-    def __init__(self, paths: Sequence[str | Path]) -> None:
-        self.paths = tuple(paths)
+    def __init__(self, paths: Sequence[str | Path], kept: int = 0) -> None:
+        self.paths, self.kept = tuple(paths), kept
+        self._read = lru_cache(kept)(load_result)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -37,4 +40,4 @@ class Results(Sequence[Result]):
     def __getitem__(self, place: slice) -> Results: ...
 
     def __getitem__(self, place: int | slice) -> Result | Results:
-        return Results(self.paths[place]) if isinstance(place, slice) else load_result(self.paths[place])
+        return Results(self.paths[place], self.kept) if isinstance(place, slice) else self._read(self.paths[place])

@@ -80,6 +80,20 @@ def test_a_board_without_a_reference(own_board: Path, look: Visit) -> None:
     assert all(0 < mean < 100 for row in means for mean in row)
 
 
+def test_without_scripts_the_ranking_is_a_table(published_table: Path, look: Visit, chromium: Any) -> None:
+    ranked = look(published_table).evaluate(
+        "[...document.querySelectorAll('#board > tbody > tr:not(.detail)')]"
+        ".map(tr => [tr.querySelector('th').dataset.name, tr.querySelector('td[data-key=cr]').innerText.trim()])"
+    )
+    page = chromium.new_page(java_script_enabled=False)
+    page.goto(published_table.as_uri())
+    rows = [row.split("\t") for row in page.locator("tbody tr").all_inner_texts()]
+    assert [row[0] for row in rows[:3]] == ["1", "2", "3"] and rows[-1][2] == "incomplete"
+    assert [[name, cr] for _, name, cr, _ in rows[:-1]] == [[name, cr.split()[0]] for name, cr in ranked[:-1]]
+    assert not page.locator(".controls").is_visible()
+    page.close()
+
+
 def test_ranking_again_lays_out_once_and_not_row_by_row(published_table: Path, visit: Visit) -> None:
     page = visit(published_table)
     page.evaluate("document.getElementById('choose').click()")

@@ -35,6 +35,7 @@ class AlphaCrown(InBalls):
     """
 
     name: ClassVar[str] = "alpha-crown"
+    version: ClassVar[int] = 2
     source: ClassVar[str] = "Xu et al. 2021 (alpha-CROWN)"
 
     steps: int = 20
@@ -43,36 +44,45 @@ class AlphaCrown(InBalls):
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
         return self.largest(subject, attack, samples, Crown().sizes(subject, attack, samples))
 
-    def margins(self, subject: Subject, ball: NormBall, labels: Tensor) -> Tensor:
-        bounds = Bounds.of(subject.network, ball, backwards=True)
-        found = bounds.margins(labels, backwards=True)
+    def reaches(self, bounds: Bounds, labels: Tensor) -> tuple[Tensor, Tensor]:
+        found, reach = bounds.reaches(labels)
         rows, owner, place = bounds.margin_rows(labels)
         open_ = found[owner, place] <= 0
-        parts = (torch.split(each[open_], subject.network.at_once) for each in (rows, owner, place))
+        parts = (torch.split(each[open_], bounds.network.at_once) for each in (rows, owner, place))
         for some, of, to in zip(*parts, strict=True):
             if len(some):
-                found[of, to] = torch.maximum(found[of, to], self._ascended(bounds, some, of))
-        return found
+                better = self._ascended(bounds, some, of)
+                for mine, new in zip((found, reach), better, strict=True):
+                    mine[of, to] = torch.maximum(mine[of, to], new)
+        return found, reach
 
-    def _ascended(self, bounds: Bounds, rows: Tensor, owner: Tensor) -> Tensor:
-        """``[R]``: the best bounds on the way; the first slopes are those of CROWN."""
-        graph = bounds.network.graph
-        slopes = {
-            k: lines.low_slope[owner].clone().requires_grad_()
-            for k, lines in bounds.lines.items()
-            if isinstance(lines, Lines) and isinstance(graph.nodes[k].operation, Activation)
-        }
-        best = rows.new_full((len(rows),), -torch.inf)
+    def _ascended(self, bounds: Bounds, rows: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """``[R]``: the best bounds on the way and the largest reaches; the first slopes are those of CROWN."""
+        graph, region = bounds.network.graph, bounds.region
+        assert isinstance(region, NormBall)
+        slopes, chosen = {}, {}
+        for k, lines in bounds.lines.items():
+            operation, source = graph.nodes[k].operation, graph.nodes[k].inputs[0]
+            if isinstance(lines, Lines) and isinstance(operation, Activation):
+                first = lines.low_slope[owner]
+                slopes[k] = first.clone().requires_grad_()
+                chosen[k] = operation, operation.bends(bounds.low[source], bounds.high[source])[owner], first
+        best, furthest = rows.new_full((len(rows),), -torch.inf), rows.new_zeros(len(rows))
         if not slopes:
-            return best
+            return best, furthest
         optimizer = torch.optim.Adam(slopes.values(), self.rate)
         for _ in range(self.steps):
             with torch.enable_grad():
-                value = bounds.backward(graph.output, Windowed.all(rows), owner, slopes=slopes)
+                plane, constant = bounds.planes(graph.output, Windowed.all(rows), owner, slopes=slopes)
+                assert plane is not None
+                value = constant + region.lowest(plane, owner)
                 optimizer.zero_grad()
                 (-value.sum()).backward()  # type: ignore[no-untyped-call]  # torch declares no types here
             best = torch.maximum(best, value.detach())
+            reach = region.reach(plane.but(plane.values.detach()), constant.detach(), owner)
+            furthest = torch.maximum(furthest, reach)
             optimizer.step()
-            for k, slope in slopes.items():
-                slope.data.clamp_(*graph.nodes[k].operation.slopes)  # type: ignore[union-attr]  # an Activation
-        return best
+            for k, slope in slopes.items():  # a straight piece keeps its own line
+                operation, bends, first = chosen[k]
+                slope.data.copy_(torch.where(bends, slope.data.clamp(*operation.slopes), first))
+        return best, furthest

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.certificates.bounds import Network
+from robustatlas.certificates.network import Network
 from robustatlas.certificates.reading import read
 from robustatlas.classifier import Classifier
 from robustatlas.errors import UserError
@@ -106,6 +106,14 @@ class Certificate(ABC):
             ``[B]`` float64: no input of the set of that size is misclassified; inf where no input of any is, 0 where
             nothing is certain, NaN where the method abstains.
         """
+
+    def most(self, subject: Subject, attack: Attack, x: Tensor) -> float:
+        """Seconds that one sample like ``x`` [1, ...] takes at most on this machine, as far as can be said beforehand.
+
+        Returns:
+            0.0 of methods that are tried as they are.
+        """
+        return 0.0
 
     def holds(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Tensor:
         """Whether sizes ``[B]`` that were certified before are certain now; here by certifying again.

@@ -10,110 +10,20 @@ by no more than that, so for the one that is attacked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from robustatlas.bundle import per_sample
 from robustatlas.certificates.activations import Activation, Lines
-from robustatlas.certificates.graph import Graph, Node
+from robustatlas.certificates.beyond import Sides
+from robustatlas.certificates.graph import Node
+from robustatlas.certificates.network import Network, add
 from robustatlas.certificates.operations import AffineOperation, Convolution, Dense, Sum, accumulated
 from robustatlas.certificates.pooling import MaxPool, Picked
 from robustatlas.certificates.regions import NormBall, Region, Segment
-from robustatlas.certificates.windowed import Windowed, in_columns, least
-
-NUMBERS = 1 << 18
-"""Numbers of one layer that are at work at once: 2 MiB, which caches hold."""
-
-
-class Network:
-    """A graph with what bounds need of it again and again."""
-
-    def __init__(self, graph: Graph, unit: float | None = None) -> None:
-        self.graph = graph
-        self.unit = graph.unit if unit is None else unit
-        self._norms: dict[tuple[int, float], Tensor] = {}
-        self._offsets: dict[int, Tensor] = {}
-
-    @cached_property
-    def widest(self) -> int:
-        """Numbers of the largest layer."""
-        return max(torch.Size(node.shape).numel() for node in self.graph.nodes)
-
-    @cached_property
-    def products(self) -> tuple[float, ...]:
-        """Of each node, how many layers that mix numbers lie between the input and it; inf beyond an activation."""
-        found: list[float] = []
-        for node in self.graph.nodes:
-            before = max((found[k] for k in node.inputs), default=0.0)
-            mixes = isinstance(node.operation, (Dense, Convolution, Sum))
-            found.append(
-                before + mixes if node.operation is None or isinstance(node.operation, AffineOperation) else torch.inf
-            )
-        return tuple(found)
-
-    @cached_property
-    def nonlinear(self) -> frozenset[int]:
-        """Positions of what is not affine."""
-        nodes = enumerate(self.graph.nodes)
-        return frozenset(
-            k for k, node in nodes if node.operation is not None and not isinstance(node.operation, AffineOperation)
-        )
-
-    @cached_property
-    def like(self) -> Tensor:
-        """An empty float64 tensor on the device of the network."""
-        return torch.empty(0, dtype=torch.float64, device=self.graph.device)
-
-    def offset(self, position: int) -> Tensor:
-        """``[1, ...]``: the constant part of an affine node."""
-        if position not in self._offsets:
-            node = self.graph.nodes[position]
-            assert isinstance(node.operation, AffineOperation)
-            zeros = [self.like.new_zeros(1, *self.graph.nodes[k].shape) for k in node.inputs]
-            self._offsets[position] = node.operation.apply(*zeros)
-        return self._offsets[position]
-
-    def norms(self, position: int, q: float) -> Tensor:
-        """``[1, ...]``: the q-norm of each row of a node that is affine in the input, as a matrix."""
-        if (position, q) not in self._norms:
-            shape = self.graph.nodes[position].shape
-            found = []
-            for rows in self.units(position):
-                coefficients = {position: rows}
-                for k in range(position, 0, -1):
-                    if (at := coefficients.pop(k, None)) is not None:
-                        self.onwards(coefficients, self.graph.nodes[k], at)
-                found.append(torch.linalg.vector_norm(coefficients[0].values.flatten(1), q, dim=1))
-            self._norms[position, q] = torch.cat(found).view(1, *shape)
-        return self._norms[position, q]
-
-    def units(self, position: int) -> Iterator[Windowed]:
-        """The unit rows of a node, as many at a time as memory takes."""
-        shape = self.graph.nodes[position].shape
-        every = torch.arange(torch.Size(shape).numel(), device=self.like.device)
-        for places in torch.split(every, self.at_once):
-            yield Windowed.units(places, shape, self.like)
-
-    @property
-    def at_once(self) -> int:
-        """Rows that go backwards together."""
-        return max(1, NUMBERS // self.widest)
-
-    def onwards(self, coefficients: dict[int, Windowed], node: Node, rows: Windowed) -> None:
-        """Rows of an affine node, added to those of its inputs."""
-        assert isinstance(node.operation, AffineOperation)
-        shapes = tuple(self.graph.nodes[k].shape for k in node.inputs)
-        for k, back in zip(node.inputs, node.operation.back(rows, shapes), strict=True):
-            add(coefficients, k, back)
-
-
-def add(coefficients: dict[int, Windowed], position: int, rows: Windowed) -> None:
-    """Rows of a node, added to what there is of it."""
-    coefficients[position] = coefficients[position] + rows if position in coefficients else rows
+from robustatlas.certificates.windowed import Windowed, least, side_by_side
 
 
 @dataclass
@@ -126,6 +36,7 @@ class Bounds:
         low, high: of each node, ``[B, ...]``, between which its numbers lie.
         rounding: of each node, ``[B, ...]``, what its own arithmetic may be off by.
         lines: of each nonlinear node, what encloses it.
+        known: of nodes before activations, what holds on larger regions.
 
     ``_direct``: of each node that is affine in the input, its values at the centre of a ball or the ends of a segment,
     and by how much roundings, and what lies beside the segment, may move it.
@@ -137,10 +48,11 @@ class Bounds:
     high: list[Tensor] = field(default_factory=list)
     rounding: list[Tensor | None] = field(default_factory=list)
     lines: dict[int, Lines | Picked] = field(default_factory=dict)
+    known: Sides = field(default_factory=dict)
     _direct: dict[int, tuple[tuple[Tensor, ...], Tensor]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, network: Network, region: Region, *, backwards: bool) -> Bounds:
+    def of(cls, network: Network, region: Region, *, backwards: bool, known: Sides | None = None) -> Bounds:
         """Bounds on all numbers of a network.
 
         Args:
@@ -148,8 +60,9 @@ class Bounds:
             region: of B samples.
             backwards: whether what goes into an activation is bounded backwards by lines (CROWN), or by intervals alone
                 (IBP).
+            known: :attr:`sides` of bounds on regions that hold these.
         """
-        found = cls(network, region)
+        found = cls(network, region, known=known or {})
         for position, node in enumerate(network.graph.nodes):
             if node.operation is None:
                 found._begin()
@@ -166,6 +79,12 @@ class Bounds:
         """B."""
         return len(self.low[0])
 
+    @property
+    def sides(self) -> Sides:
+        """Bounds on what goes into the activations."""
+        inputs = (self.network.graph.nodes[k].inputs[0] for k in self.lines)
+        return {k: (self.low[k], self.high[k]) for k in inputs}
+
     def margins(self, labels: Tensor, *, backwards: bool) -> Tensor:
         """``[B, C]``: lower bounds of the margins f_y - f_j; inf where j is the label.
 
@@ -177,6 +96,19 @@ class Bounds:
         found = rows.new_full((self.samples, rows.shape[1]), torch.inf)
         found[owner, place] = self.lowest(self.network.graph.output, rows, owner, backwards=backwards)
         return found
+
+    def reaches(self, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The :meth:`margins` backwards on balls, and radii up to which their lines keep each above 0, both [B, C]."""
+        assert isinstance(self.region, NormBall)
+        rows, owner, place = self.margin_rows(labels)
+        found, reach = (rows.new_full((self.samples, rows.shape[1]), torch.inf) for _ in range(2))
+        parts = (torch.split(each, self.network.at_once) for each in (rows, owner, place))
+        for some, of, to in zip(*parts, strict=True):
+            plane, constant = self.planes(self.network.graph.output, Windowed.all(some), of)
+            assert plane is not None
+            found[of, to] = constant + self.region.lowest(plane, of)
+            reach[of, to] = self.region.reach(plane, constant, of)
+        return found, reach
 
     def margin_rows(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rows [B (C - 1), C] of the margins, the sample of each, and its other class."""
@@ -320,12 +252,15 @@ class Bounds:
         """Bound what goes into a nonlinear node backwards, where that matters."""
         if self._exact(position):
             return
-        low, high = self.low[position].clone(), self.high[position].clone()
+        low, high = (side[position].clone(memory_format=torch.contiguous_format) for side in (self.low, self.high))
+        if position in self.known:
+            low, high = torch.maximum(low, self.known[position][0]), torch.minimum(high, self.known[position][1])
         open_ = operation.bends(low, high) if isinstance(operation, Activation) else low < high
         low_flat, high_flat = low.flatten(1), high.flatten(1)
         shape = self.network.graph.nodes[position].shape
         owner, place = open_.flatten(1).nonzero(as_tuple=True)
-        for who, where in in_columns(owner, place, shape, self.network.at_once):
+        for part in side_by_side(place, shape, self.network.at_once):
+            who, where = owner[part], place[part]
             rows = Windowed.units(where, shape, low)
             both = rows.but(torch.cat([rows.values, -rows.values]))
             under, over = self.backward(position, both, who.repeat(2)).chunk(2)

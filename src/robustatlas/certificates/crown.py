@@ -7,10 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from robustatlas.certificates.base import Subject
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.interval import InBalls
-from robustatlas.certificates.regions import NormBall
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,8 @@ class Crown(InBalls):
     """
 
     name: ClassVar[str] = "crown"
+    version: ClassVar[int] = 2
     source: ClassVar[str] = "Zhang et al. 2018 (CROWN)"
 
-    def margins(self, subject: Subject, ball: NormBall, labels: Tensor) -> Tensor:
-        return Bounds.of(subject.network, ball, backwards=True).margins(labels, backwards=True)
+    def reaches(self, bounds: Bounds, labels: Tensor) -> tuple[Tensor, Tensor]:
+        return bounds.reaches(labels)

@@ -8,10 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.certificates.base import Subject
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.interval import InBalls
-from robustatlas.certificates.regions import NormBall
 
 
 @dataclass(frozen=True)
@@ -26,8 +24,10 @@ class CrownIBP(InBalls):
     """
 
     name: ClassVar[str] = "crown-ibp"
+    version: ClassVar[int] = 2
     source: ClassVar[str] = "Zhang et al. 2020 (CROWN-IBP)"
+    backwards: ClassVar[bool] = False
 
-    def margins(self, subject: Subject, ball: NormBall, labels: Tensor) -> Tensor:
-        bounds = Bounds.of(subject.network, ball, backwards=False)
-        return torch.maximum(bounds.margins(labels, backwards=True), bounds.margins(labels, backwards=False))
+    def reaches(self, bounds: Bounds, labels: Tensor) -> tuple[Tensor, Tensor]:
+        margins, reach = bounds.reaches(labels)
+        return torch.maximum(margins, bounds.margins(labels, backwards=False)), reach

@@ -12,12 +12,15 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import per_sample
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject
 from robustatlas.certificates.bounds import Bounds
+from robustatlas.certificates.price import most_seconds
 from robustatlas.certificates.regions import Segment
 from robustatlas.threats.color import Line
 
 _FIRST = 1 / 32
 """Of the strengths of an attack: the length of the first piece."""
 _ROUNDS = 200
+_PIECES = 40
+"""Bounds that a sample takes, about: 33 to 47 on the digits."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,9 @@ class LineCertificate(Certificate):
     def check(self, subject: Subject, attack: Attack) -> None:
         super().check(subject, attack)
         _ = subject.network
+
+    def most(self, subject: Subject, attack: Attack, x: Tensor) -> float:
+        return _PIECES * most_seconds(subject.network, x)
 
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
         threat = attack.threat

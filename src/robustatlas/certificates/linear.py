@@ -11,6 +11,7 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject, norm_of
 from robustatlas.certificates.bounds import Bounds
+from robustatlas.certificates.distances import distances
 from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.windowed import Windowed
 from robustatlas.errors import UserError
@@ -56,59 +57,3 @@ class Linear(Certificate):
         if p == 0:  # what is certified is a count below that which is needed
             found = torch.where(found > 0, found - 1, found)
         return (found / MARGIN_OF_SIZES if p else found).cpu()
-
-
-def distances(weight: Tensor, room: Tensor, margin: Tensor, p: float) -> Tensor:
-    """How far it is to lower <weight, x> by ``margin``, where each number can fall by its ``room``.
-
-    Args:
-        weight: ``[R, D]``, >= 0.
-        room: ``[R, D]``, >= 0.
-        margin: ``[R]``; what is not positive is at distance 0.
-        p: of the norm: inf, 2, 1, or 0, which counts the numbers that change.
-
-    Returns:
-        ``[R]``; inf where all the room is not enough.
-
-    Example:
-        >>> w, room = torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 1.0]])
-        >>> [round(float(distances(w, room, torch.tensor([3.5]), p)), 4) for p in (torch.inf, 2.0, 1.0, 0.0)]
-        [0.5, 0.7, 0.875, 1.0]
-    """
-    gain = weight * room
-    unreachable = gain.sum(1) < margin
-    if p == 0:
-        order = gain.sort(1, descending=True).values.cumsum(1)
-        found = 1.0 + (order < margin[:, None]).sum(1)
-    elif p == 1:
-        found = _greedy(weight, room, margin)
-    else:
-        found = _levelled(weight, room, margin, p)
-    found = torch.where(unreachable, torch.inf, found.to(weight.dtype))
-    return torch.where(margin <= 0, 0.0, found)
-
-
-def _greedy(weight: Tensor, room: Tensor, margin: Tensor) -> Tensor:
-    """l1: the largest weights first, each to the end of its room."""
-    steepest, order = weight.sort(1, descending=True)
-    rooms = room.gather(1, order)
-    before = (steepest * rooms).cumsum(1) - steepest * rooms
-    left = (margin[:, None] - before).clamp_min(0)
-    return torch.minimum(rooms, left / steepest.clamp_min(1e-300)).sum(1)
-
-
-def _levelled(weight: Tensor, room: Tensor, margin: Tensor, p: float) -> Tensor:
-    """linf and l2: every number falls by min(room, level) or min(room, level * weight); the level by break points."""
-    pull = torch.ones_like(weight) if p == torch.inf else weight
-    breaks = torch.where(weight > 0, room / pull.clamp_min(1e-300), torch.inf)
-    order = breaks.argsort(1)
-    w, v, r = (each.gather(1, order) for each in (weight, pull, room))
-    full = (w * r).cumsum(1) - w * r
-    slope = (w * v).flip(1).cumsum(1).flip(1)
-    reach = torch.where(slope > 0, (margin[:, None] - full) / slope.clamp_min(1e-300), -torch.inf)
-    at = reach.amax(1, keepdim=True).clamp_min(0)  # what is reached is concave in the level: the least of these lines
-    move = torch.minimum(pull * at, room)
-    if p == torch.inf:
-        return at[:, 0]
-    length: Tensor = torch.linalg.vector_norm(move, dim=1)
-    return length

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.certificates.activations import Activation
-from robustatlas.certificates.bounds import Bounds, Network
+from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.graph import Node
+from robustatlas.certificates.network import Network
 from robustatlas.certificates.operations import AffineOperation
 from robustatlas.certificates.pooling import MaxPool
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.bundle import per_sample
+from robustatlas.certificates.distances import distances
 from robustatlas.certificates.windowed import Windowed, least
 
 
@@ -64,6 +65,18 @@ class NormBall(Region):
         length = torch.linalg.vector_norm(rows.values.flatten(1), self.dual, dim=1)
         lowest: Tensor = (rows.values * rows.of(self.centre)[owner]).flatten(1).sum(1) - self.radius[owner] * length
         return lowest
+
+    def reach(self, rows: Windowed, constant: Tensor, owner: Tensor) -> Tensor:
+        """``[R]``: the largest radii of balls on which affine functions, ``rows`` [R, ...] and a ``constant`` [R], are
+        not below 0; what is 0 or less at the centre reaches nowhere."""
+        here = rows.of(self.centre)[owner].flatten(1)
+        weight = rows.values.flatten(1)
+        height = constant + (weight * here).sum(1)
+        if self.box and self.p == torch.inf:
+            room = torch.where(weight > 0, here, 1 - here).clamp_min(0)
+            return distances(weight.abs(), room, height, self.p)
+        reach = height / torch.linalg.vector_norm(weight, self.dual, dim=1)
+        return torch.where(height > 0, reach, 0.0)
 
     def take(self, rows: Tensor) -> NormBall:
         return replace(self, centre=self.centre[rows], radius=self.radius[rows])

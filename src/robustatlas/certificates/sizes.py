@@ -3,33 +3,123 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-Margin = Callable[[Tensor, Tensor], Tensor]
-"""From sizes [K] and rows [K] of the samples to lower bounds of their margins [K]; certified where positive."""
+Margin = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From sizes [K] and rows [K] of the samples to lower bounds of their margins [K], certified where positive, and to how
+far the lines of these bounds would reach [K]: up to which size they keep the margin above 0. They hold on the set of
+that size and all smaller ones, so below it a reach is certified, and above it a guess; 0 where there is none."""
 
 PRECISION = 5e-4
 """Relative: half of what radii are compared by (.1 %)."""
 _GROWTH = 4.0
 _ROUNDS = 60
 _SMALLEST = 1e-9
+_LEAST = 1e-12
+"""Share of a margin that counts as lost at least, which has a logarithm."""
 _DIGITS = 9
 """Digits kept of a size, rounded down, so that it does not depend on who shared a batch."""
+
+
+@dataclass
+class _Brackets:
+    """What is known of B samples: ``low`` is certified and ``high`` was not, inf where nothing failed.
+
+    A margin falls by a power of the size, at first by the first one, as the network does, then by higher ones as lines
+    loosen; so sizes u are logarithms, and margins the logarithm v of what share of the ``whole`` margin, that at the
+    sample itself, is lost: 0 where the margin is. ``along``: how far the lines at the sample reach. ``points``: u and v
+    [3, 2, B] of the largest success, the smallest failure and what one of them was before; NaN where there is none yet.
+    ``stalled``: how often in turn the same side moved.
+    """
+
+    low: Tensor
+    high: Tensor
+    whole: Tensor
+    along: Tensor
+    points: Tensor
+    stalled: Tensor
+
+    @classmethod
+    def beginning(cls, low: Tensor) -> _Brackets:
+        """Before anything is tried."""
+        unknown = torch.full_like(low, torch.nan)
+        never, none = torch.full_like(low, torch.inf), torch.zeros_like(low)
+        return cls(low.clone(), never, unknown, none, unknown.repeat(3, 2, 1), none.clone())
+
+    def open(self, ceiling: float) -> Tensor:
+        """``[K]``: samples whose size is not known well enough."""
+        wide = self.high > self.low * (1 + PRECISION)
+        return (wide & (self.low < ceiling) & (self.high > _SMALLEST * ceiling)).nonzero().squeeze(1)
+
+    def learn(self, rows: Tensor, size: Tensor, margin: Tensor, reach: Tensor) -> None:
+        """Take what a bound said of some samples."""
+        good, begun = margin > 0, ~self.whole[rows].isnan()
+        lost = ((self.whole[rows] - margin) / self.whole[rows]).clamp_min(_LEAST)
+        point = torch.stack([size.log(), lost.log()])
+        for kind, at in ((0, good & begun), (1, ~good & begun)):
+            self.points[2, :, rows[at]] = self.points[kind, :, rows[at]]
+            self.points[kind, :, rows[at]] = point[:, at]
+        self.whole[rows[~begun]], self.along[rows[~begun]] = margin[~begun], reach[~begun]
+        side = torch.where(good, 1.0, -1.0)
+        self.stalled[rows] = torch.where(self.stalled[rows] * side > 0, self.stalled[rows], 0.0) + side
+        won, failed = rows[good], rows[~good]
+        self.low[won] = torch.maximum(self.low[won], size[good])
+        self.high[failed] = size[~good]
+        self.low[failed] = torch.maximum(self.low[failed], torch.minimum(reach, size)[~good])
+
+    def next(self, rows: Tensor, first: float, ceiling: float) -> Tensor:
+        """``[K]``: the size to try: 0, half of what lines reach there, and from there towards the root; a little
+        beyond it, as the lines of a failure certify what they reach."""
+        low, high, along = self.low[rows], self.high[rows], self.along[rows]
+        success, failure, third = self.points[:, :, rows]
+        succeeded, failed = success[0].isfinite(), failure[0].isfinite()
+        begin = torch.where(low > 0, low * (1 + PRECISION), torch.where(along > 0, along / 2, first))
+        bent = self._bent(rows, torch.where(failed, failure, success))
+        root = _root(torch.where(succeeded, success, third), torch.where(failed, failure, third), third).exp()
+        root = torch.where(root.isfinite(), root, bent) * (1 + PRECISION / 4)
+        most, least = torch.where(failed, high, low * _GROWTH), torch.where(succeeded, low, high / _GROWTH)
+        bold = torch.where(succeeded & failed, (low * high).sqrt(), torch.where(failed, least, most))
+        size = torch.where(self.stalled[rows].abs() > 2, bold, root.minimum(most).maximum(least))
+        size = torch.where(succeeded | failed, size, begin)
+        size = torch.maximum(size, low * (1 + PRECISION)).minimum(high / (1 + PRECISION)).clamp_max(ceiling)
+        return torch.where(self.whole[rows].isnan(), 0.0, size)
+
+    def _bent(self, rows: Tensor, point: Tensor) -> Tensor:
+        """``[K]``: where the margin is lost that falls at first as the network does, and through one point besides."""
+        size, lost = point.exp().unbind()
+        fall = torch.where(self.along[rows] > 0, 1 / self.along[rows], 0.0)
+        bend = ((lost - fall * size) / size**2).clamp_min(0)
+        all_lost: Tensor = 2 / (fall + (fall**2 + 4 * bend).sqrt())
+        return all_lost
+
+
+def _root(one: Tensor, two: Tensor, third: Tensor) -> Tensor:
+    """``[K]``: u where v is 0, by the parabola u(v) through three points where these rise, else by the line through the
+    first two."""
+    (u0, v0), (u1, v1), (u2, v2) = one, two, third
+    line = u0 - v0 * (u1 - u0) / (v1 - v0)
+    parabola = (
+        u0 * v1 * v2 / ((v0 - v1) * (v0 - v2))
+        + u1 * v0 * v2 / ((v1 - v0) * (v1 - v2))
+        + u2 * v0 * v1 / ((v2 - v0) * (v2 - v1))
+    )
+    rising = ((u2 - u0) * (v2 - v0) > 0) & ((u2 - u1) * (v2 - v1) > 0) & (parabola > u0) & (parabola < u1)
+    return torch.where(rising, parabola, line)
 
 
 def largest(margin: Margin, count: int, first: float, ceiling: float, start: Tensor | None = None) -> Tensor:
     """The largest sizes found that are certified, to :data:`PRECISION` where the bound falls with the size.
 
     A certified size certifies all smaller ones, since sets are nested, so the largest success counts whether the bound
-    is monotone or not. Between a success and a failure the next size is where the line through both margins is 0
-    (regula falsi, of the Illinois kind, in the middle where that stalls).
+    is monotone or not.
 
     Args:
         margin: the bound.
         count: of samples B.
-        first: size to begin with.
+        first: size to begin with, where lines do not say how far they reach.
         ceiling: size of the whole space; what is certified there is so at every size.
         start: ``[B]``, sizes known to be certified, 0 where none is.
 
@@ -37,46 +127,21 @@ def largest(margin: Margin, count: int, first: float, ceiling: float, start: Ten
         ``[B]`` float64, 0 where nothing was certified down to :data:`_SMALLEST` times the ceiling.
 
     Example:
-        >>> found = largest(lambda size, rows: 1 - size * (rows + 1), 2, first=0.1, ceiling=10.0)
-        >>> bool((found / torch.tensor([1.0, 0.5]) > 0.999).all()), bool((found < torch.tensor([1.0, 0.5])).all())
+        >>> def line(size, rows):
+        ...     return 1 - size * (rows + 1), 1 / (rows + 1)
+        >>> found = largest(line, 2, first=0.1, ceiling=10.0)
+        >>> bool((found / torch.tensor([1.0, 0.5]) > 0.999).all()), bool((found <= torch.tensor([1.0, 0.5])).all())
         (True, True)
     """
-    low = torch.zeros(count, dtype=torch.float64) if start is None else start.clone()
-    high = torch.full((count,), torch.inf, dtype=torch.float64)
-    at_low, at_high = torch.full_like(low, torch.nan), torch.full_like(low, torch.nan)
-    stalled = torch.zeros(count, dtype=torch.long)
+    brackets = _Brackets.beginning(torch.zeros(count, dtype=torch.float64) if start is None else start)
     for _ in range(_ROUNDS):
-        rows = _open(low, high, ceiling).nonzero().squeeze(1)
+        rows = brackets.open(ceiling)
         if not len(rows):
             break
-        size = _next(low[rows], high[rows], at_low[rows], at_high[rows], stalled[rows], first, ceiling)
-        value = torch.nan_to_num(margin(size, rows), nan=-torch.inf)
-        good = value > 0
-        won, lost = rows[good], rows[~good]
-        stalled[won] = stalled[won].clamp_min(0) + 1
-        stalled[lost] = stalled[lost].clamp_max(0) - 1
-        low[won], at_low[won] = size[good], value[good]
-        high[lost], at_high[lost] = size[~good], value[~good]
-    return _rounded_down(torch.where(low >= ceiling, torch.inf, low))
-
-
-def _open(low: Tensor, high: Tensor, ceiling: float) -> Tensor:
-    near = high <= low * (1 + PRECISION)
-    return ~near & (low < ceiling) & (high > _SMALLEST * ceiling)
-
-
-def _next(
-    low: Tensor, high: Tensor, at_low: Tensor, at_high: Tensor, stalled: Tensor, first: float, ceiling: float
-) -> Tensor:
-    """The next size to try of each sample: up while all succeeds, down while all fails, in between afterwards."""
-    up = torch.where(low > 0, low * _GROWTH, first).clamp_max(ceiling)
-    down = high / _GROWTH
-    weigh_low, weigh_high = 0.5 ** (-1 - stalled).clamp_min(0), 0.5 ** (stalled - 1).clamp_min(0)
-    share = at_low * weigh_low / (at_low * weigh_low - at_high * weigh_high)
-    share = torch.where(share.isfinite() & at_high.isfinite(), share, 0.5)
-    root = (low + (high - low) * share) * (1 - 0.4 * PRECISION)
-    between = torch.maximum(root, low * (1 + 0.7 * PRECISION)).minimum(high / (1 + 0.2 * PRECISION))
-    return torch.where(high.isinf(), up, torch.where(low > 0, between, down))
+        size = brackets.next(rows, first, ceiling)
+        value, reach = margin(size, rows)
+        brackets.learn(rows, size, value.nan_to_num(nan=-torch.inf), reach.nan_to_num(nan=0.0))
+    return _rounded_down(torch.where(brackets.low >= ceiling, torch.inf, brackets.low))
 
 
 def _rounded_down(sizes: Tensor) -> Tensor:

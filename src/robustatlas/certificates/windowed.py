@@ -88,10 +88,8 @@ def least(rows: Windowed, low: Tensor, high: Tensor, owner: Tensor) -> Tensor:
     return lowest.flatten(1).sum(1)
 
 
-def in_columns(owner: Tensor, place: Tensor, shape: Shape, most: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Numbers of a layer, ``owner`` and ``place`` [R], in parts of at most so many at one position of the image."""
-    column = place % torch.Size(shape[1:]).numel()
-    for numbers in torch.split(column.argsort(stable=True), torch.bincount(column).tolist()):
-        for part in torch.split(numbers, most):
-            if len(part):
-                yield owner[part], place[part]
+def side_by_side(place: Tensor, shape: Shape, most: int) -> Iterator[Tensor]:
+    """Which of the numbers of a layer, at ``place`` [R], to take together: at most so many, near each other in the
+    image, so that a window around them is small."""
+    position = place % torch.Size(shape[1:]).numel()
+    return (part for part in torch.split(position.argsort(stable=True), most) if len(part))

@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from robustatlas.certificates import Certificate, Subject
 from robustatlas.certification.choice import Method, certificate_for
-from robustatlas.certification.work import Certification, Certifier, certifying_elsewhere, done, record_of
+from robustatlas.certification.work import (
+    LARGEST_BATCH,
+    Certification,
+    Certifier,
+    certifying_elsewhere,
+    done,
+    inputs,
+    record_of,
+)
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.forecast import Expected, Forecast
@@ -32,7 +40,9 @@ from robustatlas.workers import Cluster, work_elsewhere, work_here
 Methods = Method | Mapping[str, str | Certificate]
 
 _TRIED = 8
-"""Samples that a forecast certifies."""
+"""Samples that a forecast certifies at first, and by how many times more where that takes no second."""
+_PATIENCE = 30.0
+"""Seconds; where one sample may take more, a forecast says how long at most instead of trying."""
 _BYTES = 24
 """Of a sample on disk."""
 
@@ -47,6 +57,7 @@ class _Ready:
     identity: Identity
     manner: Manner
     display: Progress
+    seconds: float
 
 
 def certified(model: Model, data: Data, request: Request, method: Methods = None) -> Result:
@@ -80,13 +91,14 @@ def expected(model: Model, data: Data, request: Request, method: Methods = None)
                 tried.append(_tried(ready, task, missing))
         places = request.places(ready.subject.model)
         hands = places.workers or 2 if isinstance(places, Cluster) else len(places)
-    return Forecast(tuple(tried), max(1, hands), ready.manner.batch_size)
+    return Forecast(tuple(tried), max(1, hands), ready.manner.batch_size, ready.seconds if tried else 0.0)
 
 
 @contextmanager
 def _prepared(model: Model, data: Data, request: Request, method: Methods) -> Iterator[_Ready]:
     classifier, work = given(model, data, request)
     with surroundings(classifier, request) as display:
+        begun = time.perf_counter()
         subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
         attacks = chosen_attacks(
             request.attacks_on(classifier), "default", request.strengths, request.exclude, classifier, work.first.images
@@ -99,7 +111,7 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
         size = request.batch_size if isinstance(request.batch_size, int) else DEFAULT_BATCH
         manner = Manner(request.seed, min(size, len(work.labels)))
         identity = identity_of(classifier, work.rows.shape[1:], work.record)
-        yield _Ready(subject, work, tasks, identity, manner, display)
+        yield _Ready(subject, work, tasks, identity, manner, display, time.perf_counter() - begun)
 
 
 def _dispatcher(run: Run, ready: _Ready, request: Request, claims: Claims) -> Dispatcher:
@@ -135,10 +147,18 @@ def _work_through(dispatcher: Dispatcher, ready: _Ready, request: Request) -> No
 
 def _tried(ready: _Ready, task: Certification, missing: NDArray[np.int64]) -> Expected:
     """What a task will take, from a few samples spread over those that are missing."""
-    rows = np.unique(missing[np.linspace(0, len(missing) - 1, min(_TRIED, len(missing))).round().astype(np.int64)])
+    most = task.certificate.most(ready.subject, task.attack, inputs(ready.subject.model, _job(ready, missing[:1])))
+    count, seconds = 0, 0.0
+    while most < _PATIENCE and count < min(LARGEST_BATCH, len(missing)) and seconds < 1:
+        count = min(len(missing), max(_TRIED, count * _TRIED))
+        chosen = np.unique(missing[np.linspace(0, len(missing) - 1, count).round().astype(np.int64)])
+        begun = time.perf_counter()
+        done(ready.subject, task, _job(ready, chosen), ready.manner, lambda through: None)
+        seconds = time.perf_counter() - begun
+    each = seconds / count if count else most
+    return Expected(task.record.name, len(missing), 0.0, not count, each * len(missing), _BYTES * len(missing))
+
+
+def _job(ready: _Ready, rows: NDArray[np.int64]) -> Job:
     at = torch.from_numpy(rows)
-    job = Job(0, 0, ready.work.rows.stored(at), ready.work.labels[at], ready.work.index[rows])
-    begun = time.perf_counter()
-    done(ready.subject, task, job, ready.manner, lambda through: None)
-    seconds = (time.perf_counter() - begun) / len(rows)
-    return Expected(task.record.name, len(missing), 0.0, False, seconds * len(missing), _BYTES * len(missing))
+    return Job(0, 0, ready.work.rows.stored(at), ready.work.labels[at], ready.work.index[rows])

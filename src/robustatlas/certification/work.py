@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.description import plain
@@ -68,7 +69,7 @@ def done(subject: Subject, task: Certification, job: Job, manner: Manner, report
     """Certify the samples of a job; ``report`` is called with how many are through."""
     begun = time.perf_counter()
     model = subject.model
-    x = as_inputs(job.stored.to(model.device)).to(model.dtype)
+    x = inputs(model, job)
     labels = job.labels.to(model.device)
     samples = _samples(model, x, labels, job.index, manner.batch_size)
     right = torch.from_numpy(samples["clean_prediction"] == samples["label"])
@@ -89,6 +90,11 @@ def done(subject: Subject, task: Certification, job: Job, manner: Manner, report
     columns["abstained"] = sizes.isnan().numpy().astype(np.int8)
     about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
     return Found(columns, samples, None, about, seconds, manner.batch_size)
+
+
+def inputs(model: Classifier, job: Job) -> Tensor:
+    """``[B, ...]``: what the samples of a job are to the model."""
+    return as_inputs(job.stored.to(model.device)).to(model.dtype)
 
 
 def _samples(model: Classifier, x: torch.Tensor, labels: torch.Tensor, index: NDArray[np.int64], batch: int) -> Arrays:

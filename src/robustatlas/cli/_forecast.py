@@ -25,20 +25,22 @@ def forecast_table(forecast: Forecast, device: str) -> RenderableType:
     """Attack by attack and in all; ``device``: on which it was measured."""
     if not forecast.expected:
         return "Nothing to do: the run has all of it."
-    shown = table("attack", "samples", "passes a sample", "time", "disk")
+    counted_passes = forecast.passes > 0  # certificates make none
+    shown = table("attack", "samples", *["passes a sample"] * counted_passes, "time", "disk")
     for each in forecast.expected:
         most = "up to " if each.bounded else ""
         shown.add_row(
             safe(each.attack),
             f"{each.samples:,}",
-            f"{most}{each.passes:,.0f}",
+            *[f"{most}{each.passes:,.0f}"] * counted_passes,
             f"{most}{duration(each.seconds / forecast.workers)}",
             volume(each.bytes),
         )
     shared = f" shared by {counted(forecast.workers, 'worker')}" if forecast.workers > 1 else ""
     most = "at most " if any(each.bounded for each in forecast.expected) else "about "
+    passes = f", {forecast.passes:,.0f} passes" * counted_passes
     total = (
-        f"In all {most}{duration(forecast.seconds)} on {safe(device)}{shared}, {forecast.passes:,.0f} passes, "
+        f"In all {most}{duration(forecast.seconds)} on {safe(device)}{shared}{passes}, "
         f"{volume(forecast.bytes)} on disk; {counted(forecast.batch_size, 'sample')} at work at once."
     )
     return Group(shown, total)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from robustatlas.cli.show import named_points
 from robustatlas.errors import UserError
 from robustatlas.facts import Shared, chosen_reference, hold_against, what_is_shared
 from robustatlas.facts.against import Held
-from robustatlas.facts.comparison import distinct_names, intervals_of, statistics_of
+from robustatlas.facts.comparison import Compared, volume_name
 from robustatlas.facts.numbers import union_strengths
 from robustatlas.metrics import (
     AdversarialHypervolume,
@@ -37,11 +38,18 @@ from robustatlas.metrics import (
     signed_rank_test,
 )
 from robustatlas.metrics.registry import against_reference
+from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.references import Reference
-from robustatlas.result import load_result
+from robustatlas.results import Results
 from robustatlas.wording import LONGEST_NAME, UPPER_BOUND, counted, listed, shortened_apart, some
 
 _SIGNIFICANT = 0.05
+
+_KEPT = 16
+"""Runs that stay in memory; of more, each is read as often as it is looked at, three or four times."""
+
+_NAMED = 20
+"""Runs that a saved reference names as its source."""
 
 
 def compare(
@@ -78,34 +86,50 @@ def compare(
     """
     _check(runs, save_reference)
     chosen_union = parse_strength_of(union, "--union") or None
-    results = [load_result(run) for run in runs]
-    shared = what_is_shared(results, distinct_names(results))
-    at = union_strengths(shared.tables[0], chosen_union)
+    results = Results(runs, kept=_KEPT)
+    shared = what_is_shared(results)
+    first = shared.on(0)
+    at = union_strengths(first.table, chosen_union)
     chosen = chosen_reference(reference, results)
-    held = hold_against(shared.tables[0], chosen, results[0].records.values()).require() if chosen else None
-    statistics = [statistics_of(shared, run, held, at) for run in range(len(runs))]
+    held = hold_against(first.table, chosen, results[0].records.values()).require() if chosen else None
+    seen = [_Seen.of(shared.on(run), held, at) for run in range(len(runs))]
+    volumes = [attack for attack in shared.grid if all(volume_name(attack) in run.intervals for run in seen)]
 
     console = Console(highlight=False)
-    short = _introduce(console, shared, held)
-    for part in _side_by_side(short, [intervals_of(shared, run, held, at) for run in range(len(runs))], console.width):
+    short = _introduce(console, shared, first.table.data, held)
+    first = first.with_volumes_of(volumes)
+    told = first.statistics(held, at)
+    for part in _side_by_side(short, told, [run.intervals for run in seen], console.width):
         console.print(part)
-    if "union accuracy" in statistics[0]:
+    if "union accuracy" in told:
         console.print(f"[dim]union: {named_points(at)}[/dim]", highlight=False)
-    volumes = shared.hypervolumes()
     for other in range(1, len(runs)):
-        _print_pair(console, shared, statistics, volumes, short, other)
-    agreement = _agreement(shared.tables, console.width)
+        compared = shared.on(other).with_volumes_of(volumes)
+        _print_pair(console, (first, compared), (told, compared.statistics(held, at)), (short[0], short[other]))
+    agreement = _agreement([run.accuracies for run in seen], console.width)
     if agreement:
         console.print(f"\nDo the attacks agree? Correlation over {len(runs)} models:")
         for part in agreement:
             console.print(part)
     if save_reference is not None:
-        source = "best of the runs " + ", ".join(map(str, runs))
-        tables = {model.name: model.accuracies() for model in shared.tables}
+        source = "best of the runs " + some(map(str, runs), at_most=_NAMED)
+        tables = {name: run.accuracies for name, run in zip(shared.names, seen, strict=True)}
         Reference.from_models(save_reference.stem, source, tables).to_json(save_reference)
         console.print(f"Reference: {safe(save_reference)}", highlight=False, soft_wrap=True)
     if explain:
-        _explain(console, statistics[0], bool(volumes[0]), bool(agreement))
+        _explain(console, told, bool(volumes), bool(agreement))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What is kept of a run for the tables of all."""
+
+    intervals: Mapping[str, Interval]
+    accuracies: AccuracyTable
+
+    @classmethod
+    def of(cls, run: Compared, held: Held | None, union: Mapping[str, float]) -> _Seen:
+        return cls(run.intervals(held, union), run.table.accuracies())
 
 
 def _check(runs: Sequence[Path], save_reference: Path | None) -> None:
@@ -117,11 +141,11 @@ def _check(runs: Sequence[Path], save_reference: Path | None) -> None:
         raise UserError(f"--save-reference {save_reference}: there is no folder {save_reference.parent}.")
 
 
-def _introduce(console: Console, shared: Shared, held: Held | None) -> list[str]:
+def _introduce(console: Console, shared: Shared, data: str, held: Held | None) -> list[str]:
     """Say what is compared; the names of the models, short enough for tables."""
-    names = [table.name for table in shared.tables]
+    names = shared.names
     short = shortened_apart(names, min(LONGEST_NAME, max(console.width - 24, 16)))
-    console.print(_heading(shared), highlight=False)
+    console.print(_heading(shared, data), highlight=False)
     for name, whole in zip(short, names, strict=True):
         if name != whole:
             console.print(f"{safe(name)} is {safe(whole)}.", highlight=False)
@@ -132,22 +156,20 @@ def _introduce(console: Console, shared: Shared, held: Held | None) -> list[str]
 
 def _print_pair(
     console: Console,
-    shared: Shared,
-    statistics: Sequence[dict[str, SampleStatistic]],
-    volumes: Sequence[dict[str, AdversarialHypervolume]],
-    names: Sequence[str],
-    other: int,
+    runs: tuple[Compared, Compared],
+    statistics: tuple[dict[str, SampleStatistic], dict[str, SampleStatistic]],
+    pair: tuple[str, str],
 ) -> None:
     """The first model against another one."""
-    pair, tables = (names[0], names[other]), (shared.tables[0], shared.tables[other])
+    tables, volumes = (runs[0].table, runs[1].table), (runs[0].volumes, runs[1].volumes)
     console.print(f"\n[bold]{safe(pair[0])}[/bold] against [bold]{safe(pair[1])}[/bold]")
-    differences = paired_differences(statistics[0], statistics[other])
+    differences = paired_differences(*statistics)
     console.print(_difference_table(differences))
     for sentence in [
         *_verdicts(differences, pair),
         *_at_strengths(*tables, pair),
         *_crossings(*tables, pair),
-        *_hypervolume_tests(volumes[0], volumes[other], pair),
+        *_hypervolume_tests(*volumes, pair),
         *_hypervolume_bounds(tables, pair, volumes[0]),
     ]:
         console.print(f"- {safe(sentence)}", highlight=False)
@@ -161,11 +183,11 @@ def _explain(console: Console, statistics: Iterable[str], volumes: bool, agreeme
     print_definitions(console, [*explained, *(["agreement"] if agreement else [])])
 
 
-def _heading(shared: Shared) -> str:
+def _heading(shared: Shared, data: str) -> str:
     points = sum(len(grid) for grid in shared.grid.values())
     attacks = safe(", ".join(shared.grid))
     text = (
-        f"{shared.samples} shared samples of {safe(shared.tables[0].data)}, "
+        f"{shared.samples} shared samples of {safe(data)}, "
         f"{counted(len(shared.grid), 'shared attack')} at {counted(points, 'strength')}: {attacks}."
     )
     if not shared.left_out:
@@ -173,18 +195,20 @@ def _heading(shared: Shared) -> str:
     return f"{text}\n[yellow]Left out[/yellow], not evaluated alike: {safe(some(shared.left_out))}."
 
 
-def _side_by_side(names: Sequence[str], intervals: Sequence[dict[str, Interval]], width: int) -> list[Table]:
-    """The numbers of all models, in as many tables as the width asks for."""
-    rows = [[safe(name), *(shown(each[name]) for each in intervals)] for name in intervals[0]]
-    return tables_that_fit(["95 % intervals", *map(safe, names)], rows, width)
+def _side_by_side(
+    models: Sequence[str], numbers: Iterable[str], intervals: Sequence[Mapping[str, Interval]], width: int
+) -> list[Table]:
+    """These numbers of all models, in as many tables as the width asks for."""
+    rows = [[safe(name), *(shown(each[name]) for each in intervals)] for name in numbers]
+    return tables_that_fit(["95 % intervals", *map(safe, models)], rows, width)
 
 
-def _agreement(models: Sequence[OutcomeTable], width: int) -> list[Table]:
+def _agreement(models: Sequence[AccuracyTable], width: int) -> list[Table]:
     """Correlation of the attacks over the models; nothing for fewer than three models or two attacks."""
     attacks = models[0].attacks
     if len(models) < 3 or len(attacks) < 2:
         return []
-    scores = [[average_accuracy(model.accuracies(), [attack]) for attack in attacks] for model in models]
+    scores = [[average_accuracy(model, [attack]) for attack in attacks] for model in models]
     correlation = attack_correlation(scores)
     tables = []
     for group in in_groups([5] * len(attacks), width - max(map(len, attacks)) - 6):
@@ -265,7 +289,7 @@ def _crossings(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]
 
 
 def _hypervolume_tests(
-    first: dict[str, AdversarialHypervolume], second: dict[str, AdversarialHypervolume], names: tuple[str, str]
+    first: Mapping[str, AdversarialHypervolume], second: Mapping[str, AdversarialHypervolume], names: tuple[str, str]
 ) -> list[str]:
     attacks = [attack for attack in first if attack in second]
     if not attacks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -271,12 +272,10 @@ def _list_recipes() -> None:
 def _list_presets() -> None:
     from robustatlas.training.presets import PRESETS
 
-    table = Table(
-        "preset", "as printed in", "network", "recipe", "against", "epochs", box=box.SIMPLE_HEAD, pad_edge=False
-    )
-    for name, preset in PRESETS.items():
-        against = ", ".join(f"{attack} {fight.strength:.3g}" for attack, fight in preset.fights.items())
-        epochs = str(preset.settings.epochs)
-        table.add_row(name, preset.source, preset.architecture, preset.kind, against, epochs)
-    Console(highlight=False).print(table)
+    for source, presets in groupby(PRESETS.items(), lambda item: item[1].source):
+        typer.echo(f"{source}:")
+        for name, preset in presets:
+            against = ", ".join(f"{attack} {fight.strength:.3g}" for attack, fight in preset.fights.items())
+            how = f"{preset.kind} against {against}, {preset.settings.epochs} epochs of {preset.architecture}"
+            typer.echo(f"  {name:24} {how}")
     raise typer.Exit

@@ -66,6 +66,7 @@ class Forecast:
         expected: one entry for each attack.
         workers: processes that share the work.
         batch_size: samples at work at once.
+        beginning: seconds before the first sample, such as for reading a network.
 
     Example:
         >>> linf = Expected("linf", samples=100, passes=300.0, bounded=False, seconds=60.0, bytes=4e4)
@@ -76,11 +77,12 @@ class Forecast:
     expected: tuple[Expected, ...]
     workers: int
     batch_size: int
+    beginning: float = 0.0
 
     @property
     def seconds(self) -> float:
         """For all attacks, by all workers."""
-        return sum(each.seconds for each in self.expected) / self.workers
+        return self.beginning + sum(each.seconds for each in self.expected) / self.workers
 
     @property
     def bytes(self) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 
@@ -16,14 +18,15 @@ from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic
 from robustatlas.metrics.differences import paired_differences
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.points import different_points
-from robustatlas.outcomes.shared import common_strengths, shared_samples
+from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.points import common_points, different_points
+from robustatlas.outcomes.shared import rows_of, shared_index
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.result import Result
-from robustatlas.wording import marked, wording
+from robustatlas.wording import marked, some, wording
 
 
-def distinct_names(results: Sequence[Result]) -> list[str]:
+def distinct_names(results: Iterable[Result]) -> list[str]:
     """Names of the models, marked where numbers are void; where they are the same, with the names of the run
     directories, or numbered.
 
@@ -32,94 +35,162 @@ def distinct_names(results: Sequence[Result]) -> list[str]:
         >>> distinct_names([same, same])
         ['net (1)', 'net (2)']
     """
-    plain = [result.name for result in results]
-    void = [result.suspect for result in results]
-    names: list[str] = []
-    for position, (name, result) in enumerate(zip(plain, results, strict=True), start=1):
-        if plain.count(name) > 1:
-            name = f"{name} ({result.path.name if result.path else position})"
-        names.append(f"{name} #{position}" if name in names else name)
-    return list(map(marked, names, void))
+    return _told_apart([(result.name, result.path, result.suspect) for result in results])
+
+
+def _told_apart(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
+    """The names of models, with paths of their runs, and whether each is to be marked."""
+    count = Counter(name for name, _, _ in models)
+    names: dict[str, None] = {}
+    for position, (plain, path, _) in enumerate(models, start=1):
+        name = f"{plain} ({path.name if path else position})" if count[plain] > 1 else plain
+        names[f"{name} #{position}" if name in names else name] = None
+    return [marked(name, void) for name, (_, _, void) in zip(names, models, strict=True)]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One of several runs, on what all of them share.
+
+    Attributes:
+        table: its outcomes of the shared samples under the shared attacks and strengths.
+        volumes: attack -> its hypervolume over the shared strengths, where it has one.
+    """
+
+    table: OutcomeTable
+    volumes: Mapping[str, AdversarialHypervolume]
+
+    def with_volumes_of(self, attacks: Collection[str]) -> Compared:
+        """The same, with the hypervolumes of some attacks alone."""
+        return replace(self, volumes={attack: one for attack, one in self.volumes.items() if attack in attacks})
+
+    def statistics(
+        self, held: Held | None = None, union: Mapping[str, float] | None = None
+    ) -> dict[str, SampleStatistic]:
+        """Every number in which runs are compared.
+
+        Args:
+            held: what the runs share with a reference.
+            union: see `robustatlas.facts.numbers.union_strengths`; None for no union.
+        """
+        found = _accuracies(self.table, union) | self._volumes()
+        return found | (numbers.against(self.table, held) if held else {})
+
+    def intervals(self, held: Held | None = None, union: Mapping[str, float] | None = None) -> dict[str, Interval]:
+        """The numbers of `statistics` with their intervals."""
+        found = numbers.with_doubt(self.table, lambda table: intervals(_accuracies(table, union)))
+        found |= intervals(self._volumes())
+        return found | (numbers.intervals_against(self.table, held) if held else {})
+
+    def _volumes(self) -> dict[str, SampleStatistic]:
+        return {
+            volume_name(attack): mean_statistic(100 * volume.per_sample, 100.0)
+            for attack, volume in self.volumes.items()
+        }
+
+
+def volume_name(attack: str) -> str:
+    """What the hypervolume under an attack is called among the numbers that are compared."""
+    return f"100 AH {attack}"
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Runs on what they share.
+    """What runs share.
 
     Attributes:
         names: of the runs.
-        tables: their outcomes of the shared samples under the shared attacks and strengths.
-        whole: of the shared samples under everything that each of them has.
+        results: the runs; :class:`robustatlas.results.Results` are read whenever one is looked at, so that not all are
+            in memory at once.
+        index: positions of the shared samples in the data set, increasing.
         grid: attack -> the shared strengths.
         left_out: names of attacks and points that not all of them have.
     """
 
     names: tuple[str, ...]
-    tables: tuple[OutcomeTable, ...]
-    whole: tuple[OutcomeTable, ...]
+    results: Sequence[Result]
+    index: Integers
     grid: Mapping[str, list[float]]
     left_out: tuple[str, ...]
 
     @property
     def samples(self) -> int:
         """Number of shared samples."""
-        return self.tables[0].samples
+        return len(self.index)
 
-    def hypervolumes(self) -> list[dict[str, AdversarialHypervolume]]:
-        """For each run attack -> its hypervolume over the shared strengths, of the attacks where all have one."""
+    def table(self, run: int) -> OutcomeTable:
+        """One run's outcomes of the shared samples under the shared attacks and strengths."""
+        return self._whole(run).judged().restrict(self.grid)
+
+    def on(self, run: int) -> Compared:
+        """One run, beside the others."""
+        whole = self._whole(run)
         found = {
-            attack: [hypervolume_of(table, attack, strengths) for table in self.whole]
+            attack: hypervolume_of(whole, attack, strengths)
             for attack, strengths in self.grid.items()
             if len(strengths) > 1
         }
-        complete = {attack: volumes for attack, volumes in found.items() if None not in volumes}
-        return [
-            {attack: volume for attack, volumes in complete.items() if (volume := volumes[run]) is not None}
-            for run in range(len(self.names))
-        ]
+        volumes = {attack: volume for attack, volume in found.items() if volume is not None}
+        return Compared(whole.judged().restrict(self.grid), volumes)
+
+    def _whole(self, run: int) -> OutcomeTable:
+        """One run's outcomes of the shared samples under everything that it has."""
+        result = self.results[run]
+        table = OutcomeTable(
+            self.names[run], result.data, result.index, result.labels, result.clean_prediction, result.clean_margin,
+            result.outcomes, result.clean_rejected,
+        )  # fmt: skip
+        return table.select(rows_of(table.index, self.index))
 
 
-def what_is_shared(results: Sequence[Result], names: Sequence[str]) -> Shared:
-    """The samples, attacks and strengths that all runs have.
+@dataclass(frozen=True)
+class _Brief:
+    """What is kept of a run while the others are looked at; ``unjudged``: attack -> positions of the samples of which
+    it does not say at which strengths they are broken."""
+
+    model: tuple[str, Path | None, bool]
+    data: str
+    images: str | None
+    index: Integers
+    labels: Integers
+    strengths: Mapping[str, list[float]]
+    unjudged: Mapping[str, Integers]
+
+    @classmethod
+    def of(cls, result: Result) -> _Brief:
+        return cls(
+            model=(result.name, result.path, result.suspect),
+            data=result.data,
+            images=result.identity.data.images_sha256 if result.identity else None,
+            index=result.index,
+            labels=result.labels,
+            strengths={attack: outcome.strengths.tolist() for attack, outcome in result.outcomes.items()},
+            unjudged={attack: result.index[outcome.unjudged] for attack, outcome in result.outcomes.items()},
+        )
+
+    def judged(self, index: Integers) -> dict[str, list[float]]:
+        """Attack -> its strengths, of the attacks that say it of all samples ``index``."""
+        return {a: grid for a, grid in self.strengths.items() if not np.isin(index, self.unjudged[a]).any()}
+
+
+def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None) -> Shared:
+    """The samples, attacks and strengths that all runs have; ``names``: of the runs, distinct.
 
     Raises:
         UserError: where they are about different images, or share no samples or no attack at the same strength.
     """
-    _check_same_data(results, names)
-    tables = [_named(result, name) for result, name in zip(results, names, strict=True)]
-    whole = shared_samples(tables)
-    judged = [table.judged() for table in whole]
-    grid = common_strengths(judged)
+    briefs = [_Brief.of(result) for result in results]
+    names = _told_apart([brief.model for brief in briefs]) if names is None else names
+    _check_same_data(briefs, names)
+    index = shared_index(names, [(brief.index, brief.labels) for brief in briefs])
+    grid = common_points(brief.judged(index) for brief in briefs)
     if not grid:
-        raise UserError(f"{' and '.join(names)} share no attack at the same strength; evaluate them alike to compare.")
-    attacks = list(dict.fromkeys(attack for table in whole for attack in table.attacks))
-    left_out = []
-    for table in whole:
-        own = {attack: table.strengths(attack).tolist() for attack in table.attacks if attack in grid}
-        left_out += different_points(own, grid, own)[1]
-    return Shared(
-        names=tuple(names),
-        tables=tuple(table.restrict(grid) for table in judged),
-        whole=tuple(whole),
-        grid=grid,
-        left_out=tuple(dict.fromkeys([*(attack for attack in attacks if attack not in grid), *left_out])),
-    )
-
-
-def statistics_of(
-    shared: Shared, run: int, held: Held | None = None, union: Mapping[str, float] | None = None
-) -> dict[str, SampleStatistic]:
-    """Every number in which runs are compared, of one of them.
-
-    Args:
-        shared: the runs.
-        run: position of the one.
-        held: what they share with a reference.
-        union: see `robustatlas.facts.numbers.union_strengths`; None for no union.
-    """
-    table = shared.tables[run]
-    found = _accuracies(table, union) | _volumes(shared, run)
-    return found | (numbers.against(table, held) if held else {})
+        raise UserError(f"{some(names)} share no attack at the same strength; evaluate them alike to compare.")
+    everything = dict.fromkeys(attack for brief in briefs for attack in brief.strengths)
+    left_out = [attack for attack in everything if attack not in grid]
+    for brief in briefs:
+        left_out += different_points(brief.strengths, grid, [a for a in brief.strengths if a in grid])[1]
+    return Shared(tuple(names), results, index, grid, tuple(dict.fromkeys(left_out)))
 
 
 def _accuracies(table: OutcomeTable, union: Mapping[str, float] | None) -> dict[str, SampleStatistic]:
@@ -127,23 +198,6 @@ def _accuracies(table: OutcomeTable, union: Mapping[str, float] | None) -> dict[
     if len(table.attacks) > 1:
         found |= {f"average {attack}": statistic for attack, statistic in numbers.averages(table).items()}
     return found
-
-
-def _volumes(shared: Shared, run: int) -> dict[str, SampleStatistic]:
-    return {
-        f"100 AH {attack}": mean_statistic(100 * volume.per_sample, 100.0)
-        for attack, volume in shared.hypervolumes()[run].items()
-    }
-
-
-def intervals_of(
-    shared: Shared, run: int, held: Held | None = None, union: Mapping[str, float] | None = None
-) -> dict[str, Interval]:
-    """The numbers of `statistics_of` with their intervals."""
-    table = shared.tables[run]
-    found = numbers.with_doubt(table, lambda table: intervals(_accuracies(table, union)))
-    found |= intervals(_volumes(shared, run))
-    return found | (numbers.intervals_against(table, held) if held else {})
 
 
 @dataclass(frozen=True)
@@ -193,10 +247,11 @@ def standings(results: Sequence[Result], names: Sequence[str]) -> Standings | No
         shared = what_is_shared(results, names)
     except UserError:
         return None
-    statistics = [numbers.overall(table) | numbers.averages(table) for table in shared.tables]
+    tables = [shared.table(run) for run in range(len(results))]
+    statistics = [numbers.overall(table) | numbers.averages(table) for table in tables]
     values = [
         numbers.with_doubt(table, lambda table: intervals(numbers.overall(table) | numbers.averages(table)))
-        for table in shared.tables
+        for table in tables
     ]
     ahead = _ahead(statistics)
 
@@ -231,20 +286,13 @@ def _ahead(statistics: Sequence[dict[str, SampleStatistic]]) -> set[tuple[str, i
     return found
 
 
-def _named(result: Result, name: str) -> OutcomeTable:
-    return OutcomeTable(
-        name, result.data, result.index, result.labels, result.clean_prediction, result.clean_margin, result.outcomes
-    )
-
-
-def _check_same_data(results: Sequence[Result], names: Sequence[str]) -> None:
+def _check_same_data(briefs: Sequence[_Brief], names: Sequence[str]) -> None:
     """Raise where the runs are known to be about different images."""
-    first, *others = results
+    first, *others = briefs
     for name, other in zip(names[1:], others, strict=True):
-        hashes = [run.identity.data.images_sha256 if run.identity else None for run in (first, other)]
-        if all(hashes) and hashes[0] == hashes[1]:
+        if first.images and first.images == other.images:
             continue
-        known = all(hashes) and np.array_equal(first.index, other.index)
+        known = first.images and other.images and np.array_equal(first.index, other.index)
         if known or first.data != other.data:
             raise UserError(
                 f"{names[0]} was evaluated on {first.data} and {name} on {other.data}, which hold different images; "

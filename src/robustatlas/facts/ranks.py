@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robustatlas.facts.rows import published_rows
-from robustatlas.metrics.competitiveness import competitiveness_ratio, ratio_of
+from robustatlas.facts.rows import Row, published_rows
+from robustatlas.metrics.competitiveness import ratio_of
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.stability import stability_constant
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.points import different_points
 from robustatlas.references.matching import match_cells
 from robustatlas.references.reference import Reference
 from robustatlas.wording import ordinal
@@ -75,23 +77,50 @@ class Place:
         return f"{'about ' if about else ''}{span} of {self.of}"
 
 
+def ranked_cells(row: Row, reference: Reference) -> tuple[AccuracyTable, AccuracyTable] | None:
+    """The accuracies of a row and of the reference at all points that this ranks; None where the row lacks one."""
+    points = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.ranked}
+    missing, _ = different_points(row.accuracies.cells, points, points)
+    if missing:
+        return None
+    ours = row.accuracies.sound().restrict(points, points)
+    return ours, reference.accuracies.restrict(points, points)
+
+
+def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | None:
+    """What a row is ranked by: the mean ratio to the reference over all ranked cells, in percent, and the stability
+    constant where the training is told; None where a cell is missing.
+
+    Example:
+        >>> reference = Reference("small", "made up", AccuracyTable(90, {"linf": {0.01: 80}}), ("linf",))
+        >>> score_of(Row("mine", AccuracyTable(45, {"linf": {0.01: 80}})), reference)
+        (75.0, None)
+    """
+    cells = ranked_cells(row, reference)
+    if cells is None:
+        return None
+    matched = match_cells(*cells, clean=not math.isnan(reference.clean))
+    constant = None
+    if row.about.tells_training and not math.isnan(reference.clean):
+        constant = stability_constant(*cells, row.about.trained_on).value
+    return float(ratio_of(matched.accuracy, matched.reference, "ind-avg")), constant
+
+
 def place_among_published(ratio: Interval, constant: float | None, reference: Reference) -> Place | None:
     """The place of a model with every ranked cell among the complete published defenses; None where there are none."""
-    ratios, constants = [ratio.value], [constant]
+    ratios: list[float | None] = [ratio.value]
+    constants = [constant]
     spans = [(ratio.low, ratio.high)]
-    points = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.ranked}
-    table = reference.accuracies.restrict(points, points)
     for row in published_rows(reference):
-        if any(attack not in row.accuracies.cells for attack in points):
+        cells, score = ranked_cells(row, reference), score_of(row, reference)
+        if cells is None or score is None:
             continue
-        ours = row.accuracies.restrict(points, points)
-        cells = match_cells(ours, table)
-        value = competitiveness_ratio(ours, table)
-        bounds = row.bounds(cells.accuracy.tolist())
-        ends = [float(ratio_of(np.array(end), cells.reference, "ind-avg")) for end in bounds] if bounds else []
-        ratios.append(value)
-        constants.append(stability_constant(ours, table, row.about.trained_on).value)
-        spans.append((ends[0], ends[1]) if ends else (value, value))
+        matched = match_cells(*cells)
+        bounds = row.bounds(matched.accuracy.tolist())
+        ends = [float(ratio_of(np.array(end), matched.reference, "ind-avg")) for end in bounds] if bounds else []
+        ratios.append(score[0])
+        constants.append(score[1])
+        spans.append((ends[0], ends[1]) if ends else (score[0], score[0]))
     if len(ratios) == 1:
         return None
     rank, span = ranks(ratios, constants)[0], rank_ranges(spans)[0]

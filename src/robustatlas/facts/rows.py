@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ from robustatlas.facts.numbers import CONFIDENCE, hypervolume_of, intervals_agai
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.points import shared_points
+from robustatlas.outcomes.points import common_points
 from robustatlas.references.reference import Reference
 from robustatlas.references.shipped import available_fields, load_field
 from robustatlas.result import Result
@@ -233,7 +232,7 @@ def nothing_to_hold_against(results: Iterable[Result]) -> Reference:
     ]
     if not grids:
         raise UserError("There is nothing to show: no run is given, and no reference with published defenses.")
-    shared = reduce(lambda one, other: shared_points(one, other, one), grids)
+    shared = common_points(grids)
     if not shared:
         raise UserError("The runs have no attack at the same strength in common, so there is nothing to rank them by.")
     others = {attack: grid for found in grids for attack, grid in found.items() if attack not in shared}

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.facts import RunFacts, what_is_shared
-from robustatlas.facts.comparison import distinct_names
 from robustatlas.facts.numbers import CONFIDENCE
 from robustatlas.gate.requirements import Judged, Requirement, number_of, rests_on
 from robustatlas.metrics.comparison import holm, mcnemar
@@ -85,8 +84,8 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     Raises:
         UserError: the runs share no images, or no attack at the same strength.
     """
-    shared = what_is_shared([new, old], distinct_names([new, old]))
-    ours, before = shared.tables
+    shared = what_is_shared([new, old])
+    ours, before = shared.table(0), shared.table(1)
     points: list[tuple[str, list[float]]] = [("clean", [0.0])]
     points += [(attack, ours.strengths(attack).tolist()) for attack in ours.attacks]
     now, then = (_correct(table) for table in (ours, before))

@@ -146,7 +146,14 @@ class Outcome:
     @property
     def judged(self) -> bool:
         """Whether it is known of every sample at which strengths it is broken."""
-        return self.monotone or not bool(((self.fooled < 0) & (self.minimal_size > 0)[:, None]).any())
+        return not bool(self.unjudged.any())
+
+    @property
+    def unjudged(self) -> Booleans:
+        """``[N]``: of which samples it is not known at which strengths they are broken."""
+        if self.monotone:
+            return np.zeros(self.samples, np.bool_)
+        return np.asarray((self.fooled < 0).any(axis=1) & (self.minimal_size > 0))
 
     def broken(self, at: ArrayLike | None = None) -> Booleans:
         """``[N, K]``: whether each sample is broken at each of K strengths >= 0 (default: the attack's own, K = S).

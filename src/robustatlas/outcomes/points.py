@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 
 from robustatlas.outcomes.strengths import position_of
 
@@ -23,6 +24,18 @@ def shared_points(
         if kept:
             shared[attack] = kept
     return shared
+
+
+def common_points(grids: Iterable[Mapping[str, Iterable[float]]]) -> dict[str, list[float]]:
+    """Attack -> those of the first one's strengths that all have; attacks without any are left out.
+
+    Example:
+        >>> common_points([{"p": [1, 3], "q": [1]}, {"p": [1, 2]}])
+        {'p': [1.0]}
+    """
+    first, *others = grids
+    ours = {attack: [float(strength) for strength in grid] for attack, grid in first.items()}
+    return reduce(lambda one, other: shared_points(one, other, one), others, ours)
 
 
 def different_points(

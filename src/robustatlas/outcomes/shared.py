@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TypeVar
 
 import numpy as np
 
 from robustatlas.errors import UserError
-from robustatlas.outcomes.points import shared_points
+from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.points import common_points
 from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.wording import some
 
 T = TypeVar("T", bound=OutcomeTable)
 
@@ -33,10 +36,7 @@ def common_strengths(tables: Sequence[OutcomeTable]) -> dict[str, list[float]]:
         {'linf': [0.2]}
     """
     _check_any(tables)
-    common = {attack: tables[0].strengths(attack).tolist() for attack in tables[0].attacks}
-    for model in tables[1:]:
-        common = shared_points(common, {a: model.strengths(a) for a in model.attacks}, common)
-    return common
+    return common_points({attack: model.strengths(attack) for attack in model.attacks} for model in tables)
 
 
 def _check_any(tables: Sequence[OutcomeTable]) -> None:
@@ -72,19 +72,44 @@ def shared_samples(tables: Sequence[T]) -> list[T]:
         [[1, 2], [1, 2]]
     """
     _check_any(tables)
-    common = tables[0].index
-    for model in tables[1:]:
-        common = np.intersect1d(common, model.index)
+    common = shared_index([model.name for model in tables], [(model.index, model.labels) for model in tables])
+    return [model.select(rows_of(model.index, common)) for model in tables]
+
+
+def shared_index(names: Sequence[str], samples: Sequence[tuple[Integers, Integers]]) -> Integers:
+    """Positions in the data set, increasing, of the samples that all models were evaluated on.
+
+    Args:
+        names: of the models, at least one.
+        samples: of each model the positions of its samples ``[N]``, in any order, and their labels ``[N]``.
+
+    Raises:
+        UserError: where they share no samples, or a shared sample has different labels.
+
+    Example:
+        >>> a, b = np.array([0, 1, 2]), np.array([2, 1])
+        >>> shared_index(["a", "b"], [(a, a), (b, b)]).tolist()
+        [1, 2]
+    """
+    common = np.sort(reduce(np.intersect1d, (index for index, _ in samples)))
     if common.size == 0:
-        raise UserError(f"{', '.join(model.name for model in tables)} share no samples; evaluate the same samples.")
-    common = np.sort(common)
-    chosen: list[T] = []
-    for model in tables:
-        order = np.argsort(model.index)
-        chosen.append(model.select(order[np.searchsorted(model.index, common, sorter=order)]))
-        if not np.array_equal(chosen[0].labels, chosen[-1].labels):
+        raise UserError(f"{some(names)} share no samples; evaluate the same samples.")
+    labels = [labels[rows_of(index, common)] for index, labels in samples]
+    for name, own in zip(names, labels, strict=True):
+        if not np.array_equal(labels[0], own):
             raise UserError(
-                f"{tables[0].name} and {model.name} have different labels at the same positions of the data set; "
-                "they were evaluated on different data."
+                f"{names[0]} and {name} have different labels at the same positions of the data set; they were "
+                "evaluated on different data."
             )
-    return chosen
+    return np.asarray(common)
+
+
+def rows_of(index: Integers, wanted: Integers) -> Integers:
+    """Where each of the ``wanted`` positions of a data set stands in ``index``, which has all of them.
+
+    Example:
+        >>> rows_of(np.array([7, 3, 5]), np.array([3, 7])).tolist()
+        [1, 0]
+    """
+    order = np.argsort(index)
+    return np.asarray(order[np.searchsorted(index, wanted, sorter=order)])

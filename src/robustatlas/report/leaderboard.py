@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from robustatlas.errors import UserError
 from robustatlas.facts.comparison import distinct_names
 from robustatlas.facts.field import beside_the_field
+from robustatlas.facts.ranks import ranks, score_of
 from robustatlas.facts.rows import (
     HYPERVOLUME_ATTACK,
     About,
@@ -150,12 +151,21 @@ def build_leaderboard(
         "leaderboard.html",
         board=board,
         summary=_summary(board),
+        ranking=_ranking(rows, against),
         scripts=SCRIPTS,
         fields=_beside(first),
         looks=style_sheet(_styles(rows)[len(rows) - len(own) :][:MOST_BESIDE]),
     )
     _write_all(folder, files | {"index.html": page})
     return folder / "index.html"
+
+
+def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None, Row, float | None]]:
+    """Place, row and score in percent, first places first: what a browser without scripts shows."""
+    scores = [score_of(row, reference) or (None, None) for row in rows]
+    places = ranks(*map(list, zip(*scores, strict=True)))
+    found = [(place, row, score) for place, row, (score, _) in zip(places, rows, scores, strict=True)]
+    return sorted(found, key=lambda one: (one[0] is None, one[0]))
 
 
 def _card_file(row: int) -> str:

@@ -13,8 +13,8 @@ _BATCH = 256
 
 def average_weights(run: TrainingRun) -> None:
     """The running mean of the weights after an update: none at first, then over more and more (Rebuffi et al. 2021)."""
-    k = run.position.step
-    _towards(run, 0.0 if k < _EMA_FROM * run.steps else min(run.settings.ema, (1 + k) / (10 + k)))
+    k = run.position.step - _EMA_FROM * run.steps
+    _towards(run, 0.0 if k < 0 else min(run.settings.ema, (1 + k) / (10 + k)))
 
 
 def average_epochs(run: TrainingRun) -> None:

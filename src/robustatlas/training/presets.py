@@ -6,12 +6,12 @@ What takes days is not trained here: a preset's settings are checked against the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from robustatlas.errors import UserError
 from robustatlas.training.against import opponents_of
-from robustatlas.training.crafting import Opponent
+from robustatlas.training.crafting import Opponent, Start
 from robustatlas.training.recipes import RECIPES, Recipe, check_options
 from robustatlas.training.settings import Settings
 from robustatlas.wording import instead
@@ -19,11 +19,13 @@ from robustatlas.wording import instead
 
 @dataclass(frozen=True)
 class Fight:
-    """One threat model of a preset: its strength, the steps of crafting, and their length in the same unit."""
+    """One threat model of a preset: its strength, the steps of crafting, their length in the same unit, and where they
+    begin, unless it is where the recipe has them begin."""
 
     strength: float
     steps: int
     length: float
+    start: Start | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Preset:
         opponents: list[Opponent] = []
         for name, strength in ({n: f.strength for n, f in self.fights.items()} if against is None else against).items():
             fight = self.fights.get(name, first)
-            opponents += opponents_of(
+            (found,) = opponents_of(
                 {name: strength},
                 steps or fight.steps,
                 rate or fight.length / fight.strength,
@@ -92,6 +94,7 @@ class Preset:
                 l2_start=kind.l2_start,
                 features=features,
             )
+            opponents.append(replace(found, start=fight.start or found.start))
         return kind(against=tuple(opponents), **{**self.options, **options})
 
 
@@ -163,7 +166,6 @@ _LINF = 8 / 255
 _CHOSEN = "The paper chooses the epoch on test images; here it is chosen on held-out training images."
 _L1_LENGTHS = "In l1 crafting is by this package's inner attack, which finds its own lengths."
 _BALL = "Random starts are uniform in the ball; the public code's have norm 1."
-_UNION_FIGHTS = {"linf": Fight(0.03, 40, 0.003), "l2": Fight(0.3, 50, 0.05), "l1": Fight(12.0, 50, 0.6)}
 _MADAAN_FIGHTS = {
     "linf": Fight(_LINF, 10, 1 / 255),
     "l2": Fight(128 / 255, 10, 30 / 255),
@@ -173,7 +175,7 @@ _MADAAN_FIGHTS = {
 
 def _mrb(attack: str, strength: float, kind: str = "pgd") -> Preset:
     differs = (_CHOSEN, _L1_LENGTHS, "In l1 20 steps, of the public code's 100.") if attack == "l1" else (_CHOSEN,)
-    fights = {attack: Fight(strength, 20, strength / 18)}
+    fights = {attack: Fight(strength, 20, strength / (20**0.5 if attack == "elastic" else 18))}
     source = "Dai et al. 2023 (MultiRobustBench), the networks of acc*"
     return Preset(source, "cifar10", "resnet18", kind, fights, _MRB, differs=differs)
 
@@ -183,9 +185,14 @@ def _uar(attack: str, strength: float, steps: int = 10) -> Preset:
     return Preset("Kang et al. 2019 (UAR), the networks of ATA", "cifar10", "resnet56", "uniform", fights, _UAR)
 
 
-def _union(kind: str) -> Preset:
+def _union(kind: str, linf: float = 0.003, *differs: str) -> Preset:
     source = "Maini et al. 2020, CIFAR-10; l2 at .3, as their code"
-    return Preset(source, "cifar10", "preact18", kind, _UNION_FIGHTS, _UNION, differs=(_L1_LENGTHS, _BALL))
+    fights = {
+        "linf": Fight(0.03, 40, linf, "neutral"),
+        "l2": Fight(0.3, 50, 0.05, "neutral"),
+        "l1": Fight(12.0, 50, 1.0, "neutral"),
+    }
+    return Preset(source, "cifar10", "preact18", kind, fights, _UNION, differs=(_L1_LENGTHS, *differs))
 
 
 PRESETS: dict[str, Preset] = {
@@ -249,7 +256,7 @@ PRESETS: dict[str, Preset] = {
         "wrn-34-10",
         "trades",
         {"linf": Fight(0.031, 10, 0.007)},
-        Settings(**_SGD, epochs=76, schedule="step:75", weight_decay=2e-4, held_out=0),
+        Settings(**_SGD, epochs=76, schedule="step:74", weight_decay=2e-4, held_out=0),
         {"beta": 6.0},
     ),
     "trades-mnist": Preset(
@@ -258,7 +265,7 @@ PRESETS: dict[str, Preset] = {
         "trades-cnn",
         "trades",
         {"linf": Fight(0.3, 40, 0.01)},
-        Settings(optimizer="sgd", learning_rate=0.01, epochs=100, schedule="step:55,75,90", held_out=0),
+        Settings(optimizer="sgd", learning_rate=0.01, epochs=100, schedule="step:54,74,89", held_out=0),
         {"beta": 1.0},
     ),
     "pat": Preset(
@@ -301,8 +308,8 @@ PRESETS: dict[str, Preset] = {
             held_out=0,
         ),
     ),
-    "avg": _union("avg"),
-    "max": _union("max"),
+    "avg": _union("avg", 0.003, "The public code makes an update for each attack in turn (sequential=true)."),
+    "max": _union("max", 0.005),
     "msd": _union("msd"),
     "sat": Preset(
         "Madaan et al. 2021 (SAT)",
@@ -319,7 +326,7 @@ PRESETS: dict[str, Preset] = {
         "wrn-28-10",
         "mng-ac",
         _MADAAN_FIGHTS,
-        _MADAAN,
+        replace(_MADAAN, crafting="batch"),
         {"weight": 12.0},
         (_L1_LENGTHS, _BALL),
     ),

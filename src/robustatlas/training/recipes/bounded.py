@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustatlas.certificates.bounds import Network
 from robustatlas.certificates.graph import Graph
+from robustatlas.certificates.network import Network
 from robustatlas.certificates.reading import graph_of, program_of
 from robustatlas.certificates.regions import NormBall
 from robustatlas.errors import UserError

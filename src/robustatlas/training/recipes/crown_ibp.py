@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from robustatlas.certificates.bounds import Bounds, Network
+from robustatlas.certificates.bounds import Bounds
+from robustatlas.certificates.network import Network
 from robustatlas.certificates.regions import NormBall
 from robustatlas.errors import UserError
 from robustatlas.training.recipes.base import Batch

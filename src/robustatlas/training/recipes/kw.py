@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from robustatlas.certificates.activations import Activation, Lines, relu
-from robustatlas.certificates.bounds import Bounds, Network
+from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.graph import Graph
+from robustatlas.certificates.network import Network
 from robustatlas.certificates.piecewise import other_than_relu
 from robustatlas.certificates.regions import NormBall
 from robustatlas.errors import UserError

@@ -28,6 +28,10 @@ class Mmr(Recipe):
     those of the decisions for each other class, on average. Against linf and l1 together it is the same authors'
     universal regulariser, which holds for all norms between.
 
+    The public code counts a tenth of all ReLUs at first and a fiftieth at the end (universal: a fifth, a twentieth),
+    lets the weight rise over the first ten epochs, has one for each norm in the universal form, and divides the cost of
+    decisions by the number of all classes.
+
     Every ReLU's slope is computed, a forward pass for each pixel: for small images and networks. There is no attack.
     Normalisation and dropout run as in evaluation while distances are measured.
     """

@@ -32,7 +32,9 @@ class MngAc(Recipe):
     ``weight`` x the Jensen-Shannon divergence of its predictions on x, x_adv and x_aug.
 
     The generator sees fresh normal noise and nothing of the image but its shape, as in the public code: 1x1, 3x3, 1x1
-    and 1x1 convolutions with leaky ReLUs, added to the noise.
+    and 1x1 convolutions with leaky ReLUs, added to the noise. Its first weights are such as torch gives convolutions;
+    the public code draws normal ones of variance 2 / (k^2 x channels out), and biases of 0. Examples are crafted there
+    on a copy in train mode, so that running statistics do not see them: ``crafting="batch"`` here.
     """
 
     name: ClassVar[str] = "mng-ac"

@@ -25,6 +25,7 @@ class Pat(Recipe):
 
     The distance is that of the activations of the network being trained, unless the threat model brings its own.
     Images that the network gets wrong already enter as they are. Nothing is projected, so examples may leave the set.
+    How fast features move is measured ahead of a point, as algorithm 3 prints it; the public code looks behind it.
     """
 
     name: ClassVar[str] = "pat"

@@ -17,7 +17,8 @@ class Trades(Recipe):
     """CE(f(x), y) + beta KL(f(x) || f(x')), where x' maximises that divergence (Zhang et al. 2019, eq. 5).
 
     Crafting begins next to x (noise of deviation .001) unless ``start`` is "random", as those who train with generated
-    data do (Rebuffi et al. 2021). Gradients of the divergence reach both predictions.
+    data do (Rebuffi et al. 2021). Gradients of the divergence reach both predictions, which one clean pass gives both
+    terms; the public code makes that pass twice, which running statistics and dropout see.
     """
 
     name: ClassVar[str] = "trades"
