@@ -43,7 +43,7 @@ _BOUNDS = {
 box stops them: each is right on other networks."""
 
 _ASCENT = PGD(steps=20, rate=1.0, schedule="cosine", momentum=0.5)
-_ASCENT_L1 = APGDL1(steps=30, schedule=((1.0, 1.0),))
+_ASCENT_L1 = APGDL1(steps=60, schedule=((1.0, 1.0),))
 _FAB = Stage(FAB(steps=20), "margin", targets="distance")
 
 
