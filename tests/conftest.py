@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
+import typer.main
 from hypothesis import settings
 
 from nursery import Nursery, alive
@@ -16,6 +18,9 @@ from robustatlas.workers import process
 # A busy machine is no failure.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# A command line is built from its functions once, and not for each command that is typed: that takes longer than most.
+typer.main.get_command = cache(typer.main.get_command)
 
 # The tests are about what this package brings, whatever is installed beside it.
 registry.entry_points = lambda group: ()  # type: ignore[assignment]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 import bad_inputs
@@ -677,16 +678,22 @@ SAME: list[tuple[str, Callable[[], dict[str, Any]]]] = [  # what a reasonable pe
 ]
 
 
+USUAL = {"strengths": {"linf": [0.2, 0.4]}}
+
+
+@pytest.fixture(scope="module")
+def expected() -> NDArray[np.float64]:
+    return evaluate(**USUAL).minimal_size("linf")
+
+
 @pytest.mark.parametrize("given", [given for _, given in SAME], ids=[name for name, _ in SAME])
 def test_what_says_the_same_finds_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Callable[[], dict[str, Any]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: NDArray[np.float64], given: Callable[[], dict[str, Any]]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    usual = {"strengths": {"linf": [0.2, 0.4]}}
-    expected = evaluate(**usual).minimal_size("linf")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = evaluate(**(usual | given())).minimal_size("linf")
+        found = evaluate(**(USUAL | given())).minimal_size("linf")
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 

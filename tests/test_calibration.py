@@ -192,7 +192,7 @@ GRID = {"pgd-linf": "0.02,0.04,0.06,0.08,0.1,0.15", "pgd-l2": "0.1,0.2,0.3,0.4,0
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two trained networks, and references by both rules in two parts each: everything made by the command line."""
     folder = tmp_path_factory.mktemp("chain")
-    small = ["--data", "digits", "--epochs", "5", "--with", "learning_rate=0.01", "--with", "held_out=0"]
+    small = ["--data", "digits", "--epochs", "3", "--with", "learning_rate=0.01", "--with", "held_out=0"]
     fast = ["--steps", "2", "--samples", "100", "--search", "every"]
     commands = [
         ["train", "digits-cnn", *small, "--out", str(folder / "standard")],
@@ -293,7 +293,7 @@ def test_a_reference_can_be_checked_by_hand(chain: Path) -> None:
 def test_a_reference_goes_on_and_knows_its_plan(chain: Path) -> None:
     plan = ReferencePlan(
         "digits-cnn", {"pgd-linf": (0.05, 0.1)}, seeds=2, steps=2, samples=100, recipe_settings={}, search="every",
-        settings=Settings(epochs=5, learning_rate=0.01, held_out=0),
+        settings=Settings(epochs=3, learning_rate=0.01, held_out=0),
     )  # fmt: skip
     data = ra.load_dataset("digits", "train")
     before = {path: path.stat().st_mtime_ns for path in chain.glob("acc/*/weights.safetensors")}

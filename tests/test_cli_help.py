@@ -94,13 +94,13 @@ def test_examples_can_be_copied(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Broken where the terminal ends, they are still commands that the program takes."""
-    found, program = 0, get_command(app)
+    found = 0
     for names, command in LEAVES:
         shown = help_of(*names, columns=columns, capsys=capsys, monkeypatch=monkeypatch)
         shown = "\n".join(line.rstrip() for line in shown.splitlines())
         for line in examples(shown):
             words = shlex.split(line)[1:]
-            inner: Any = program
+            inner: Any = get_command(app)
             while hasattr(inner, "commands"):
                 inner, words = inner.commands[words[0]], words[1:]
             inner.make_context("robustatlas", list(words))

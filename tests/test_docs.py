@@ -20,7 +20,6 @@ from robustatlas.cli import app, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "research").glob("*.md"))]
-PROGRAM: Any = get_command(app)
 COMMANDS = [
     (page.name, line.strip())
     for page in PAGES
@@ -36,7 +35,8 @@ def blocks(page: str) -> list[str]:
 def parsed(line: str) -> list[str]:
     """The command's name and arguments; an error where the program does not take them."""
     words = shlex.split(line, comments=True)[1:]
-    command, context, rest = PROGRAM, None, words
+    command: Any = get_command(app)
+    context, rest = None, words
     while hasattr(command, "resolve_command"):  # a group; whose class it is depends on the version of typer
         context = command.make_context("robustatlas", list(rest), parent=context, resilient_parsing=True)
         _, command, rest = command.resolve_command(context, list(rest))
