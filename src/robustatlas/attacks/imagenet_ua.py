@@ -97,11 +97,12 @@ class UaEntry:
         return replace(large, small=small)
 
     def _sound(self, steps: Published, three: Strengths, levels: bool) -> Attack:
-        three = in_sound_units(self.name, three)
+        sound = in_sound_units(self.name, three)
         about = AttackInfo(self.unit, SOURCE, self.note)
         if levels:
-            return Attack(f"ua-{self.name}", self.threat, _from_above(self.way, steps.steps), three, about)
-        return Attack(f"ua-{self.name}", self.threat, ascending(self.way), around(three), about)
+            published = PGD(steps.steps, length=steps.length * sound[1] / three[1])
+            return Attack(f"ua-{self.name}", self.threat, _from_above(self.way, published), sound, about)
+        return Attack(f"ua-{self.name}", self.threat, ascending(self.way), around(sound), about)
 
     def _published(self, steps: Published, three: Strengths, levels: bool) -> Attack:
         plan = Plan(legs("ascend", Stage(PGD(steps.steps, length=steps.length), "cross-entropy", judge="last")))
@@ -113,14 +114,16 @@ class UaEntry:
 
 
 _STEPS_FOR_BOTH = 40
+_STARTS = 2
 
 
-def _from_above(way: tuple[Leg, ...], steps: int) -> dict[Search, Plan]:
+def _from_above(way: tuple[Leg, ...], published: PGD) -> dict[Search, Plan]:
     """The plans at few levels. The descent ascends at the levels themselves, from the highest down: bounds of the size
-    and an order of the classes by distance pay at many strengths, and here cost more than they save. Fine steps follow
-    the usual ones where the published ``steps`` are so many that half of their passes have room for both."""
+    and an order of the classes by distance pay at many strengths, and here cost more than they save. The ``published``
+    steps follow where they are so many that half of their passes have room for both."""
     usual = ascending(way)
-    fine = tuple(replace(leg, runs=1) for leg in FINE) if way is not FINE and steps >= _STEPS_FOR_BOTH else ()
+    again = Leg(Stage(published, "cross-entropy", start="best"), runs=_STARTS)
+    fine = [again] if way is not FINE and published.steps >= _STEPS_FOR_BOTH else []
     descent = (replace(leg, stage=replace(leg.stage, targets=None)) for leg in (*way, *fine))
     return usual | {"descent": ruled(descent, usual["descent"].rules)}
 

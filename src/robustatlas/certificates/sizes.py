@@ -128,7 +128,7 @@ def largest(margin: Margin, count: int, first: float, ceiling: float, start: Ten
 
     Example:
         >>> def line(size, rows):
-        ...     return 1 - size * (rows + 1), 1 / (rows + 1)
+        ...     return 1 - size * (rows + 1), 1 / (rows + 1).double()
         >>> found = largest(line, 2, first=0.1, ceiling=10.0)
         >>> bool((found / torch.tensor([1.0, 0.5]) > 0.999).all()), bool((found <= torch.tensor([1.0, 0.5])).all())
         (True, True)
