@@ -461,7 +461,7 @@ def imagenet_ua_table() -> str:
                 row["model"],
                 ", ".join(map(str, ours["samples"])),
                 _by_seed(ours),
-                f"{_mean(ours['passes']):.0f}" + " (before)" * row.get("before", False),
+                f"{_mean(ours['passes']):.0f}",
                 _by_seed(theirs),
                 f"{_mean(theirs['passes']):.0f}",
             )
