@@ -565,6 +565,18 @@ def test_generator_has_the_published_size() -> None:
     assert sum(t.numel() for n, t in memory.items() if n.startswith("generator")) == 4183
 
 
+def test_generator_begins_with_the_published_variances() -> None:
+    """Normal with variance 2 / (k^2 x channels out): over 400 draws of 20 x 20 x 3 x 3 and of 3 x 20 weights."""
+    recipe, samples = recipe_named("mng-ac", {"linf": LINF}), torch.zeros(1, dtype=torch.int64)
+    memories = [recipe.remember(network(), torch.rand(1, 3, 8, 8), Noise.of(s, samples, "m")) for s in range(400)]
+    for layer, variance in (("2", 2 / (9 * 20)), ("4", 2 / 3)):
+        drawn = torch.stack([memory[f"generator.{layer}.weight"] for memory in memories]).double()
+        assert float(drawn.var()) == pytest.approx(variance, rel=0.03)
+        assert float(drawn.mean()) == pytest.approx(0, abs=0.03 * math.sqrt(variance))
+        assert float((drawn / math.sqrt(variance)).pow(4).mean()) == pytest.approx(3, rel=0.06)
+    assert not any(bool(t.any()) for n, t in memories[0].items() if n.endswith("bias") or n.startswith("momentum"))
+
+
 def test_pat() -> None:
     net, b = network(), batch()
     recipe = recipe_named("pat", {"lpips": 0.5}, STEPS)

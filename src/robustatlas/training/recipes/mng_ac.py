@@ -32,9 +32,9 @@ class MngAc(Recipe):
     ``weight`` x the Jensen-Shannon divergence of its predictions on x, x_adv and x_aug.
 
     The generator sees fresh normal noise and nothing of the image but its shape, as in the public code: 1x1, 3x3, 1x1
-    and 1x1 convolutions with leaky ReLUs, added to the noise. Its first weights are such as torch gives convolutions;
-    the public code draws normal ones of variance 2 / (k^2 x channels out), and biases of 0. Examples are crafted there
-    on a copy in train mode, so that running statistics do not see them: ``crafting="batch"`` here.
+    and 1x1 convolutions with leaky ReLUs, added to the noise. Its first weights are normal with variance 2 / (k^2 x
+    channels out) as there, and its biases 0. Examples are crafted there on a copy in train mode, so that running
+    statistics do not see them: ``crafting="batch"`` here.
     """
 
     name: ClassVar[str] = "mng-ac"
@@ -50,18 +50,17 @@ class MngAc(Recipe):
         require_balls(self.name, self.against)
 
     def remember(self, net: nn.Module, x: Tensor, noise: Noise) -> Memory:
-        """The generator's weights, drawn as torch draws those of convolutions, and their momentum."""
+        """The generator's first weights, and their momentum."""
         channels = x.shape[1]
         widths = (channels, _CHANNELS, _CHANNELS, _CHANNELS, channels)
-        memory: dict[str, Tensor] = {}
+        generator: dict[str, Tensor] = {}
         for position, (layer, kernel) in enumerate(_LAYERS):
-            shape = (widths[position + 1], widths[position], kernel, kernel)
-            bound = 1 / math.sqrt(widths[position] * kernel**2)
-            for kind, size in (("weight", shape), ("bias", shape[:1])):
-                drawn = noise.child(position).child(len(size)).symmetric(*size, dtype=x.dtype)[0]
-                memory[f"generator.{layer}.{kind}"] = (bound * drawn).to(x.device)
-                memory[f"momentum.{layer}.{kind}"] = torch.zeros(size, dtype=x.dtype, device=x.device)
-        return memory
+            drawn = noise.child(position).normal(widths[position + 1], widths[position], kernel, kernel, dtype=x.dtype)
+            deviation = math.sqrt(2 / (kernel**2 * widths[position + 1]))
+            generator[f"{layer}.weight"] = (deviation * drawn[0]).to(x.device)
+            generator[f"{layer}.bias"] = torch.zeros(widths[position + 1], dtype=x.dtype, device=x.device)
+        momentum = {f"momentum.{name}": torch.zeros_like(weights) for name, weights in generator.items()}
+        return {f"generator.{name}": weights for name, weights in generator.items()} | momentum
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """The four steps; the last one's loss is returned."""
