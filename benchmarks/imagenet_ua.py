@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack
@@ -105,7 +106,7 @@ def worked(kept: Path, pairs: dict[str, dict[str, Attack]], asked: argparse.Name
 
 
 def rows_of(kept: Path, attacks: list[str], asked: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each network and attack, of the blocks that both ways have finished by the same seeds."""
+    """A row for each network and attack, of the blocks that both ways have finished by the same seed."""
     rows = []
     there = [cell for cell in cells(attacks, asked) if all((kept / replace(cell, way=w).file).is_file() for w in WAYS)]
     for model in asked.models.split(","):
@@ -117,16 +118,30 @@ def rows_of(kept: Path, attacks: list[str], asked: argparse.Namespace) -> list[d
 
 
 def _joined(kept: Path, blocks: list[Cell]) -> dict[str, Any]:
-    """By each seed, how many images there are, the percentage that stands at each level, and the passes."""
-    seeds: dict[int, list[dict[str, Any]]] = {}
-    for cell in blocks:
-        seeds.setdefault(cell.seed, []).append(json.loads((kept / cell.file).read_text(encoding="utf-8")))
-    standing = {seed: np.concatenate([part["standing"] for part in parts]) for seed, parts in seeds.items()}
-    return {
-        "samples": [len(each) for each in standing.values()],
-        "accuracies": [(100 * each.mean(0)).round(1).tolist() for each in standing.values()],
-        "passes": [round(float(np.mean([part["passes"] for part in parts])), 1) for parts in seeds.values()],
+    """Of the first seed: how many images there are, the percentage that stands at each level, and passes of an image.
+    Of all, on those images that all have seen: how many these are, and percentages."""
+    found = {(cell.seed, cell.first): json.loads((kept / cell.file).read_text(encoding="utf-8")) for cell in blocks}
+    seeds = list(dict.fromkeys(seed for seed, _ in found))
+    common = [first for seed, first in found if seed == seeds[0] and all((other, first) in found for other in seeds)]
+    standing = {
+        seed: np.concatenate(
+            [each["standing"] for (by, first), each in found.items() if by == seed and first in common]
+        )
+        for seed in seeds
     }
+    own = [each for (seed, _), each in found.items() if seed == seeds[0]]
+    every = np.concatenate([each["standing"] for each in own])
+    return {
+        "samples": len(every),
+        "accuracies": _percent(every),
+        "passes": round(float(np.mean([each["passes"] for each in own])), 1),
+        "samples of all seeds": len(standing[seeds[0]]),
+        "accuracies by seed": [_percent(each) for each in standing.values()],
+    }
+
+
+def _percent(standing: NDArray[np.int64]) -> list[float]:
+    return (100 * standing.mean(0)).round(1).tolist()  # type: ignore[no-any-return]
 
 
 def main() -> None:

@@ -446,9 +446,9 @@ def inner_l1_table() -> str:
     return table(("images", "inner attack", "found, %", "lowest, %", "`pgd`", "`msd`", "times linf"), rows, 5)
 
 
-def _by_seed(way: dict[str, Any]) -> str:
-    """Accuracies at the levels, by each seed."""
-    return "; ".join(", ".join(f"{value:.0f}" for value in one) for one in way["accuracies"])
+def _seeds_differ(way: dict[str, Any]) -> str:
+    """By how many points, where they differ most."""
+    return f"{max(max(level) - min(level) for level in zip(*way['accuracies by seed'], strict=True)):.1f}"
 
 
 def imagenet_ua_table() -> str:
@@ -459,14 +459,16 @@ def imagenet_ua_table() -> str:
             (
                 f"`{row['attack']}`",
                 row["model"],
-                ", ".join(map(str, ours["samples"])),
-                _by_seed(ours),
-                f"{_mean(ours['passes']):.0f}",
-                _by_seed(theirs),
-                f"{_mean(theirs['passes']):.0f}",
+                *(cell for way in (ours, theirs) for cell in _standing(way)),
             )
         )
-    return table(("attack", "network", "images", "default", "passes", "published", "passes"), rows, 5)
+    columns = ("seeds differ", "passes")
+    return table(("attack", "network", "default", *columns, "published", *columns), rows, 6)
+
+
+def _standing(way: dict[str, Any]) -> tuple[str, str, str]:
+    """What stands at the levels, how seeds differ, and passes."""
+    return ", ".join(f"{value:.0f}" for value in way["accuracies"]), _seeds_differ(way), f"{way['passes']:.0f}"
 
 
 def imagenet_ua_cost_table() -> str:
