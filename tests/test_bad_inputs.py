@@ -337,11 +337,15 @@ def here(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
-    return {
-        str(path): (path.stat().st_mtime_ns, path.stat().st_size)
-        for path in folder.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    """When each file was written last, and its length; quickly, as it is asked a thousand times."""
+    found = {}
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for path in (f"{place}/{name}" for name in names):
+            if os.path.isfile(path):
+                told = os.stat(path)
+                found[path] = (told.st_mtime_ns, told.st_size)
+    return found
 
 
 def typed(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -678,7 +682,7 @@ SAME: list[tuple[str, Callable[[], dict[str, Any]]]] = [  # what a reasonable pe
 ]
 
 
-USUAL = {"strengths": {"linf": [0.2, 0.4]}}
+USUAL: dict[str, Any] = {"strengths": {"linf": [0.2, 0.4]}, "effort": "low"}
 
 
 @pytest.fixture(scope="module")
