@@ -12,13 +12,12 @@ What the output has already is not computed again.
 from __future__ import annotations
 
 import argparse
-import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -26,9 +25,13 @@ from rich.table import Table
 from torch import nn
 
 import robustatlas as ra
+from resumed import Resumed
+from robustatlas.datasets import Dataset
 from robustatlas.models.broken import SOUND
 
-Given = tuple[ra.Classifier, Any]
+Given = tuple[ra.Classifier, Dataset]
+LARGEST = 3 * 64 * 64
+"""Values of the largest images that the attacks of the full diagnosis are run on."""
 
 
 def networks() -> Iterator[tuple[str, Callable[[], Given]]]:
@@ -62,7 +65,7 @@ def untrained(classes: int, side: int) -> Given:
     x = nn.functional.interpolate(torch.rand(60, 3, 8, 8), size=side, mode="bilinear") if side > 8 else None
     x = torch.rand(60, 3, side, side) if x is None else x
     with torch.no_grad():
-        return ra.Classifier(net), (x, net(x).argmax(1))
+        return ra.Classifier(net), Dataset.of(x, net(x).argmax(1), f"{side} x {side}")
 
 
 def main() -> None:
@@ -72,15 +75,13 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    console, rows = Console(), []
-    if given.output and given.output.exists():
-        rows = json.loads(given.output.read_text())["networks"]
+    console, kept = Console(), Resumed(given.output)
     for name, made in networks():
-        if any(row["network"] == name for row in rows) or given.only not in name:
+        if name in kept or given.only not in name:
             continue
         model, data = made()
         began, wall = time.process_time(), time.perf_counter()
-        full = "224" not in name
+        full = math.prod(data.shape) <= LARGEST
         found = ra.diagnose(model, data, full=full, samples=given.samples)
         row = {
             "network": name,
@@ -93,12 +94,10 @@ def main() -> None:
             "processor seconds": round(time.process_time() - began, 1),
             "seconds": round(time.perf_counter() - wall, 1),
         }
-        rows.append(row)
+        kept.add(row)
         console.print(row, soft_wrap=True)
-        if given.output:
-            given.output.write_text(json.dumps({"networks": rows}, indent=1) + "\n")
     table = Table("network", "verdict", "flags", "samples", "passes", "processor s")
-    for row in rows:
+    for row in kept.rows:
         cells = (row["network"], row["verdict"], ", ".join(row["flags"]), row["samples"], row["passes"])
         table.add_row(*map(str, cells), str(row["processor seconds"]))
     console.print(table)

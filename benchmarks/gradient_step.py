@@ -36,6 +36,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import robustatlas as ra
+from resumed import Resumed
 from robustatlas.bundle import flat, per_sample
 from robustatlas.indicators import LookedAt
 from robustatlas.indicators.base import DIRECTIONS
@@ -206,26 +207,19 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    console, rows = Console(), []
-    if given.output and given.output.exists():
-        rows = json.loads(given.output.read_text())["networks"]
+    console, kept = Console(), Resumed(given.output, lambda rows: {"samples": given.samples})
     for subject in networks():
-        if any(row["network"] == subject.name for row in rows):
+        if subject.name in kept:
             continue
         found = {"right": is_right(subject), "shares": shares(subject, given.samples)}
-        rows.append({"network": subject.name, **found})
-        console.print(rows[-1], soft_wrap=True)
-        if given.output:
-            given.output.write_text(json.dumps({"samples": given.samples, "networks": rows}, indent=1) + "\n")
-    told = judged(rows)
+        kept.add({"network": subject.name, **found})
+        console.print(kept.rows[-1], soft_wrap=True)
+    told = judged(kept.rows)
     table = Table("rule", *next(iter(told.values())))
     for rule, found in told.items():
         table.add_row(rule, *map(str, found.values()))
     console.print(table)
-    if given.output:
-        given.output.write_text(
-            json.dumps({"samples": given.samples, "rules": told, "networks": rows}, indent=1) + "\n"
-        )
+    kept.write(rules=told)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ trained at. Seconds are the processor's. Networks that the output has already ar
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import robustatlas as ra
+from resumed import Resumed, Row
 from robustatlas.bundle import per_sample
 from robustatlas.datasets import Dataset
 from robustatlas.noise import Noise
@@ -43,7 +43,6 @@ from robustatlas.training import Opponent, Settings, network_for, opponents_of, 
 from robustatlas.training.crafting import Crafted, Start, craft
 
 STEPS = 10
-Row = dict[str, Any]
 _PURPOSE = "inner-l1"
 
 
@@ -264,21 +263,20 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     recipes, inners = given.recipes.split(","), given.by.split(",")
-    rows: list[Row] = []
-    if given.output and given.output.is_file():
-        rows = json.loads(given.output.read_text(encoding="utf-8"))["networks"]
     costs: dict[str, dict[str, float]] = {}
+
+    def beside(rows: list[Row]) -> dict[str, Any]:
+        sets = {each: vars(SETS[each]) for each in costs}
+        measured_on = {"steps": STEPS, "samples": given.samples, "machine": platform.platform()}
+        return measured_on | {"sets": sets, "summary": summary(rows, costs)}
+
+    kept = Resumed(given.output, beside)
     for name in given.sets.split(","):
         costs[name] = seconds(name)
-        for row in measured(name, recipes, inners, given.seeds, given.samples, list(rows)):
-            rows.append(row)
+        for row in measured(name, recipes, inners, given.seeds, given.samples, list(kept.rows)):
+            kept.add(row)
             print(name, row["recipe"], row["by"], row["seed"], row["broken"], flush=True)
-            if given.output:
-                result = {"steps": STEPS, "samples": given.samples, "machine": platform.platform()}
-                sets = {each: vars(SETS[each]) for each in costs}
-                result |= {"sets": sets, "summary": summary(rows, costs), "networks": rows}
-                given.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    for table in shown(summary(rows, costs)):
+    for table in shown(summary(kept.rows, costs)):
         Console().print(table)
 
 

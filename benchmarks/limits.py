@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from gradient_step import STRENGTHS, Behind, Subject, claimed, is_right, networks
+from resumed import Resumed
 from robustatlas.bundle import per_sample
 from robustatlas.indicators import INDICATORS, LookedAt
 from robustatlas.indicators.base import DIRECTIONS
@@ -173,25 +174,19 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    console, rows = Console(), []
-    if given.output and given.output.exists():
-        rows = json.loads(given.output.read_text())["networks"]
+    console, kept = Console(), Resumed(given.output)
     for subject in kept_apart(given.networks) if given.group == "apart" else networks():
-        if any(each["network"] == subject.name for each in rows):
+        if subject.name in kept:
             continue
-        rows.append(row(subject, given.group, given.samples))
-        console.print(rows[-1], soft_wrap=True)
-        if given.output:
-            given.output.write_text(json.dumps({"networks": rows}, indent=1) + "\n")
-    told = margins(rows)
+        kept.add(row(subject, given.group, given.samples))
+        console.print(kept.rows[-1], soft_wrap=True)
+    told = margins(kept.rows)
     table = Table("limit", "group", "largest of a sound one", "least of an overestimated one")
     for limit, by_group in told.items():
         for group, found in by_group.items():
             table.add_row(limit, group, *(str(found.get(kind)) for kind in ("sound", "overestimated")))
     console.print(table)
-    if given.output:
-        found = {"margins": told, "networks": rows}
-        given.output.write_text(json.dumps(found, indent=1) + "\n")
+    kept.write(margins=told)
 
 
 if __name__ == "__main__":

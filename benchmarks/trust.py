@@ -13,7 +13,6 @@ all networks with the thresholds that the package has.
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import robustatlas as ra
+from resumed import Resumed, Row
 from robustatlas.models.broken import BROKEN, SOUND
 
 STRENGTHS = [0.05, 0.1, 0.2]
@@ -128,18 +128,19 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    console, rows = Console(), []
     sources = [f"sound:{name}" for name in SOUND] + [f"broken:{name}" for name in BROKEN]
     chosen = given.only.split(",") if given.only else sources
-    if given.output and given.output.exists():
-        rows = [row for row in json.loads(given.output.read_text())["networks"] if "after repair" in row]
-    for source in (source for source in chosen if all(row["network"] != source for row in rows)):
-        rows.append(look(source, given.samples))
-        console.print(rows[-1], soft_wrap=True)
-        if given.output:
-            found = {"samples": given.samples, "strengths": STRENGTHS, "networks": rows}
-            summary = {"confusion": confusion(rows), "halves": halves(rows), "repair": repaired(rows)}
-            given.output.write_text(json.dumps(summary | found, indent=1) + "\n")
+
+    def summary(rows: list[Row]) -> dict[str, Any]:
+        found = {"confusion": confusion(rows), "halves": halves(rows), "repair": repaired(rows)}
+        return found | {"samples": given.samples, "strengths": STRENGTHS}
+
+    console, kept = Console(), Resumed(given.output, summary, keep=lambda row: "after repair" in row)
+    for source in chosen:
+        if source not in kept:
+            kept.add(look(source, given.samples))
+            console.print(kept.rows[-1], soft_wrap=True)
+    rows = kept.rows
     table = Table("network", "default", "best known", "over by", "after repair", "verdict", "flags")
     for row in rows:
         cells = (

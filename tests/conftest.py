@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 from hypothesis import settings
 
+import robustatlas
 from nursery import Nursery, alive
 from robustatlas import registry
 from robustatlas.workers import process
@@ -21,6 +24,10 @@ settings.load_profile("untimed")
 
 # A command line is built from its functions once, and not for each command that is typed: that takes longer than most.
 typer.main.get_command = cache(typer.main.get_command)
+
+# Processes that tests start import the package and the helpers that the tests do, whatever is installed.
+SHARED = [str(Path(robustatlas.__file__).parents[1]), str(Path(__file__).parent)]
+os.environ["PYTHONPATH"] = os.pathsep.join([*SHARED, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 # The tests are about what this package brings, whatever is installed beside it.
 registry.entry_points = lambda group: ()  # type: ignore[assignment]

@@ -48,11 +48,10 @@ class Nursery:
 
     def __init__(self, *modules: str) -> None:
         self.control, theirs = socket.socketpair()
-        path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno()), *modules],
-                pass_fds=[theirs.fileno()], env=os.environ | {"PYTHONPATH": path}, stdin=subprocess.DEVNULL, stdout=2,
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=2,
             )  # fmt: skip
 
     def child(self, function: str, arguments: Sequence[str] = (), descriptors: Sequence[int] = ()) -> Child:

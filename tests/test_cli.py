@@ -131,7 +131,7 @@ def test_query_and_attacks(here: Here, finished: Path) -> None:
     shown = " ".join(here("attacks", "fog").stdout.split())
     assert "nested" in shown and "moved by 1 times its size" in shown
     told = " ".join(here("attacks", "l2").stdout.split())
-    assert all(each in told for each in ("descent low default high", "restart FMN", "24 x 20", "StopFruitless"))
+    assert all(each in told for each in ("descent low default high", "restart FMN", "24 x 40", "StopFruitless"))
     assert told.count("passes at most") == 5, "of each search"
     assert "stadv" in here("attacks", "multirobustbench").stdout
 

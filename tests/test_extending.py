@@ -21,7 +21,6 @@ from robustatlas.errors import RobustnessWarning, UserError
 from robustatlas.registry import Registry, subclass_of
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
-SOURCES = Path(registry.__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +96,7 @@ def test_functions_and_commands_know_the_names(package: Path, tmp_path: Path) ->
         "check": ["check", "runs/linear", *reference, "--require", "shortfall<=100"],
         **{line: line.split() for line in re.findall(r"^robustatlas (.*)$", GUIDE, re.MULTILINE)},
     }
-    surroundings = os.environ | {"PYTHONPATH": f"{package}{os.pathsep}{SOURCES}", "COLUMNS": "160"}
+    surroundings = os.environ | {"PYTHONPATH": f"{package}{os.pathsep}{os.environ['PYTHONPATH']}", "COLUMNS": "160"}
     ran = subprocess.run(
         [sys.executable, "-c", USED + COMMANDS], input=json.dumps([*commands.values()]), cwd=tmp_path, env=surroundings,
         capture_output=True, text=True, check=False,

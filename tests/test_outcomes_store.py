@@ -326,9 +326,8 @@ def test_a_folder_that_becomes_read_only(tmp_path: Path) -> None:
 
 
 def run_python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
@@ -394,11 +393,10 @@ def test_of_two_starters_one_wins_and_the_other_compares(tmp_path: Path) -> None
             print(type(error).__name__, error)
     """
     start = str(time.time() + 3)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     started = [
         subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "run"), digest * 6, start],
-            env=environment, stdout=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, text=True,
         )
         for digest in "ab"
     ]  # fmt: skip

@@ -463,8 +463,7 @@ def test_two_different_runs_into_one_folder(tmp_path: Path) -> None:
 
 
 def started(script: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, **options,
+        stdout=subprocess.PIPE, text=True, **options,
     )  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,6 @@ def nodes() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster as Nodes
 
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
     made = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     made.first, made.second = made.add_node(num_cpus=1), made.add_node(num_cpus=1)
     yield made

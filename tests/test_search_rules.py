@@ -120,6 +120,19 @@ def test_only_a_stubborn_sample_is_insisted_on() -> None:
     assert begun("descent", bound("a", 0.1001), restarts(3, 0.5))[-2:] == ["ascend", "ascend"]
 
 
+@SEARCHES
+def test_only_a_sample_without_any_example_is_tried_towards_further_classes(search: Search) -> None:
+    ascent, further = (
+        Leg(Stage(Counted(2, name=role), "margin", start="best"), role, runs=2) for role in ("ascend", "unbroken")
+    )
+
+    def begun(*sizes: float) -> list[str]:
+        return run_of(bound("a", *sizes), ascent, further, search=search, rules=in_vain(search, 2, 2))[0]
+
+    assert begun(0.01) == ["a", "ascend", "ascend", "unbroken", "unbroken"]
+    assert begun(0.1001)[-1] == "ascend"
+
+
 def test_smaller_is_a_share_of_the_size_or_for_a_descent_a_strength() -> None:
     legs = (bound("a", 0.4), restarts(20, 0.3, 0.2995, 0.5))
     minimum = run_of(*legs, search="minimum", rules=in_vain("minimum", 2, 2))

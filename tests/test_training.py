@@ -174,7 +174,6 @@ def test_every_recipe_learns_reproducibly_and_goes_on(
 SCRIPT = """
 import os, signal, sys, torch
 from pathlib import Path
-sys.path.insert(0, {tests!r})
 from test_training import convolutional, killed_settings
 import robustatlas as ra
 from robustatlas.training import recipe_named, trainer
@@ -208,7 +207,7 @@ def test_killed_anywhere_it_ends_at_the_same_weights(tmp_path: Path) -> None:
     """SIGKILL before the first checkpoint and some passes after one; the weights are those without."""
     out = tmp_path / "killed"
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    script = SCRIPT.format(tests=str(Path(__file__).parent), out=str(out))
+    script = SCRIPT.format(out=str(out))
     ends = [
         subprocess.run([sys.executable, "-c", script, when], env=environment, check=False).returncode
         for when in ("early", "saved")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,16 +18,11 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.datasets import Dataset
-from robustatlas.training import RECIPES, Settings, recipe_named, train, update
-from robustatlas.training.crafting import Crafted, Opponent
-from robustatlas.training.recipes import ascending, base, e_at, msd, uniform, variation
-from robustatlas.training.recipes.base import Batch
+from robustatlas.training import RECIPES, recipe_named, train
+from robustatlas.training.recipes.base import Batch, Memory
+from training_loops import BOUND, PLAIN, PRINTED, RATES, Rule, Seen, ce, example, followed, same, seen, sgd
 
-BOUND = 1e-6
-PHASES = {"linf": 0.0, "l2": 1.0, "lpips": 2.0}
-PLAIN = Settings(epochs=1, optimizer="sgd", momentum=0.0, learning_rate=0.1, schedule="constant", held_out=0)
-PRINTED = replace(PLAIN, epochs=4, momentum=0.9, weight_decay=5e-3, schedule="piecewise", batch_size=32)
-"""As most papers train: one update an epoch, at rates .1, .01 from the second (the half is reached then) and .001."""
+__all__ = ["seen"]
 
 
 @pytest.fixture(scope="module")
@@ -42,52 +37,7 @@ def network() -> nn.Module:
     )  # fmt: skip
 
 
-def example(x: Tensor, name: str = "linf") -> Tensor:
-    """What the attack of that name is taken to find."""
-    return (x + 0.2 * torch.sin(40 * x + PHASES[name])).clamp(0, 1)
-
-
-@dataclass
-class Seen:
-    """Batches that the trainer drew, and for each the attacks that were asked for examples."""
-
-    batches: list[Batch] = field(default_factory=list)
-    attacks: list[list[str]] = field(default_factory=list)
-
-    def craft(self, net: nn.Module, opponent: Opponent, x: Tensor, *_: Any, **options: Any) -> Crafted:
-        assert not net.training
-        self.attacks[-1].append(opponent.name)
-        return Crafted(example(x, opponent.name), torch.ones(len(x), dtype=torch.bool))
-
-
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    found, made = Seen(), update._update
-
-    def noted(run: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-        found.batches.append(batch)
-        found.attacks.append([])
-        return made(run, batch)
-
-    def union(net: nn.Module, opponents: tuple[Opponent, ...], x: Tensor, *_: Any) -> Tensor:
-        return found.craft(net, opponents[0], x).x
-
-    def pair(net: nn.Module, opponent: Opponent, x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-        return example(x, "l2"), example(x, "lpips")
-
-    monkeypatch.setattr(update, "_update", noted)
-    for module in (base, e_at, uniform, ascending):
-        monkeypatch.setattr(module, "craft", found.craft)
-    monkeypatch.setattr(msd, "craft_steepest", union)
-    monkeypatch.setattr(variation, "craft_pair", pair)
-    return found
-
-
 # --- the losses, as the public codes compute them, forward passes in their order
-
-
-def ce(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    return F.cross_entropy(net(x), y)
 
 
 def kl(clean: Tensor, attacked: Tensor) -> Tensor:
@@ -155,7 +105,35 @@ def varied(net: nn.Module, b: Batch, _: list[str]) -> Tensor:
     return base + 0.1 * (net(example(b.x, "l2")) - net(example(b.x, "lpips"))).norm(dim=1).mean()
 
 
-Rule = Callable[[nn.Module, Batch, list[str]], Tensor]
+def perturbed(net: nn.Module, b: Batch, _: list[str], loss: Rule, gamma: float, first: int = 1) -> Tensor:
+    """AWP with a copy that looks for the move, so that running statistics see nothing of it (csdongxian/AWP)."""
+    if b.epoch + 1 < first:
+        return loss(net, b, [])
+    copied = copy.deepcopy(net)
+    slopes = torch.autograd.grad(loss(copied, b, []), list(copied.parameters()))
+    with torch.no_grad():
+        for p, g in zip(net.parameters(), slopes, strict=True):
+            if p.dim() > 1:
+                p += gamma * p.norm() / g.norm() * g
+    return loss(net, b, [])
+
+
+def trades_beyond(net: nn.Module, b: Batch, _: list[str]) -> Tensor:
+    """TRADES as AWP has it: the examples first."""
+    attacked, clean = net(example(b.x)), net(b.x)
+    return F.cross_entropy(clean, b.labels) + 6 * kl(clean, attacked)
+
+
+def manifold(net: nn.Module, b: Batch, _: list[str]) -> Tensor:
+    """Three passes, and what goes into the ReLUs of the last two."""
+    move, logits = 0.2 * b.noise.sign(*b.x.shape[1:]), net(b.x)
+    into, outputs = zip(
+        *((u, net[2:](u)) for u in (net[:2]((b.x + s * move).clamp(0, 1)) for s in (1, -1))), strict=True
+    )
+    flips = (torch.tanh(5 * into[0]) - torch.tanh(5 * into[1])).abs().mean() / 2
+    return F.cross_entropy(logits, b.labels) + (outputs[0] - outputs[1]).square().sum(1).mean() + flips
+
+
 ONE, TWO = {"linf": 0.2}, {"linf": 0.2, "l2": 0.5}
 RULES: dict[str, tuple[Rule, dict[str, float] | None, dict[str, Any]]] = {
     "standard": (lambda net, b, _: ce(net, b.x, b.labels), None, {}),
@@ -171,77 +149,115 @@ RULES: dict[str, tuple[Rule, dict[str, float] | None, dict[str, Any]]] = {
     "mart": (mart, ONE, {}),
     "hat": (hat, ONE, {"helper": "builtin:digits-standard"}),
     "ascending": (union, ONE, {}),
+    "awp": (partial(perturbed, loss=lambda net, b, _: ce(net, example(b.x), b.labels), gamma=0.01), ONE, {}),
+    "awp on trades": (
+        partial(perturbed, loss=trades_beyond, gamma=0.005, first=2),
+        ONE,
+        {"base": "trades", "gamma": 0.005, "first_epoch": 2},
+    ),
+    "manifold": (manifold, ONE, {}),
     "pat": (perceptual, {"lpips": 0.5}, {}),
     "variation": (varied, ONE, {}),
 }
 
 
-def sgd(net: nn.Module, slopes: list[Tensor], velocity: list[Tensor], rate: float, settings: Settings) -> None:
-    """SGD with momentum and an l2 penalty."""
-    with torch.no_grad():
-        for k, (p, g) in enumerate(zip(net.parameters(), slopes, strict=True)):
-            decay = settings.weight_decay if p.dim() > 1 or settings.decay_vectors else 0.0
-            g = g + decay * p
-            velocity[k] = settings.momentum * velocity[k] + g
-            p -= rate * (g + settings.momentum * velocity[k] if settings.nesterov else velocity[k])
-
-
-def followed(net: nn.Module, seen: Seen, settings: Settings, rates: list[float], rule: Rule) -> None:
-    """The loop of a public code over the batches that the trainer drew."""
-    velocity = [torch.zeros_like(p) for p in net.parameters()]
-    net.train()
-    for batch, attacks, rate in zip(seen.batches, seen.attacks, rates, strict=True):
-        slopes = list(torch.autograd.grad(rule(net, batch, attacks), list(net.parameters())))
-        sgd(net, slopes, velocity, rate, settings)
-
-
-def same(found: nn.Module, expected: nn.Module) -> None:
-    for name, value in expected.state_dict().items():
-        torch.testing.assert_close(found.state_dict()[name], value, rtol=0, atol=BOUND, msg=name)
-
-
 @pytest.mark.parametrize("name", RULES)
 def test_updates_are_those_of_the_public_code(name: str, data: Dataset, seen: Seen) -> None:
-    """Weights and running statistics after four updates whose rate falls."""
+    """Weights and running statistics after four epochs of three batches, whose rate falls."""
     rule, against, options = RULES[name]
     recipe = recipe_named(name.split(" ")[0], against, **options)
     found = train(network(), data, recipe, settings=PRINTED).net
-    assert len(seen.batches) == 4 * recipe.updates
-    rates = [rate for rate in (0.1, 0.01, 0.001, 0.001) for _ in range(recipe.updates)]
+    assert len(seen.batches) == 12 * recipe.updates
     expected = network()
-    followed(expected, seen, PRINTED, rates, rule)
+    followed(expected, seen, PRINTED, [rate for rate in RATES for _ in range(recipe.updates)], rule)
     same(found, expected)
     asked = {attack for attacks in seen.attacks for attack in attacks}
     assert asked <= set(against or {})
 
 
-def test_recipes_that_are_followed() -> None:
-    """Left out are those with regularisers or bounds of their own, whose gradients test_training_recipes checks."""
-    others = {"awp", "mng-ac", "manifold", "mmr", "ibp", "crown-ibp", "kw"}
-    assert {name.split(" ")[0] for name in RULES} | others == set(RECIPES)
+BALLS = {"linf": 0.1, "l2": 1.0, "l1": 6.0}
 
 
-def test_weights_are_moved_before_the_gradient_and_back_after_it(data: Dataset, seen: Seen) -> None:
-    """AWP with a copy that looks for the move, so that running statistics see nothing of it (csdongxian/AWP)."""
-    settings = replace(PLAIN, epochs=2)
-    found = train(network(), data, recipe_named("awp", ONE), settings=settings).net
-    expected = network()
-    for batch in seen.batches:
-        expected.train()
-        copied, x = copy.deepcopy(expected), example(batch.x)
-        slopes = torch.autograd.grad(ce(copied, x, batch.labels), list(copied.parameters()))
-        moves = [
-            0.01 * p.norm() / g.norm() * g if p.dim() > 1 else torch.zeros_like(p)
-            for p, g in zip(expected.parameters(), slopes, strict=True)
-        ]
+def sized(name: str, x: Tensor, noise: Tensor) -> Tensor:
+    """The image with the generator's noise, brought to the ball as MNG-AC does, and into [0, 1]."""
+    epsilon, size = BALLS[name], noise.abs().flatten(1)
+    if name == "linf":
+        noise = noise.clamp(-epsilon, epsilon)
+    elif name == "l1":
+        ordered = size.sort(1, descending=True).values
+        shrink = (ordered.cumsum(1) - epsilon) / torch.arange(1, ordered.shape[1] + 1)
+        shrink = shrink.gather(1, (ordered > shrink).sum(1, keepdim=True) - 1).clamp_min(0).view(-1, 1, 1, 1)
+        noise = noise.sign() * (noise.abs() - shrink).clamp_min(0)
+    else:
+        room, low, high = (
+            torch.where(noise > 0, 1 - x, x).flatten(1),
+            torch.zeros(len(x), 1),
+            torch.full((len(x), 1), 1e3),
+        )
+        for _ in range(60):
+            eta = (low + high) / 2
+            far = torch.minimum(eta * size.detach(), room).norm(dim=1, keepdim=True) > epsilon
+            low, high = torch.where(far, low, eta), torch.where(far, eta, high)
+        full = (room < eta * size).detach()
+        eta = ((epsilon**2 - (full * room**2).sum(1)) / (~full * size**2).sum(1)).sqrt()
+        noise = eta.view(-1, 1, 1, 1) * noise
+    return (x + noise).clamp(0, 1)
+
+
+class Generated:
+    """The loop of divyam3897/MNG_AC, whose generator has an optimizer of its own."""
+
+    def __init__(self, first: Memory) -> None:
+        leaky = nn.LeakyReLU(0.01)
+        self.net = nn.Sequential(
+            nn.Conv2d(1, 20, 1), leaky, nn.Conv2d(20, 20, 3), leaky, nn.Conv2d(20, 20, 1), leaky, nn.Conv2d(20, 1, 1)
+        )  # fmt: skip
+        for k in range(4):
+            state = {name: first[f"generator.{k + 1}.{name}"] for name in ("weight", "bias")}
+            self.net[2 * k].load_state_dict(state)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
+
+    def augmented(self, b: Batch, attack: str, stream: int) -> Tensor:
+        z = b.noise.child(len(BALLS)).child(stream).normal(1, 10, 10)
+        return sized(attack, b.x, self.net(z) + z[..., 1:-1, 1:-1])
+
+    def __call__(self, net: nn.Module, b: Batch, attacks: list[str]) -> Tensor:
+        (attack,) = attacks
+        x_adv, meta = example(b.x, attack), copy.deepcopy(net)
+        weights = dict(meta.named_parameters())
+        trial = ce(meta, self.augmented(b, attack, 0), b.labels)
+        slopes = torch.autograd.grad(trial, list(weights.values()), create_graph=True)
+        ahead = {name: p - b.learning_rate * g for (name, p), g in zip(weights.items(), slopes, strict=True)}
+        self.optimizer.param_groups[0]["lr"] = b.learning_rate
+        self.optimizer.zero_grad()
+        F.cross_entropy(torch.func.functional_call(meta, ahead, (x_adv,)), b.labels).backward()
+        self.optimizer.step()
         with torch.no_grad():
-            for p, move in zip(expected.parameters(), moves, strict=True):
-                p += move
-        slopes = torch.autograd.grad(ce(expected, x, batch.labels), list(expected.parameters()))
-        with torch.no_grad():
-            for p, move, g in zip(expected.parameters(), moves, slopes, strict=True):
-                p -= move + 0.1 * g
+            x_aug = self.augmented(b, attack, 1)
+        clean, augmented, attacked = net(b.x), net(x_aug), net(x_adv)
+        p = [logits.softmax(1) for logits in (clean, attacked, augmented)]
+        mean = (sum(p) / 3).clamp(1e-7, 1).log()
+        return F.cross_entropy(attacked, b.labels) + 12 * sum(F.kl_div(mean, q, reduction="batchmean") for q in p) / 3
+
+
+def test_generator_and_network_are_those_of_the_public_code(data: Dataset, seen: Seen) -> None:
+    """MNG-AC: the generator's weights move with the network's, by momentum of their own."""
+    found = train(network(), data, recipe_named("mng-ac", BALLS), settings=PRINTED).net
+    assert {attack for attacks in seen.attacks for attack in attacks} == set(BALLS)
+    expected, generated = network(), Generated(seen.memories[0])
+    followed(expected, seen, PRINTED, RATES, generated)
     same(found, expected)
+    for k in range(4):
+        for name, value in generated.net[2 * k].named_parameters():
+            kept = seen.memories[-1][f"generator.{k + 1}.{name}"]
+            torch.testing.assert_close(kept, value.detach(), rtol=0, atol=BOUND)
+            assert not torch.equal(kept, seen.memories[0][f"generator.{k + 1}.{name}"])
+
+
+def test_recipes_that_are_followed() -> None:
+    """Here, or where bounds and distances are what is minimised (test_training_updates_bounds)."""
+    others = {"mng-ac", "mmr", "ibp", "crown-ibp", "kw"}
+    assert {name.split(" ")[0] for name in RULES} | others == set(RECIPES)
 
 
 # --- what all recipes share
@@ -260,7 +276,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 def test_sgd(change: str, data: Dataset, seen: Seen) -> None:
     settings = replace(PRINTED, **CHANGES[change])
     found = train(network(), data, "standard", settings=settings).net
-    rates = [0.05, 0.1, 0.1, 0.1] if change == "warm-up" else [0.1, 0.01, 0.001, 0.001]
+    rates = [0.1 * min(1.0, k / 6) for k in range(1, 13)] if change == "warm-up" else RATES
     expected = network()
     velocity = [torch.zeros_like(p) for p in expected.parameters()]
     expected.train()

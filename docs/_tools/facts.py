@@ -1,15 +1,14 @@
 """Facts of pages and README that are not written but read: from the catalogue, and from stored measurements.
 
 On a page ``{generated} NAME`` is a table of `TABLES`, and ``{{ NAME }}`` in a sentence one of `inline()` (`generated.py`).
-Into the README ``python docs/_tools/facts.py`` writes its parts, and a test compares.
+Into the README ``python docs/_tools/facts.py`` writes its parts (`facts_readme.py`), and a test compares.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -293,11 +292,6 @@ def curve_cost_table(efforts: Sequence[str] = ("default", "low")) -> str:
     return table(head, rows, 6)
 
 
-def _libraries(subject: str) -> str:
-    """The other libraries that were measured on a network."""
-    return ", ".join(sorted({row["library"] for row in optimality_rows(subject)} - {"robustatlas"}))
-
-
 def threats_table() -> str:
     """The default beside the paper's optimizer on the same set: mean robust accuracy and passes."""
     rows = [
@@ -531,68 +525,21 @@ def inline() -> dict[str, str]:
         "effort_high": f"{high[0]:.1f} to {high[1]:.1f} times",
         "linf_runs": lp["linf"],
         "linf_cites": ", ".join(f"{name} ({paper})" for name, paper in what_runs(catalogue()["linf"])),
-        "lp_default": "; ".join(f"`{names[1]}`: {names[0]}" for names in _merged(lp)),
+        "lp_default": "; ".join(f"`{names[1]}`: {names[0]}" for names in merged(lp)),
         "attacks": str(len([name for name in catalogue() if not name.startswith("corruption-")])),
         "corruptions": str(len([name for name in catalogue() if name.startswith("corruption-")])),
     }
 
 
-def _merged(said_of: dict[str, str]) -> list[tuple[str, str]]:
+def merged(said_of: dict[str, str]) -> list[tuple[str, str]]:
     """What is said, and the names it is said of."""
-    merged: dict[str, list[str]] = {}
+    together: dict[str, list[str]] = {}
     for name, words in said_of.items():
-        merged.setdefault(words, []).append(name)
-    return [(words, "`, `".join(names)) for words, names in merged.items()]
-
-
-REGION = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def cost_and_strength() -> str:
-    """The README's part of numbers: all that it says of cost and strength, from stored results."""
-    measured, one = stored("curve_cost"), stored("curve_cost")["curves"][0]
-    ours = {r["norm"]: r for r in optimality_rows("fashion-max") if r["attack"] == "descent, default"}
-    others = {norm: best_of_others("fashion-max", norm) for norm in NORMS}
-    first, count = ours["linf"]["first"], ours["linf"]["samples"]
-    passes = {(row["norm"], row["effort"]): row["ours_passes"] for row in measured["curves"]}
-    low = [passes[norm, "low"] / passes[norm, "default"] for norm, effort in passes if effort == "low"]
-    paragraph = (
-        f"Beside MultiRobustBench's procedure (bisection by pyautoattack's APGD-T and FAB-T): {one['samples']} MNIST images, "
-        f"{measured['threads']} threads of an x86-64 machine. Last column: mean (largest) difference in points, below zero where we found more. "
-        f"`--effort low` takes {100 * min(low):.0f} to {100 * max(low):.0f} % of the passes there. "
-        f"[Optimality](docs/research/optimality.md) (1: nobody found smaller) on Fashion-MNIST images {first:,} to "
-        f"{first + count - 1:,}, which decided next to nothing: {_optimalities(ours)}; best of {_libraries('fashion-max')}: "
-        f"{_optimalities(others)}. Optimality was measured before the present plans "
-        "([Ablations](docs/research/ablations.md#before-and-now))."
-    )
-    prose = textwrap.fill(
-        paragraph.replace(" %", "\N{NO-BREAK SPACE}%"), 120, break_long_words=False, break_on_hyphens=False
-    )
-    return f"{curve_cost_table(('default',))}\n\n{prose}"
-
-
-def _optimalities(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    return ", ".join(f"{norm} {rows[norm]['optimality']:.3f}" for norm in NORMS)
-
-
-def default_descent() -> str:
-    found = _merged({norm: said(catalogue()[norm]) for norm in NORMS})
-    return (
-        textwrap.fill(
-            "; ".join(f"`{names}`: {words}" for words, names in found), 120, initial_indent="  ", subsequent_indent="  "
-        )
-        + "."
-    )
-
-
-README_PARTS: dict[str, Callable[[], str]] = {"cost": cost_and_strength, "default-descent": default_descent}
-
-
-def with_facts(readme: str) -> str:
-    """The README with its generated parts as they are now."""
-    return REGION.sub(lambda part: f"{part[1]}{README_PARTS[part[2]]()}\n{part[3]}", readme)
+        together.setdefault(words, []).append(name)
+    return [(words, "`, `".join(names)) for words, names in together.items()]
 
 
 if __name__ == "__main__":
-    page = ROOT / "README.md"
-    page.write_text(with_facts(page.read_text(encoding="utf-8")), encoding="utf-8")
+    import facts_readme
+
+    facts_readme.write()

@@ -12,7 +12,18 @@ from functools import partial
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.plans import AGAIN, as_published, bounds_of, legs, plans, restarts, swept, two_kinds
+from robustatlas.attacks.plans import (
+    AGAIN,
+    as_published,
+    ascents_of,
+    bounds_of,
+    legs,
+    plans,
+    restarts,
+    swept,
+    two_kinds,
+    unbroken,
+)
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
@@ -67,7 +78,7 @@ BOUNDS = (
     *restarts(replace(AGAIN, steps=_BOUND_STEPS), kick=1.0, further=4.0),
 )
 PATIENCE = StopFruitless(patience=3, stubborn=24)
-USUAL = two_kinds(_ASCENT, _ASCENT)
+USUAL = (*two_kinds(_ASCENT, _ASCENT), *unbroken(_ASCENT))
 LONG_STEPS = two_kinds(_LONG, _LONG)
 FINE = two_kinds(_FINEST, _FINE, classes=3, starts=4)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
@@ -81,10 +92,11 @@ SCANNED = plans(legs("ascend", _SCAN), legs("bound", _SCAN), (), frontier=ruled(
 
 
 def ascending(
-    ascents: tuple[Leg, ...] = USUAL, bounds: tuple[Leg, ...] = BOUNDS, patience: StopFruitless = PATIENCE
+    below: tuple[Leg, ...] = USUAL, bounds: tuple[Leg, ...] = BOUNDS, patience: StopFruitless = PATIENCE
 ) -> dict[Search, Plan]:
-    """The plans of an attack on sets beyond lp: bounds, restarts, and ascents of two kinds."""
-    return plans(ascents, bounds, ascents, patience=patience, most=MostPasses(), frontier=swept())
+    """The plans of an attack on sets beyond lp: bounds, restarts, and what is done ``below``: ascents, those of two
+    kinds at every strength."""
+    return plans(ascents_of(below), bounds, below, patience=patience, most=MostPasses(), frontier=swept())
 
 
 COEFFICIENTS = ascending(patience=StopFruitless())

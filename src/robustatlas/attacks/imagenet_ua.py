@@ -14,7 +14,7 @@ import numpy as np
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage
 from robustatlas.attacks.image import FINE, USUAL, ascending
-from robustatlas.attacks.plans import legs
+from robustatlas.attacks.plans import ascents_of, legs
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, in_sound_units
 from robustatlas.search.plan import ruled
@@ -124,7 +124,7 @@ def _from_above(way: tuple[Leg, ...], published: PGD) -> dict[Search, Plan]:
     usual = ascending(way)
     again = Leg(Stage(published, "cross-entropy", start="best"), runs=_STARTS)
     fine = [again] if way is not FINE and published.steps >= _STEPS_FOR_BOTH else []
-    descent = (replace(leg, stage=replace(leg.stage, targets=None)) for leg in (*way, *fine))
+    descent = (replace(leg, stage=replace(leg.stage, targets=None)) for leg in (*ascents_of(way), *fine))
     return usual | {"descent": ruled(descent, usual["descent"].rules)}
 
 

@@ -10,7 +10,7 @@ from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.search import Search
-from robustatlas.search.plan import Leg, Plan, Stage, ruled
+from robustatlas.search.plan import NEAREST, Leg, Plan, Stage, ruled
 from robustatlas.search.rules import (
     PATIENT,
     Approach,
@@ -69,11 +69,14 @@ def plans_of(*stages: Stage, runs: int = 1) -> dict[Search, Plan]:
 
 
 _LONGER = 2
-"""Times as many restarts, and times as patient, where the size itself is looked for."""
+"""Times as many restarts, of times as many steps, and times as patient, where the size itself is looked for."""
 
 
 def _longer(leg: Leg) -> Leg:
-    return replace(leg, runs=_LONGER * leg.runs) if leg.role == "restart" else leg
+    if leg.role != "restart":
+        return leg
+    stage = replace(leg.stage, optimizer=leg.stage.optimizer.lengthened(_LONGER))
+    return replace(leg, stage=stage, runs=_LONGER * leg.runs)
 
 
 def _longer_patience(rule: StopFruitless) -> StopFruitless:
@@ -108,6 +111,11 @@ def plans(
     return made
 
 
+def ascents_of(below: Legs) -> tuple[Leg, ...]:
+    """Those legs that every sample takes."""
+    return tuple(leg for leg in below if leg.role == "ascend")
+
+
 def bounds_of(careful: Optimizer[Any], far: Optimizer[Any]) -> tuple[Leg, ...]:
     """Bounds of two kinds: a careful run towards the nearest class, and one of long steps by another objective."""
     return Leg(Stage(careful, "margin", targets="distance"), "bound"), Leg(Stage(far, "dlr"), "bound")
@@ -135,6 +143,12 @@ def two_kinds(towards: Optimizer[Any], away: Optimizer[Any], classes: int = 1, s
 def insisting(towards: Optimizer[Any], classes: int) -> tuple[Leg, ...]:
     """What stubborn samples take besides: ascents by the margin towards so many of the nearest classes."""
     return legs("insist", Stage(towards, "margin", targets="distance", start="best"), runs=classes)
+
+
+def unbroken(towards: Optimizer[Any]) -> tuple[Leg, ...]:
+    """What samples without any example take besides: ascents by the margin towards each of the nearest classes, as many
+    as AutoAttack targets."""
+    return legs("unbroken", Stage(towards, "margin", targets="distance", start="best"), runs=NEAREST)
 
 
 def as_published(*stages: Stage) -> dict[Search, Plan]:

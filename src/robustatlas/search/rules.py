@@ -20,10 +20,11 @@ from robustatlas.host import cached
 from robustatlas.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
-Role = Literal["bound", "restart", "ascend", "insist", "refine", "sweep"]
+Role = Literal["bound", "restart", "ascend", "insist", "unbroken", "refine", "sweep"]
 """``"bound"``: for the smallest size, from the clean point; ``"restart"``: the same from the smallest example, moved at
 random (basin hopping, Wales and Doye 1997); ``"ascend"``: at a strength; ``"insist"``: the same, of stubborn samples
-alone (a run after the bounds found something smaller); ``"refine"``: for the smallest size, from the smallest example,
+alone (a run after the bounds found something smaller); ``"unbroken"``: the same, of samples that no run before found
+an example of, at the largest strength; ``"refine"``: for the smallest size, from the smallest example,
 at the end; ``"sweep"``: at each strength in turn, from what was found at the one beside it."""
 
 Effort = Literal["low", "default", "high"]
@@ -150,7 +151,7 @@ class StopSlowAscents(EarlyStop):
     """
 
     reason: ClassVar[str] = "an ascent that slows down does not arrive"
-    roles: ClassVar[Set[Role]] = frozenset({"ascend", "insist"})
+    roles: ClassVar[Set[Role]] = frozenset({"ascend", "insist", "unbroken"})
 
     parts: int = 4
     times: float = 1.0

@@ -22,7 +22,7 @@ from robustatlas.objectives import cross_entropy
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.lp import Lp, to_box
+from robustatlas.threats.lp import Lp, project_l1_ball, to_box
 
 Value = Callable[[Tensor], Tensor]
 """What an attack maximises: from logits ``[B, C]`` to ``[B]``."""
@@ -329,11 +329,13 @@ def _applied(problem: Problem, theta: Tree) -> Tensor:
 def ball_point(threat: Lp, x: Tensor, direction: Tensor, epsilon: Tensor) -> Tensor:
     """x + the perturbation of an lp ball that ``direction`` [B, ...] stands for; differentiable in ``direction``.
 
-    linf: clamped; l1: projected; l2: stretched or shrunk so that what the box leaves of it has length ``epsilon``
-    (the generator of MNG-AC, Madaan et al. 2021). All inside [0, 1].
+    linf: clamped; l1: projected, and what of it lies outside of the box is cut off; l2: stretched or shrunk so that
+    what the box leaves of it has length ``epsilon`` (the generator of MNG-AC, Madaan et al. 2021). All inside [0, 1].
     """
     if threat.p == 2:
         return _stretched(x, direction, epsilon)
+    if threat.p == 1:
+        return x + to_box(x, project_l1_ball(direction, epsilon))
     return threat.apply(x, threat.project(x, direction, epsilon))
 
 

@@ -43,6 +43,11 @@ def bound(recipe: Recipe, net: nn.Module) -> Recipe:
     return replace(recipe, against=tuple(replace(o, threat=o.threat.bound_to(classifier)) for o in recipe.against))
 
 
+def dtype_of(net: nn.Module) -> torch.dtype:
+    """What a network computes in, and so the images that it is trained on."""
+    return next(p for p in net.parameters() if p.is_floating_point()).dtype
+
+
 def check_net(net: nn.Module, data: Dataset, device: torch.device) -> int:
     """The number of classes of ``net``; raises where its output does not fit the labels."""
     if not any(p.requires_grad for p in net.parameters()):
@@ -50,7 +55,7 @@ def check_net(net: nn.Module, data: Dataset, device: torch.device) -> int:
     mode = net.training
     try:
         with torch.no_grad():
-            logits = net.eval()(data.rows[:2].to(device))
+            logits = net.eval()(data.rows[:2].to(device, dtype_of(net)))
     except Exception as error:
         raise UserError(
             f"The network fails on images of shape {data.shape}: {type(error).__name__}: {error}"

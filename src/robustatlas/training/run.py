@@ -21,6 +21,7 @@ from robustatlas.training.checkpoint import (
     write_checkpoint,
 )
 from robustatlas.training.devices import Workers
+from robustatlas.training.given import dtype_of
 from robustatlas.training.images import Images
 from robustatlas.training.journal import write_log
 from robustatlas.training.recipes import Recipe
@@ -72,7 +73,7 @@ def begin(
     extra: Dataset | None = None,
 ) -> TrainingRun:
     """The beginning of a training."""
-    dtype = next(p for p in net.parameters() if p.is_floating_point()).dtype
+    dtype = dtype_of(net)
     images, kept = (Images(data, mask.nonzero()[:, 0], team.device, dtype) for mask in (~held, held))
     more = None if extra is None else Images(extra, torch.arange(len(extra)), team.device, dtype)
     averaged = bool(settings.ema) or settings.swa_from is not None

@@ -24,25 +24,26 @@ class Mmr(Recipe):
     """CE(f(x), y) + weight x what hyperplanes within distance epsilon of x cost, in each norm (Croce et al. 2019).
 
     A hyperplane at distance d costs max(0, 1 - d / epsilon). Counted are the nearest at which a ReLU switches, on
-    average over so many (from ``first`` at the beginning to ``last`` at the end, the number falling linearly), and
-    those of the decisions for each other class, on average. Against linf and l1 together it is the same authors'
-    universal regulariser, which holds for all norms between.
+    average over their number, which falls from the share ``first`` of all ReLUs to ``last``, and those of the decisions
+    for each other class, their sum divided by the number of classes. The weight rises over the first ``rise`` epochs.
 
-    The public code counts a tenth of all ReLUs at first and a fiftieth at the end (universal: a fifth, a twentieth),
-    lets the weight rise over the first ten epochs, has one for each norm in the universal form, and divides the cost of
-    decisions by the number of all classes.
+    Against linf and l1 together it is the same authors' universal regulariser, which holds for all norms between: what
+    is among the nearest in one norm is counted in both. ``weight`` is then one number, or one for each norm in their
+    order. On MNIST the authors take {"linf": 0.15, "l1": 1.0}, weight=(12.0, 3.0), first=0.2, last=0.05.
 
     Every ReLU's slope is computed, a forward pass for each pixel: for small images and networks. There is no attack.
-    Normalisation and dropout run as in evaluation while distances are measured.
+    Normalisation and dropout run as in evaluation while distances are measured. At borders that are padded the public
+    code takes the whole filter for a slope of the first layer, and not what of it lies on the image.
     """
 
     name: ClassVar[str] = "mmr"
     source: ClassVar[str] = "Croce et al. 2019 (MMR), and its universal form"
     opponents: ClassVar[str] = "any"
 
-    weight: float = 1.0
-    first: int = 400
-    last: int = 100
+    weight: float | tuple[float, ...] = 1.0
+    rise: int = 10
+    first: float = 0.1
+    last: float = 0.02
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,24 +51,51 @@ class Mmr(Recipe):
         for opponent in self.against:
             if not isinstance(opponent.threat, Lp) or opponent.threat.p not in _DUAL:
                 raise UserError(f"The recipe 'mmr' takes linf, l2 and l1; given: {opponent.name}.")
-        if not self.weight > 0 or not 1 <= self.last <= self.first:
-            raise UserError("weight must be positive; first and last are numbers of boundaries, last at most first.")
+        if len(self.weights) != len(self.against) or not all(weight > 0 for weight in self.weights):
+            raise UserError(f"weight={self.weight}; expected a positive number, or one for each norm.")
+        if not 0 <= self.last <= self.first <= 1 or self.rise < 1:
+            raise UserError(
+                f"first={self.first}, last={self.last}, rise={self.rise}; expected shares of the ReLUs in [0, 1], last "
+                "at most first, and at least one epoch."
+            )
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """One for each norm."""
+        return tuple(self.weight) if isinstance(self.weight, tuple | list) else (self.weight,) * len(self.against)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """One pass, and the distances."""
         logits = net(batch.x)
         with in_mode(net, "eval"):
             units, slopes = linearised(net, batch.x)
-        count = round(self.first + (self.last - self.first) * batch.done)
         loss = self.cross_entropy(logits, batch.labels)
+        risen = min(1.0, (batch.epoch + 1) / self.rise)
+        for weight, cost in zip(self.weights, self._costs(units, slopes, batch), strict=True):
+            loss = loss + risen * weight * cost
+        return Update(loss, accuracy(logits, batch.labels))
+
+    def _costs(self, units: list[Tensor], slopes: list[Tensor], batch: Batch) -> list[Tensor]:
+        """A scalar for each norm."""
+        found = []
         for opponent in self.against:
             assert isinstance(opponent.threat, Lp)
+            found.append(distances(units, slopes, batch.labels, opponent.threat.p))
+        count = self._counted(found[0][0].shape[1], batch)
+        counted = torch.zeros_like(found[0][0])
+        for switches, _ in found:
+            counted = counted.scatter(1, switches.topk(count, dim=1, largest=False).indices, 1.0)
+        costs = []
+        for opponent, (switches, decisions) in zip(self.against, found, strict=True):
             strength = self.strength(opponent, batch)[:, None].clamp_min(_TINY)
-            switches, decisions = distances(units, slopes, batch.labels, opponent.threat.p)
-            nearest = switches.topk(min(count, switches.shape[1]), dim=1, largest=False).values
-            cost = [(1 - d / strength).clamp_min(0).mean() for d in (nearest, decisions)]
-            loss = loss + self.weight * (cost[0] + cost[1])
-        return Update(loss, accuracy(logits, batch.labels))
+            near, wrong = ((1 - d / strength).clamp_min(0) for d in (switches, decisions))
+            costs.append(((counted * near).sum(1) / count + wrong.sum(1) / units[-1].shape[1]).mean())
+        return costs
+
+    def _counted(self, units: int, batch: Batch) -> int:
+        """How many switches count in this epoch."""
+        first, last = int(self.first * units), int(self.last * units)
+        return max(1, int(first + (last - first) * (batch.epoch + 1) / batch.epochs))
 
 
 class _Frozen(TorchFunctionMode):

@@ -26,7 +26,7 @@ class MngAc(Recipe):
     """SAT with noise from a generator that is trained to help, and consistent predictions (Madaan et al. 2021).
 
     For each batch an lp ball is drawn. x_adv comes from projected ascent, x_aug = x + the generator's noise brought to
-    the border of the ball. (1) The network makes a trial step on the cross-entropy at x_aug; (2) the generator makes a
+    the ball. (1) The network makes a trial step on the cross-entropy at x_aug; (2) the generator makes a
     step (SGD with ``generator_momentum`` and ``generator_decay``, at the network's learning rate) that lowers the trial
     network's cross-entropy at x_adv; (3) x_aug is drawn again; (4) the network minimises the cross-entropy at x_adv +
     ``weight`` x the Jensen-Shannon divergence of its predictions on x, x_adv and x_aug.
@@ -75,9 +75,9 @@ class MngAc(Recipe):
         memory = self._generator_step(net, batch, memory, x_adv, threat, epsilon, noise.child(0))
         with torch.no_grad():
             x_aug = augmented(memory, threat, batch.x, epsilon, noise.child(1))
-        logits = [net(batch.x), net(x_adv), net(x_aug)]
-        loss = self.cross_entropy(logits[1], batch.labels) + self.weight * jensen_shannon(logits)
-        return Update(loss, accuracy(logits[1], batch.labels), memory)
+        logits = [net(x) for x in (batch.x, x_aug, x_adv)]  # in the order in which running statistics see them
+        loss = self.cross_entropy(logits[2], batch.labels) + self.weight * jensen_shannon(logits)
+        return Update(loss, accuracy(logits[2], batch.labels), memory)
 
     def _generator_step(
         self, net: nn.Module, batch: Batch, memory: Memory, x_adv: Tensor, threat: Lp, epsilon: Tensor, noise: Noise
@@ -105,7 +105,7 @@ class MngAc(Recipe):
 
 
 def augmented(weights: Memory, threat: Lp, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-    """x + the generator's noise, on the border of the ball and in [0, 1]; differentiable in ``weights``."""
+    """x + the generator's noise, in the ball and in [0, 1]; differentiable in ``weights``."""
     height, width = x.shape[-2:]
     z = noise.normal(x.shape[1], height + 2, width + 2, dtype=x.dtype)
     hidden = z
