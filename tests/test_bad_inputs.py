@@ -339,12 +339,11 @@ def here(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
     """When each file was written last, and its length; quickly, as it is asked a thousand times."""
     found = {}
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        for path in (f"{place}/{name}" for name in names):
-            if os.path.isfile(path):
-                told = os.stat(path)
-                found[path] = (told.st_mtime_ns, told.st_size)
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            found |= contents(Path(entry.path)) if entry.name != "__pycache__" else {}
+        elif entry.is_file():
+            found[entry.path] = (entry.stat().st_mtime_ns, entry.stat().st_size)
     return found
 
 

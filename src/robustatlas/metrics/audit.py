@@ -169,9 +169,7 @@ def _fallen_bounds(
     return np.where(whole, fallen, least).astype(np.int64), np.where(whole, fallen, most).astype(np.int64)
 
 
-def _beta_binomial(
-    share: float, n: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _beta_binomial(share: float, n: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
     """[S] the smallest number that a beta-binomial variable does not exceed with probability ``share``, of all columns
     together, which scipy.stats takes one by one."""
     k, log_beta = np.arange(n.max() + 1)[:, None], scipy.special.betaln
