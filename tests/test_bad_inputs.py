@@ -337,11 +337,14 @@ def here(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
-    return {
-        str(path): (path.stat().st_mtime_ns, path.stat().st_size)
-        for path in folder.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    """When each file was written last, and its length; quickly, as it is asked a thousand times."""
+    found = {}
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            found |= contents(Path(entry.path)) if entry.name != "__pycache__" else {}
+        elif entry.is_file():
+            found[entry.path] = (entry.stat().st_mtime_ns, entry.stat().st_size)
+    return found
 
 
 def typed(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -678,7 +681,7 @@ SAME: list[tuple[str, Callable[[], dict[str, Any]]]] = [  # what a reasonable pe
 ]
 
 
-USUAL = {"strengths": {"linf": [0.2, 0.4]}}
+USUAL: dict[str, Any] = {"strengths": {"linf": [0.2, 0.4]}, "effort": "low"}
 
 
 @pytest.fixture(scope="module")

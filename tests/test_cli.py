@@ -136,8 +136,8 @@ def test_query_and_attacks(here: Here, finished: Path) -> None:
     assert "stadv" in here("attacks", "multirobustbench").stdout
 
 
-def test_help_teaches_by_example() -> None:
-    text = robustatlas("evaluate", "--help").stdout
+def test_help_teaches_by_example(here: Here) -> None:
+    text = here("evaluate", "--help").stdout
     assert "robustatlas evaluate builtin:digits-linf" in text
 
 
@@ -229,7 +229,7 @@ def test_an_interrupted_run_goes_on(here: Here, workplace: Path, finished: Path,
         np.testing.assert_array_equal(whole.outcome(attack).forward, resumed.outcome(attack).forward)
 
 
-@pytest.mark.parametrize("terminal", [{"COLUMNS": "0"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C"}], ids=str)
+@pytest.mark.parametrize("terminal", [{"COLUMNS": "0", "LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}], ids=str)
 def test_terminals_without_width_or_letters_show_every_word(tmp_path: Path, terminal: dict[str, str]) -> None:
     """Paths may have letters that the terminal lacks."""
     command = "evaluate builtin:digits-linf --data digits --samples 2 --attacks linf --strengths linf=0.1 --run"

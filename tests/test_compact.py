@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,27 @@ from robustatlas.cli import app
 from robustatlas.outcomes import compact, query
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> list[Path]:
-    """Two runs on other grids, one of which has sets that are not nested and a certificate."""
-    folders = [tmp_path / "one", tmp_path / "two"]
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two runs on other grids, one of which has a certificate; no test changes them."""
+    place = tmp_path_factory.mktemp("runs")
+    folders = [place / "one", place / "two"]
     evaluate(folders[0], ["linf", "l2"], {"linf": [0.1, 0.3], "l2": [0.2]})
     evaluate(folders[1], ["linf"], {"linf": [0.05, 0.1, 0.3]})
     ra.certify(net(), data(), "linf", run=folders[1], progress=False)
     return folders
+
+
+@pytest.fixture(scope="module")
+def file(runs: list[Path]) -> Path:
+    """Both runs as one file, which no test changes."""
+    return compact(runs, runs[0].parent / "all.duckdb")
+
+
+@pytest.fixture(scope="module")
+def first(runs: list[Path]) -> Path:
+    """The first run as a file."""
+    return compact(runs[:1], runs[0].parent / "first.duckdb")
 
 
 def net() -> torch.nn.Module:
@@ -59,10 +73,8 @@ def rows(sql: str, of: Any) -> list[tuple[Any, ...]]:
         "SELECT * FROM broken(0.07) ORDER BY ALL",
     ],
 )
-def test_it_says_what_the_runs_say(sql: str, runs: list[Path], tmp_path: Path) -> None:
-    file = compact(runs, tmp_path / "all.duckdb")
-    assert rows(sql, file) == rows(sql, runs)
-    assert rows(sql, [compact(runs[:1], tmp_path / "first.duckdb"), runs[1]]) == rows(sql, runs)
+def test_it_says_what_the_runs_say(sql: str, runs: list[Path], file: Path, first: Path) -> None:
+    assert rows(sql, file) == rows(sql, [first, runs[1]]) == rows(sql, runs)
 
 
 def test_sets_that_are_not_nested_keep_what_was_found_at_each_strength(tmp_path: Path) -> None:
@@ -83,14 +95,15 @@ def test_accuracies_are_the_shares_of_unbroken_samples(runs: list[Path]) -> None
     assert kept == ra.load_result(runs[0]).accuracies().at("l2", 0.2)
 
 
-def test_what_a_file_leaves_out_is_said(runs: list[Path], tmp_path: Path) -> None:
+def test_what_a_file_leaves_out_is_said(file: Path) -> None:
     with pytest.raises(ra.UserError, match="Compact files leave out margins and fooled; ask the runs themselves"):
-        query("SELECT margins FROM outcomes", compact(runs, tmp_path / "all.duckdb"))
+        query("SELECT margins FROM outcomes", file)
 
 
 def test_runs_that_have_grown_are_renewed_and_others_passed_over(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    runs = [shutil.copytree(run, tmp_path / run.name) for run in runs]
     file = compact(runs, tmp_path / "all.duckdb")
     evaluate(runs[0], ["linf", "l2"], {"linf": [0.1, 0.3], "l2": [0.2]}, samples=9)
     read: list[Path] = []
@@ -108,8 +121,7 @@ def test_runs_that_have_grown_are_renewed_and_others_passed_over(
     ]  # fmt: skip
 
 
-def test_the_sql_sees_the_views_and_writes_nothing(runs: list[Path], tmp_path: Path) -> None:
-    file = compact(runs, tmp_path / "all.duckdb")
+def test_the_sql_sees_the_views_and_writes_nothing(file: Path) -> None:
     for sql in ("DELETE FROM compact0.outcomes", "SELECT * FROM read_csv('/etc/passwd')", "ATTACH 'x.duckdb'"):
         with pytest.raises(ra.UserError):
             query(sql, file)

@@ -14,6 +14,8 @@ import torch
 from typer.testing import CliRunner
 
 import robustatlas as ra
+from helpers_core import brief
+from robustatlas.attacks.catalogue import attack_named
 from robustatlas.cli import app
 from robustatlas.errors import RobustnessWarning
 from robustatlas.files import Address, named
@@ -77,10 +79,10 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def evaluated(run: str | Path | None, count: int = 12, **more: Any) -> ra.Result:
+    attack = brief(attack_named("linf"), [0.1, 0.3])
     return ra.evaluate(
-        net(), data(), ["linf"], strengths={"linf": [0.1, 0.3]}, samples=count, run=run, shard_size=3, diagnose=False,
-        audit=0, progress=False, **more,
-    )  # fmt: skip
+        net(), data(), [attack], samples=count, run=run, shard_size=3, diagnose=False, audit=0, progress=False, **more
+    )
 
 
 def assert_same(found: ra.Result, wanted: ra.Result) -> None:

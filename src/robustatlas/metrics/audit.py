@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # which imports its parts where they are used: stats takes long
+import scipy  # which imports its parts where they are used: special takes long
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.errors import UserError
@@ -163,8 +163,17 @@ def _fallen_bounds(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Least and most of the ``left`` samples that the dear search would break; it broke ``fallen`` of ``tried``."""
     rest, kept = left - tried, tried - fallen
-    inverse = scipy.stats.betabinom.ppf
-    most = np.where(kept > 0, fallen + inverse(1 - tail, rest, fallen + 1, np.maximum(kept, 1)), left)
-    least = np.where(fallen > 0, left - (kept + inverse(1 - tail, rest, kept + 1, np.maximum(fallen, 1))), 0)
+    most = np.where(kept > 0, fallen + _beta_binomial(1 - tail, rest, fallen + 1, np.maximum(kept, 1)), left)
+    least = np.where(fallen > 0, left - (kept + _beta_binomial(1 - tail, rest, kept + 1, np.maximum(fallen, 1))), 0)
     whole = rest == 0
     return np.where(whole, fallen, least).astype(np.int64), np.where(whole, fallen, most).astype(np.int64)
+
+
+def _beta_binomial(share: float, n: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[S] the smallest number that a beta-binomial variable does not exceed with probability ``share``, of all columns
+    together, which scipy.stats takes one by one."""
+    k, log_beta = np.arange(n.max() + 1)[:, None], scipy.special.betaln
+    rest = np.maximum(n - k, 0)
+    log_pmf = log_beta(k + a, rest + b) - log_beta(a, b) - log_beta(rest + 1, k + 1) - np.log(n + 1)
+    below = np.cumsum(np.where(k <= n, np.exp(log_pmf), 0.0), axis=0) < share
+    return np.asarray(below.sum(0), np.int64)

@@ -88,8 +88,9 @@ def share_sequence(hits: ArrayLike, population: int, confidence: float = 0.95) -
     s = np.cumsum(drawn)
     level = math.log(1 - confidence) - np.log(t + 1)
     mode = np.clip(np.round(population * s / t), s, population - t + s).astype(np.int64)
-    low = _edge(mode, s - 1, lambda n: _log_pmf(s, population, n, t) > level)
-    high = _edge(mode, population - t + s + 1, lambda n: _log_pmf(s, population, n, t) > level)
+    log_pmf = _log_pmf(s, population, t)
+    low = _edge(mode, s - 1, lambda n: log_pmf(n) > level)
+    high = _edge(mode, population - t + s + 1, lambda n: log_pmf(n) > level)
     return _sequence(s / t, low / population, high / population, population, confidence)
 
 
@@ -148,14 +149,15 @@ def mean_sequence(values: ArrayLike, population: int, steps: int = 1, confidence
     return _sequence(means, low / whole, high / whole, population, confidence)
 
 
-def _log_pmf(s: NDArray[np.int64], population: int, n: NDArray[np.int64], t: NDArray[np.int64]) -> Floats:
-    """Log of the probability of ``s`` hits in ``t`` draws where ``n`` of the ``population`` are hits."""
+def _log_pmf(s: NDArray[np.int64], population: int, t: NDArray[np.int64]) -> Callable[[NDArray[np.int64]], Floats]:
+    """Log of the probability of ``s`` hits in ``t`` draws, as a function of how many of the ``population`` are hits."""
+    log = np.asarray(scipy.special.gammaln(np.arange(population + 1) + 1.0), np.float64)  # of factorials
 
     def chosen(of: NDArray[np.int64] | int, count: NDArray[np.int64]) -> Floats:
-        log = scipy.special.gammaln
-        return np.asarray(log(of + 1.0) - log(count + 1.0) - log(of - count + 1.0), np.float64)
+        return np.asarray(log[of] - log[count] - log[of - count], np.float64)
 
-    return chosen(n, s) + chosen(population - n, t - s) - chosen(population, t)
+    drawn = chosen(population, t)
+    return lambda n: chosen(n, s) + chosen(population - n, t - s) - drawn
 
 
 def _edge(
