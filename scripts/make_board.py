@@ -369,6 +369,13 @@ def make(board: Board, out: Path, workers: int = 1, ray: str | None = None) -> N
     print(f"Tables and cards: {out / 'board'} ({size / 1e6:.1f} MB)\nLeaderboard: {out / 'site' / 'index.html'}")
 
 
+def ship(box: Path, into: Path) -> None:
+    """What was packed, in another folder, the runs as one archive: they are many small files."""
+    shutil.rmtree(into, ignore_errors=True)
+    shutil.copytree(box, into, ignore=shutil.ignore_patterns("runs"))
+    shutil.make_archive(str(into / "runs"), "xztar", box, "runs")
+
+
 BOARDS = {"fashion": FULL, "cifar10": CIFAR, "small": SMALL}
 
 
@@ -390,8 +397,7 @@ def main() -> None:
     board = replace(board, effort=given.effort, seeds=given.seeds or board.seeds)
     make(board, given.out, given.workers, given.ray_address)
     if given.ship is not None:
-        shutil.rmtree(given.ship, ignore_errors=True)
-        shutil.copytree(given.out / "board", given.ship)
+        ship(given.out / "board", given.ship)
 
 
 if __name__ == "__main__":

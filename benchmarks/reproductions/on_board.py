@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
+from functools import cache
 from itertools import combinations
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from claims import FAILS, HOLDS, OPEN, Claim, joint_training, of_several, said, verdict
@@ -35,11 +38,24 @@ Tables = Mapping[str, OutcomeTable]
 
 def load(board: Path = BOARD) -> tuple[Tables, Reference]:
     """The tables by defense, and the reference; of a board of several trainings those of the first."""
-    runs = {path.name.removesuffix(_FIRST): path for path in sorted((board / "runs").iterdir()) if path.is_dir()}
+    runs = {path.name.removesuffix(_FIRST): path for path in sorted(_runs(board).iterdir()) if path.is_dir()}
     several = (board / f"reference{_FIRST}.json").is_file()
     chosen = {name: path for name, path in runs.items() if not several or path.name.endswith(_FIRST)}
     reference = board / (f"reference{_FIRST}.json" if several else "reference.json")
     return {name: ra.load_result(path) for name, path in chosen.items()}, load_reference(reference)
+
+
+def _runs(board: Path) -> Path:
+    """The folder of the runs, which are shipped as an archive."""
+    archive = board / "runs.tar.xz"
+    return Path(_unpacked(archive).name, "runs") if archive.is_file() else board / "runs"
+
+
+@cache
+def _unpacked(archive: Path) -> TemporaryDirectory[str]:
+    place = TemporaryDirectory()
+    shutil.unpack_archive(archive, place.name, filter="data")
+    return place
 
 
 def trained_against(board: Path = BOARD) -> Mapping[str, Mapping[str, float]]:

@@ -430,14 +430,16 @@ def search_rules_size() -> str:
 
 
 def inner_l1_table() -> str:
+    recipes = ("pgd", "max", "msd")
     rows = []
-    for name, each in stored("inner_l1")["summary"].items():
+    for name, each in (stored("inner_l1")["summary"] | stored("inner_l1_digits")["summary"]).items():
         for by, one in each.items():
-            accuracy = [one["accuracy"].get(recipe) for recipe in ("pgd", "msd")]
+            accuracy = [one["accuracy"].get(recipe) for recipe in recipes]
             own = (f"{a['l1']:.0f} ({a['union']:.0f})" if a else "" for a in accuracy)
             found = (f"{one[what]:.0f}" for what in ("share_found", "lowest_share"))
             rows.append((name, by, *found, *own, f"{one['times_linf']:.2f}"))
-    return table(("images", "inner attack", "found, %", "lowest, %", "`pgd`", "`msd`", "times linf"), rows, 5)
+    head = ("images", "inner attack", "found, %", "lowest, %", *(f"`{recipe}`" for recipe in recipes), "times linf")
+    return table(head, rows, 6)
 
 
 def _seeds_differ(way: dict[str, Any]) -> str:

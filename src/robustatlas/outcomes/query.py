@@ -135,6 +135,8 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
             raise KeyboardInterrupt from error
         raise
     except duckdb.Error as error:
+        if "KeyboardInterrupt" in str(error):  # and where it comes while DuckDB asks Python for something
+            raise KeyboardInterrupt from error
         remedy = ""
         if isinstance(error, duckdb.PermissionException) and not unrestricted:
             remedy = ". By default SQL reads and writes no files; --unrestricted, or unrestricted=True, lets it"
