@@ -3,8 +3,8 @@
     python benchmarks/reproductions/run.py [--out DIR] [--board DIR] [--only board]
 
 The tables of the board answer some of them at once; networks on digits and Fashion-MNIST are trained for the others,
-three of each, and kept in ``--out``. ``--only board`` leaves the others as they were measured. Writes ``benchmarks/results/reproductions.json`` and the table in
-``docs/research/paper_claims.md``.
+three of each, and kept in ``--out``. ``--only board`` leaves the others as they were measured. Writes
+``benchmarks/results/reproductions.json`` and the table in ``docs/research/paper_claims.md``.
 """
 
 from __future__ import annotations
