@@ -76,7 +76,7 @@ lint: $(VENV)/.tools  ## Style, types, and which room may import which.
 examples: $(VENV)/.tools  ## Run every example.
 	set -e; for example in examples/*.py; do echo "$$example"; $(BIN)/python "$$example"; done
 
-board: $(VENV)/.installed  ## Train, refer, evaluate and rank a board of our own (about an hour), and ship its tables.
+board: $(VENV)/.installed  ## Train, refer, evaluate and rank a board of our own (hours), and ship its tables.
 	$(BIN)/python scripts/make_board.py --out build/board --workers $(WORKERS) --ship docs/board
 
 $(VENV)/.docs: $(VENV)/.installed
