@@ -141,7 +141,7 @@ def _joined(kept: Path, blocks: list[Cell]) -> dict[str, Any]:
 
 
 def _percent(standing: NDArray[np.int64]) -> list[float]:
-    return (100 * standing.mean(0)).round(1).tolist()  # type: ignore[no-any-return]
+    return [round(float(share), 1) for share in 100 * standing.mean(0)]
 
 
 def main() -> None:
