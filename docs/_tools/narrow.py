@@ -47,4 +47,4 @@ def offer(app: Sphinx, page: str, _template: str, context: dict[str, Any], _tree
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", collect)
     app.connect("html-page-context", offer)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": False}
