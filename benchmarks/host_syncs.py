@@ -67,17 +67,25 @@ class Waits:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Counts the engine's own loop only, not what stands around it."""
-        run, evaluate = engine.run, lanes.evaluate
+        run = engine.run
 
         def counted_run(*args: Any, **kwargs: Any) -> Any:
             with self.listening(self.note):
                 return run(*args, **kwargs)
 
+        with mock.patch.object(engine, "run", counted_run), self.counting_steps():
+            yield
+
+    @contextmanager
+    def counting_steps(self) -> Iterator[None]:
+        """Counts the steps alone."""
+        evaluate = lanes.evaluate
+
         def counted_evaluate(*args: Any, **kwargs: Any) -> Any:
             self.steps += 1
             return evaluate(*args, **kwargs)
 
-        with mock.patch.object(engine, "run", counted_run), mock.patch.object(lanes, "evaluate", counted_evaluate):
+        with mock.patch.object(lanes, "evaluate", counted_evaluate):
             yield
 
 

@@ -21,10 +21,11 @@ from typer.testing import CliRunner
 
 import pretend
 import robustatlas as ra
-from helpers_core import benchmark, brief
+from helpers_core import FEW, benchmark, brief
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.cli import app
+from robustatlas.engine import loop
 from robustatlas.host import LOOK_EVERY, looking_every
 from robustatlas.models.defenses import BitDepthReduction, Defended
 from robustatlas.threats.features import load_features
@@ -33,13 +34,14 @@ from robustatlas.training import RECIPES, Recipe, Settings, recipe_named
 
 Arrays = dict[str, NDArray[Any]]
 CLASSES = 3
-LONG = {"steps": 7, "inner_steps": 7, "search_steps": 2, "restarts": 1}
+LONG = {"steps": LOOK_EVERY - 1, "inner_steps": LOOK_EVERY - 1, "search_steps": 2, "restarts": 1}
 """Runs from look to look."""
 
 
 @dataclass(frozen=True)
 class Both:
-    """What either device said; how often the host waited for the accelerator, by line, in how many steps."""
+    """What either device said; how often the host waited for the accelerator while a stage ran, by line, in how many
+    steps."""
 
     cpu: Arrays
     accelerator: Arrays
@@ -60,8 +62,13 @@ def begin() -> None:
 def on_both(answers: Callable[[str], Arrays]) -> Both:
     with looking_every(LOOK_EVERY):
         cpu = answers("cpu")
-    waits = counting().Waits(pretend.heard)
-    with waits.counting():
+    waits, run_stage = counting().Waits(pretend.heard), loop._run_stage
+
+    def heard(*arguments: Any) -> None:
+        with pretend.heard(waits.note):
+            run_stage(*arguments)
+
+    with mock.patch.object(loop, "_run_stage", heard), waits.counting_steps():
         accelerator = answers(pretend.NAME)
     return Both(cpu, accelerator, dict(waits.lines), waits.steps)
 
@@ -141,13 +148,18 @@ def pictures(result: ra.Result) -> Arrays:
 
 
 def evaluated(
-    attacks: Sequence[str], procedure: str = "default", model: str = "plain", side: int = 16, **options: Any
+    attacks: Sequence[str],
+    procedure: str = "default",
+    model: str = "plain",
+    side: int = 16,
+    most: Mapping[str, int] = FEW,
+    **options: Any,
 ) -> Both:
     """A few steps of each attack."""
 
     def answers(device: str) -> Arrays:
         given = MODELS[model](device)
-        short = [brief(attack_named(name, procedure)) for name in attacks]
+        short = [brief(attack_named(name, procedure), most=most) for name in attacks]
         result = ra.evaluate(given, samples(given, 4, side), short, keep_adversarial=True, progress=False, **options)
         return columns(result) | pictures(result)
 
