@@ -27,7 +27,11 @@ def archive_runs(runs: Path, archive: Path) -> None:
         (path.relative_to(runs) for path in runs.rglob("*") if path.is_file() and path.suffix != ".lock"),
         key=lambda path: (path.suffix, path.parts[1:3], path),
     )
-    with TemporaryDirectory() as folder, tarfile.open(archive, "w:xz", preset=9 | lzma.PRESET_EXTREME) as packed:
+    with (
+        TemporaryDirectory() as folder,
+        lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as pressed,
+        tarfile.open(fileobj=pressed, mode="w") as packed,
+    ):
         for file in files:
             source = runs / file
             if file.suffix == ".parquet":
