@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from board_archive import archive_runs
 from board_tables import mean_reference, table
 from torch import nn
 
@@ -370,10 +371,10 @@ def make(board: Board, out: Path, workers: int = 1, ray: str | None = None) -> N
 
 
 def ship(box: Path, into: Path) -> None:
-    """What was packed, in another folder, the runs as one archive: they are many small files."""
+    """What was packed, in another folder, the runs as one small archive."""
     shutil.rmtree(into, ignore_errors=True)
     shutil.copytree(box, into, ignore=shutil.ignore_patterns("runs"))
-    shutil.make_archive(str(into / "runs"), "xztar", box, "runs")
+    archive_runs(box / "runs", into / "runs.tar.xz")
 
 
 BOARDS = {"fashion": FULL, "cifar10": CIFAR, "small": SMALL}

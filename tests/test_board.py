@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import cloudpickle
+import numpy as np
 import pytest
 import torch
 
@@ -75,6 +77,31 @@ def test_the_chain_from_nothing(script: ModuleType, tmp_path: Path, capsys: pyte
     assert f" {sum(ratios) / 2:.1f} [" in next(row[3] for row in rows if "`standard`" in row[1])
     assert set(json.loads((box / "times.json").read_text())["seconds"]) == {"train", "reference", "evaluate"}
     assert "board (0." in capsys.readouterr().out
+    script.ship(box, tmp_path / "shipped")
+    _check_shipped(script, box, tmp_path / "shipped")
+
+
+def _check_shipped(script: ModuleType, box: Path, shipped: Path) -> None:
+    """What is shipped are the same runs, but that margins are coarse."""
+    assert not (shipped / "runs").exists()
+    assert (shipped / "table.md").read_text() == (box / "table.md").read_text()
+    first = (shipped / "runs.tar.xz").read_bytes()
+    shutil.unpack_archive(shipped / "runs.tar.xz", shipped, filter="data")
+    assert {path.name for path in (shipped / "runs").iterdir()} == {path.name for path in (box / "runs").iterdir()}
+    moved = 0.0
+    for folder in (box / "runs").iterdir():
+        own, sent = ra.load_result(folder), ra.load_result(shipped / "runs" / folder.name)
+        assert own.accuracies() == sent.accuracies()
+        for attack in own.attacks:
+            one, other = own.outcome(attack), sent.outcome(attack)
+            assert np.array_equal(own.index, sent.index)
+            for name in ("minimal_size", "found_class", "forward", "backward", "fooled"):
+                assert np.array_equal(getattr(one, name), getattr(other, name))
+            volumes = [ra.metrics.adversarial_hypervolume(each.margins).per_sample for each in (one, other)]
+            moved = max(moved, float(np.abs(np.subtract(*volumes)).max()))
+    assert 0 < moved <= sys.modules["board_archive"].GRAIN / 2
+    sys.modules["board_archive"].archive_runs(shipped / "runs", shipped / "again.tar.xz")
+    assert (shipped / "again.tar.xz").read_bytes() == first
 
 
 def test_its_work_can_go_to_workers(script: ModuleType) -> None:

@@ -1,30 +1,33 @@
-"""Claims that the tables of the board answer (``docs/board``): one training of each defense, intervals over images."""
+"""Claims that the tables of the board answer (``docs/board``): intervals over trainings, or over images where there is
+one training of each defense."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from claims import FAILS, HOLDS, OPEN, Claim, joint_training, of_several, said, verdict
+from claims import FAILS, HOLDS, OPEN, Claim, joint_training, of_several, over_seeds, said, verdict
 
 import robustatlas as ra
 from robustatlas.metrics import (
     AccuracyStatistics,
+    Crossing,
     Interval,
     OutcomeTable,
     SampleStatistic,
     attack_correlation,
     bootstrap_replicates,
-    paired_differences,
     share_statistic,
     unforeseen_attack_robustness,
 )
+from robustatlas.metrics.competitiveness import RatioKind
 from robustatlas.references import Reference, load_reference
 
 BOARD = Path(__file__).parents[2] / "docs" / "board"
@@ -32,17 +35,29 @@ NORMS = ("linf", "l2", "l1")
 TRAINED = {"linf": 0.1, "l2": 1.25, "l1": 8.0}
 """What the defenses of the board are trained against."""
 _REPLICATES = 2000
-_FIRST = "-seed0"
-Tables = Mapping[str, OutcomeTable]
 
 
-def load(board: Path = BOARD) -> tuple[Tables, Reference]:
-    """The tables by defense, and the reference; of a board of several trainings those of the first."""
-    runs = {path.name.removesuffix(_FIRST): path for path in sorted(_runs(board).iterdir()) if path.is_dir()}
-    several = (board / f"reference{_FIRST}.json").is_file()
-    chosen = {name: path for name, path in runs.items() if not several or path.name.endswith(_FIRST)}
-    reference = board / (f"reference{_FIRST}.json" if several else "reference.json")
-    return {name: ra.load_result(path) for name, path in chosen.items()}, load_reference(reference)
+@dataclass(frozen=True)
+class Replicate:
+    """The tables of all defenses of one seed, and the reference of that seed."""
+
+    tables: Mapping[str, OutcomeTable]
+    reference: Reference
+
+
+Replicates = Sequence[Replicate]
+Pairs = Sequence[tuple[SampleStatistic, SampleStatistic]]
+
+
+def load(board: Path = BOARD) -> list[Replicate]:
+    """All seeds of a board."""
+    runs = _runs(board)
+    found = []
+    for place in sorted(board.glob("reference-seed*.json")):
+        end = place.stem.removeprefix("reference")
+        tables = {path.name.removesuffix(end): ra.load_result(path) for path in sorted(runs.glob(f"*{end}"))}
+        found.append(Replicate(tables, load_reference(place)))
+    return found
 
 
 def _runs(board: Path) -> Path:
@@ -61,87 +76,83 @@ def _unpacked(archive: Path) -> TemporaryDirectory[str]:
 def trained_against(board: Path = BOARD) -> Mapping[str, Mapping[str, float]]:
     """Defense -> the attacks of the board that it was trained against."""
     about = json.loads((board / "about.json").read_text(encoding="utf-8"))
-    return {name.removesuffix(_FIRST): said["trained_on"] for name, said in about.items()}
+    return {name.rpartition("-seed")[0]: said["trained_on"] for name, said in about.items()}
 
 
 def claims(board: Path = BOARD) -> list[Claim]:
     """All of them."""
-    tables, reference = load(board)
-    any_table = next(iter(tables.values()))
-    on = f"board, {len(tables)} defenses, {any_table.samples} images"
+    seeds = load(board)
+    tables = seeds[0].tables
+    times = f", {len(seeds)} seeds" if len(seeds) > 1 else ""
+    on = f"board, {len(tables)} defenses{times}, {next(iter(tables.values())).samples} images"
     return [
-        *multirobustbench(tables, reference, on),
-        *robustness_curves(tables, on),
-        *uar(tables, reference, on, trained_against(board)),
-        *joint(tables, on),
+        *multirobustbench(seeds, on),
+        *robustness_curves(seeds, on),
+        *uar(seeds, on, trained_against(board)),
+        *joint(seeds, on),
     ]
 
 
-def multirobustbench(tables: Tables, reference: Reference, on: str) -> list[Claim]:
+def multirobustbench(seeds: Replicates, on: str) -> list[Claim]:
     """Ranks depend on what is counted; the worst case is far below the average."""
-    others = [attack for attack in reference.ranked if attack not in NORMS]
-    statistics = {name: AccuracyStatistics(table) for name, table in tables.items()}
-    by_norms = {name: s.competitiveness(reference, attacks=NORMS) for name, s in statistics.items()}
-    by_others = {name: s.competitiveness(reference, attacks=others) for name, s in statistics.items()}
+    names, ranked = list(seeds[0].tables), seeds[0].reference.ranked
+    others = [attack for attack in ranked if attack not in NORMS]
+    statistics = {name: [AccuracyStatistics(seed.tables[name]) for seed in seeds] for name in names}
+
+    def ratios(name: str, metric: RatioKind, attacks: Sequence[str] | None = None) -> list[SampleStatistic]:
+        return [
+            statistic.competitiveness(seed.reference, metric, attacks=attacks)
+            for statistic, seed in zip(statistics[name], seeds, strict=True)
+        ]
+
+    by_norms = {name: ratios(name, "ind-avg", NORMS) for name in names}
+    by_others = {name: ratios(name, "ind-avg", others) for name in names}
     reversed_pairs = []
-    for one, other in combinations(tables, 2):
-        gap = paired_differences(
-            {"norms": by_norms[one], "others": by_others[one]},
-            {"norms": by_norms[other], "others": by_others[other]},
-            replicates=_REPLICATES,
-        )
-        signs = {verdict(gap["norms"]), verdict(gap["others"])}
-        if signs == {HOLDS, FAILS}:
-            first = one if gap["norms"].low > 0 else other
-            reversed_pairs.append((first, other if first == one else one, gap))
-    pairs = len(tables) * (len(tables) - 1) // 2
+    for one, other in combinations(names, 2):
+        gaps = [_gap(_paired(by[one], by[other])) for by in (by_norms, by_others)]
+        if {verdict(gap) for gap in gaps} == {HOLDS, FAILS}:
+            reversed_pairs.append((one, other, gaps) if gaps[0].low > 0 else (other, one, gaps))
+    pairs = len(names) * (len(names) - 1) // 2
     example = ""
     if reversed_pairs:
-        ahead, behind, gap = max(reversed_pairs, key=lambda pair: min(abs(i.value) for i in pair[2].values()))
+        ahead, behind, gaps = max(reversed_pairs, key=lambda pair: min(abs(gap.value) for gap in pair[2]))
         example = (
-            f"; for instance {ahead} leads {behind} by {abs(gap['norms'].value):.1f} points of CR over the norms and "
-            f"trails by {abs(gap['others'].value):.1f} over the rest"
+            f"; for instance {ahead} leads {behind} by {abs(gaps[0].value):.1f} points of CR over the norms and "
+            f"trails by {abs(gaps[1].value):.1f} over the rest"
         )
-    order = {
-        kind: sorted(tables, key=lambda name: -ratios[name].value)
-        for kind, ratios in (("norms", by_norms), ("others", by_others))
-    }
+    first, second = (max(names, key=lambda name: _mean(by[name])) for by in (by_norms, by_others))
     counted = Claim(
         "MultiRobustBench",
         "ranks of training schemes depend on the attacks that are counted",
         on,
         f"{len(reversed_pairs)} of {pairs} pairs change places with both 95 % intervals excluding 0, where chance "
         f"alone gives {2 * 0.025**2 * pairs:.1f} (CR over "
-        f"{', '.join(NORMS)} against CR over {', '.join(others)}){example}; first by norms {order['norms'][0]}, by the "
-        f"rest {order['others'][0]}",
+        f"{', '.join(NORMS)} against CR over {', '.join(others)}){example}; first by norms {first}, by the rest "
+        f"{second}",
         HOLDS if reversed_pairs else OPEN,
     )
-    worst = {name: s.competitiveness(reference, "ind-worst") for name, s in statistics.items()}
-    average = {name: s.competitiveness(reference) for name, s in statistics.items()}
-    best_average = max(average, key=lambda name: average[name].value)
-    best_worst = max(worst, key=lambda name: worst[name].value)
-    gap = _gap(average[best_average], worst[best_worst])
+    worst, average = ({name: ratios(name, metric) for name in names} for metric in ("ind-worst", "ind-avg"))
+    best_average, best_worst = (max(names, key=lambda name: _mean(by[name])) for by in (average, worst))
+    gap = _gap(_paired(average[best_average], worst[best_worst]))
     case = Claim(
         "MultiRobustBench",
         "the best defense on average is far from robust in the worst case",
         on,
-        f"best average CR {average[best_average].value:.1f} ({best_average}), best worst-case CR "
-        f"{worst[best_worst].value:.1f} ({best_worst}), difference {said(gap)}",
+        f"best average CR {_mean(average[best_average]):.1f} ({best_average}), best worst-case CR "
+        f"{_mean(worst[best_worst]):.1f} ({best_worst}), difference {said(gap)}",
         verdict(gap),
     )
     return [counted, case]
 
 
-def robustness_curves(tables: Tables, on: str) -> list[Claim]:
+def robustness_curves(seeds: Replicates, on: str) -> list[Claim]:
     """Training in one norm does not carry to another; curves cross."""
     gaps = {}
     for norm in NORMS:
+        own = _survival(seeds, f"pgd-{norm}", [norm])
         for trained in NORMS:
             if trained != norm:
-                own, foreign = (
-                    share_statistic(tables[f"pgd-{name}"].survivors({norm: TRAINED[norm]})) for name in (norm, trained)
-                )
-                gaps[f"{norm} by {trained}"] = _gap(own, foreign)
+                gaps[f"{norm} by {trained}"] = _gap(_paired(own, _survival(seeds, f"pgd-{trained}", [norm])))
     carried = Claim(
         "Robustness curves",
         "training against one norm does not carry to others",
@@ -150,53 +161,68 @@ def robustness_curves(tables: Tables, on: str) -> list[Claim]:
         + ", ".join(f"{name} {said(gap)}" for name, gap in gaps.items()),
         of_several(list(gaps.values())),
     )
-    crossed = []
-    for norm in NORMS:
-        one, other = tables["pgd-linf"].outcome(norm), tables["pgd-l2"].outcome(norm)
-        curves = [ra.metrics.RobustnessCurve.of(outcome) for outcome in (one, other)]
-        crossed += [(norm, crossing) for crossing in curves[0].crossings(curves[1])]
-    significant = [pair for pair in crossed if pair[1].significant]
+    crossed = [[(norm, crossing) for norm in NORMS for crossing in _crossings(seed.tables, norm)] for seed in seeds]
+    significant = [sum(crossing.significant for _, crossing in of_seed) for of_seed in crossed]
+    largest = sorted((pair for each in crossed for pair in each), key=lambda pair: -_leads(pair[1]))[:3]
     shown = ", ".join(
         f"{norm} near {crossing.start:.3g} (leads of {crossing.gap_before:.1f} and {crossing.gap_after:.1f} points)"
-        for norm, crossing in sorted(crossed, key=lambda pair: -min(pair[1].gap_before, pair[1].gap_after))[:3]
+        for norm, crossing in largest
     )
     crossing = Claim(
         "Robustness curves",
         "curves of a linf- and an l2-trained network cross",
         on,
-        f"{len(crossed)} crossings in {', '.join(NORMS)}, {len(significant)} significant by simultaneous bands"
+        f"{', '.join(str(len(of_seed)) for of_seed in crossed)} crossings in {', '.join(NORMS)}, "
+        f"{', '.join(map(str, significant))} significant by simultaneous bands"
+        + (" (by seed)" if len(seeds) > 1 else "")
         + (f"; largest: {shown}" if shown else ""),
-        HOLDS if significant else OPEN,
+        HOLDS if all(significant) else OPEN,
     )
     return [carried, crossing]
 
 
-def uar(tables: Tables, reference: Reference, on: str, trained_on: Mapping[str, Mapping[str, float]]) -> list[Claim]:
+def _crossings(tables: Mapping[str, OutcomeTable], norm: str) -> Sequence[Crossing]:
+    one, other = (ra.metrics.RobustnessCurve.of(tables[f"pgd-{by}"].outcome(norm)) for by in ("linf", "l2"))
+    return one.crossings(other)
+
+
+def _leads(crossing: Crossing) -> float:
+    return min(crossing.gap_before, crossing.gap_after)
+
+
+def uar(seeds: Replicates, on: str, trained_on: Mapping[str, Mapping[str, float]]) -> list[Claim]:
     """Transfer is uneven; some attacks agree; joint training helps."""
-    statistics = AccuracyStatistics(tables["pgd-linf"])
-    scores = {attack: statistics.uar(reference, [attack]) for attack in reference.ranked}
-    high, low = (choose(scores, key=lambda attack: scores[attack].value) for choose in (max, min))
-    replicates = bootstrap_replicates([scores[high], scores[low]], _REPLICATES)
-    gap = _percentile(scores[high].value - scores[low].value, replicates[0] - replicates[1])
+    names, ranked = list(seeds[0].tables), seeds[0].reference.ranked
+
+    def scores(name: str, attacks: Sequence[str] | None = None) -> list[SampleStatistic]:
+        return [AccuracyStatistics(seed.tables[name]).uar(seed.reference, attacks) for seed in seeds]
+
+    of_linf = {attack: scores("pgd-linf", [attack]) for attack in ranked}
+    high, low = (choose(ranked, key=lambda attack: _mean(of_linf[attack])) for choose in (max, min))
+    gap = _gap(_paired(of_linf[high], of_linf[low]))
     uneven = Claim(
         "UAR",
         "training against one attack transfers unevenly to others",
         on,
         "UAR of pgd-linf: "
-        + ", ".join(f"{attack} {score.value:.0f}" for attack, score in scores.items())
+        + ", ".join(f"{attack} {_mean(score):.0f}" for attack, score in of_linf.items())
         + f"; {high} - {low} {said(gap)}",
         verdict(gap),
     )
-    matrix = np.array(
+    matrix = np.mean(
         [
-            [unforeseen_attack_robustness(table.accuracies(), reference, attack) for attack in reference.ranked]
-            for table in tables.values()
-        ]
+            [
+                [unforeseen_attack_robustness(seed.tables[name].accuracies(), seed.reference, a) for a in ranked]
+                for name in names
+            ]
+            for seed in seeds
+        ],
+        axis=0,
     )
-    seen = np.array([[attack in trained_on[name] for attack in reference.ranked] for name in tables])
+    seen = np.array([[attack in trained_on[name] for attack in ranked] for name in names])
     correlation = attack_correlation(matrix, seen=seen)
-    norms = [reference.ranked.index(norm) for norm in NORMS]
-    others = [i for i in range(len(reference.ranked)) if i not in norms]
+    norms = [ranked.index(norm) for norm in NORMS]
+    others = [i for i in range(len(ranked)) if i not in norms]
     within = float(np.mean([correlation[a, b] for a, b in combinations(norms, 2)]))
     across = float(correlation[np.ix_(norms, others)].mean())
     draws = np.random.default_rng(0).integers(len(matrix), size=(_REPLICATES, len(matrix)))
@@ -216,34 +242,53 @@ def uar(tables: Tables, reference: Reference, on: str, trained_on: Mapping[str, 
         f"[{difference.low:.2f}, {difference.high:.2f}] over defenses drawn",
         verdict(difference),
     )
-    mean = {name: AccuracyStatistics(tables[name]).uar(reference) for name in tables}
-    single = max((f"pgd-{norm}" for norm in NORMS), key=lambda name: mean[name].value)
-    gained = {name: _gap(mean[name], mean[single]) for name in ("avg", "max", "msd", "sat")}
+    singles, together = [f"pgd-{norm}" for norm in NORMS], ("avg", "max", "msd", "sat")
+    mean = {name: scores(name) for name in (*singles, *together)}
+    single = max(singles, key=lambda name: _mean(mean[name]))
+    gained = {name: _gap(_paired(mean[name], mean[single])) for name in together}
     gains = Claim(
         "UAR",
         "joint training against several attacks raises the mean UAR over the best single one",
         on,
-        f"mUAR of {single} {mean[single].value:.1f}; gain of "
+        f"mUAR of {single} {_mean(mean[single]):.1f}; gain of "
         + ", ".join(f"{name} {said(gain)}" for name, gain in gained.items()),
         of_several(list(gained.values())),
     )
     return [uneven, agree, gains]
 
 
-def joint(tables: Tables, on: str) -> list[Claim]:
+def joint(seeds: Replicates, on: str) -> list[Claim]:
     """The union of three norms."""
-    alive = {
-        name: share_statistic(tables[name].survivors(TRAINED))
-        for name in ("standard", "pgd-linf", "pgd-l2", "pgd-l1", "avg", "max", "msd")
-    }
-    union = {name: statistic.value for name, statistic in alive.items()}
+    names = ("standard", "pgd-linf", "pgd-l2", "pgd-l1", "avg", "max", "msd")
+    alive = {name: _survival(seeds, name, NORMS) for name in names}
+    union = {name: _mean(each) for name, each in alive.items()}
     singles = [f"pgd-{norm}" for norm in NORMS]
-    return joint_training(union, singles, lambda one, other: _gap(alive[one], alive[other]), on)
+    return joint_training(union, singles, lambda one, other: _gap(_paired(alive[one], alive[other])), on)
 
 
-def _gap(one: SampleStatistic, other: SampleStatistic) -> Interval:
-    """Of one - other on the same samples."""
-    return paired_differences({"gap": one}, {"gap": other}, replicates=_REPLICATES)["gap"]
+def _survival(seeds: Replicates, name: str, norms: Sequence[str]) -> list[SampleStatistic]:
+    """Accuracy under the union of some norms, as strong as was trained against."""
+    strengths = {norm: TRAINED[norm] for norm in norms}
+    return [share_statistic(seed.tables[name].survivors(strengths)) for seed in seeds]
+
+
+def _mean(each: Sequence[SampleStatistic]) -> float:
+    return float(np.mean([statistic.value for statistic in each]))
+
+
+def _paired(one: Sequence[SampleStatistic], other: Sequence[SampleStatistic]) -> Pairs:
+    """By seed."""
+    return list(zip(one, other, strict=True))
+
+
+def _gap(pairs: Pairs) -> Interval:
+    """Of one - other: the mean over seeds and its interval for another training; with one seed the interval for other
+    images, the same for both."""
+    if len(pairs) > 1:
+        return over_seeds([one.value - other.value for one, other in pairs])
+    [(one, other)] = pairs
+    replicates = bootstrap_replicates([one, other], _REPLICATES)
+    return _percentile(one.value - other.value, replicates[0] - replicates[1])
 
 
 def _percentile(value: float, draws: np.ndarray) -> Interval:
