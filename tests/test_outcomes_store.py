@@ -198,6 +198,8 @@ def test_citations_and_units_may_change(tmp_path: Path) -> None:
 def test_records_survive_json(procedure: dict[str, object]) -> None:
     record = examples.record(strengths=(0.1, 1 / 3), procedure=procedure)
     assert parse(AttackRecord, record.to_json(), "file").key == record.key
+    changed = record.model_copy(update={"strengths": (0.2,)})
+    assert changed.key == AttackRecord.model_validate_json(changed.to_json()).key != record.key
 
 
 def test_a_newer_run_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -20,9 +21,15 @@ def now(timespec: str = "seconds") -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec=timespec)
 
 
+@cache
+def _version(package: str) -> str:
+    """Of an installed package; to look it up takes longer than to compute a small part."""
+    return metadata.version(package)
+
+
 def circumstances(**more: str) -> dict[str, str]:
     """Where and with what a part was computed: versions, host, processor; ``more`` adds to it, such as the device."""
-    versions = {"robustatlas": __version__} | {package: metadata.version(package) for package in ("torch", "numpy")}
+    versions = {"robustatlas": __version__} | {package: _version(package) for package in ("torch", "numpy")}
     machine = {"python": platform.python_version(), "system": platform.platform(), "host": socket.gethostname()}
     return versions | machine | {"cores": str(os.cpu_count()), "created": now()} | more
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +70,7 @@ class AttackRecord(Record):
         check_strengths(list(self.strengths), self.name)
         return self
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
@@ -76,6 +78,12 @@ class AttackRecord(Record):
             if self.gradient is not None:
                 told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
             return digest(told)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields changed, and a fingerprint of its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        vars(copied).pop("fingerprint", None)
+        return copied
 
     @property
     def key(self) -> str:

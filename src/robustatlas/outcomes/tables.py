@@ -137,11 +137,10 @@ def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
         with _cursor() as connection:
             table = connection.sql(f"SELECT * FROM {source}")
             names = table.columns
-            lists = {
-                name: int(connection.sql(f"SELECT max(len({identifier(name)})) FROM {source}").fetchall()[0][0] or 0)
-                for name, kind in zip(names, table.types, strict=True)
-                if kind.id == "list"
-            }
+            of_lists = [name for name, kind in zip(names, table.types, strict=True) if kind.id == "list"]
+            lengths = [f"max(len({identifier(name)}))" for name in of_lists] or ["count(*)"]
+            (longest,) = connection.sql(f"SELECT {', '.join(lengths)} FROM {source}").fetchall()
+            lists = {name: length or 0 for name, length in zip(of_lists, longest, strict=False)}
             flat = connection.sql(f"SELECT {', '.join(_expressions(names, lists))} FROM {source}").fetchnumpy()
     except duckdb.Error as error:
         raise CorruptFileError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
 from typing import Any
 
 import duckdb
@@ -43,11 +45,12 @@ def fill(
     """Make the views of some runs, by what SQL calls them; ``besides``: SELECTs of views that are there already, and
     of ``broken`` at :data:`STRENGTH`."""
     views: dict[str, list[str]] = {view: [] for view in VIEWS}
+    known = partial(_registered, connection, count())
     for name, (run, table) in runs.items():
         texts = {"run": name, "model": table.name, "data": table.data, "created": run.identity.created}
         fields = ", ".join(f"{quoted(value)} AS {key}" for key, value in texts.items())
         views["runs"].append(f"SELECT {fields}, {table.samples} AS samples")
-        views["samples"].append(_registered(connection, f"SELECT {quoted(name)} AS run", _sample_columns(table)))
+        views["samples"].append(known(f"SELECT {quoted(name)} AS run", _sample_columns(table)))
         for attack, outcome in table.outcomes.items():
             begin = f"SELECT {quoted(name)} AS run, {quoted(attack)} AS attack"
             origins = ", ".join(quoted(origin) for origin in outcome.origins)
@@ -55,13 +58,13 @@ def fill(
                 f"{begin}, {quoted(outcome.unit)} AS unit, {_list(outcome.strengths.tolist())} AS strengths, "
                 f"{outcome.monotone} AS monotone, CAST([{origins}] AS VARCHAR[]) AS origins"
             )
-            views["outcomes"].append(_registered(connection, begin, _outcome_columns(table, outcome), _of_all(outcome)))
+            views["outcomes"].append(known(begin, _outcome_columns(table, outcome), _of_all(outcome)))
             at_each = {"strength": outcome.strengths, "accuracy": outcome.accuracies()}
-            views["accuracies"].append(_registered(connection, begin, at_each))
+            views["accuracies"].append(known(begin, at_each))
         for held in table.certified_sizes.values():
-            views["certified"].append(_registered(connection, _certified(name, held), _certified_columns(table, held)))
+            views["certified"].append(known(_certified(name, held), _certified_columns(table, held)))
     own = {**views, "broken": [_broken(views["outcomes"])] if views["outcomes"] or not besides else []}
-    every = {view: [*(known[view] for known in besides), *selects] for view, selects in own.items()}
+    every = {view: [*(others[view] for others in besides), *selects] for view, selects in own.items()}
     for view in VIEWS:
         connection.execute(f"CREATE VIEW {view} AS {_union(view, every[view])}")
     connection.execute(f"CREATE MACRO broken(strength) AS TABLE {_union('broken', every['broken'])}")
@@ -131,9 +134,13 @@ def _nothing(columns: str) -> str:
 
 
 def _registered(
-    connection: duckdb.DuckDBPyConnection, begin: str, columns: Mapping[str, NDArray[Any]], end: str = ""
+    connection: duckdb.DuckDBPyConnection,
+    numbers: Iterator[int],
+    begin: str,
+    columns: Mapping[str, NDArray[Any]],
+    end: str = "",
 ) -> str:
-    """A SELECT of arrays [N] and, as lists, [N, S]; NaN in lists is NULL."""
+    """A SELECT of arrays [N] and, as lists, [N, S]; NaN in lists is NULL. The table has the next of ``numbers``."""
     flat: dict[str, NDArray[Any]] = {}
     expressions = [begin]
     for number, (name, values) in enumerate(columns.items()):
@@ -142,7 +149,7 @@ def _registered(
         nullable = [f"CASE WHEN isnan({p}) THEN NULL ELSE {p} END" if values.dtype.kind == "f" else p for p in parts]
         value = nullable[0] if values.ndim == 1 else f"[{', '.join(nullable)}]"
         expressions.append(f"{value} AS {identifier(name)}")
-    relation = f"t{len(connection.execute('SHOW TABLES').fetchall())}"
+    relation = f"t{next(numbers)}"
     connection.register(relation, flat)
     return f"{', '.join(expressions)}{end} FROM {relation}"
 
