@@ -10,6 +10,7 @@ import threading
 import urllib.request
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 
 from robustatlas.cli.leaderboard import app, server
 from robustatlas.errors import UserError
+from robustatlas.facts.ranks import score_of
 from robustatlas.facts.rows import About, Row, published_rows, read_about, run_row
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.references import Reference, load_reference
@@ -200,6 +202,21 @@ def test_a_browser_without_scripts_gets_the_first_ranking(tmp_path: Path) -> Non
     rows = re.findall("<tr><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td>", page)
     ratio = (100 / 90 + 100 / 80 + 100 / 60) / 3
     assert rows == [("1", "&lt;better&gt;", f"{100 * ratio:.2f}"), ("2", "middle", "62.50"), ("", "less", "incomplete")]
+
+
+def test_points_where_the_reference_is_0_rank_nobody(tmp_path: Path) -> None:
+    """The board is that of a reference without them, and says so."""
+    cells = {"linf": {0.01: 80.0, 0.02: 60.0, 0.5: 0.0}, "fog": {1.0: 0.0}}
+    zero = replace(REFERENCE, accuracies=AccuracyTable(90.0, cells), ranked=("linf", "fog"))
+    without = replace(REFERENCE, accuracies=AccuracyTable(90.0, {"linf": {0.01: 80.0, 0.02: 60.0}}))
+    row = run_row(result(), without)
+    assert score_of(row, zero) == score_of(row, without)
+    assert score_of(row, without) == (pytest.approx(100 * (75 / 90 + 50 / 80 + 25 / 60) / 3), None)
+    page = build_leaderboard([result()], tmp_path, zero).read_text()
+    drawn = json.loads(re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[0])
+    assert [attack["reference"] for attack in drawn["attacks"]] == [[80.0, 60.0]]
+    assert "the reference accuracy is 0: linf@0.5, fog@1." in drawn["defenses"][0]["notes"]
+    assert "NaN" not in page
 
 
 def test_a_site_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,9 @@ class Place:
 
 
 def ranked_cells(row: Row, reference: Reference) -> tuple[AccuracyTable, AccuracyTable] | None:
-    """The accuracies of a row and of the reference at all points that this ranks; None where the row lacks one."""
+    """The accuracies of a row and of the reference at all points that this ranks and is above 0 at; None where the row
+    lacks one."""
+    reference = reference.above_zero()
     points = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.ranked}
     missing, _ = different_points(row.accuracies.cells, points, points)
     if missing:

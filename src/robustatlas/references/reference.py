@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -110,6 +110,28 @@ class Reference:
     def clean(self) -> float:
         """Clean accuracy in percent, NaN where the source gives none."""
         return self.accuracies.clean
+
+    def above_zero(self) -> Reference:
+        """Itself without the points at which it is 0, to which there is no ratio; a mark names them.
+
+        Example:
+            >>> accuracies = AccuracyTable(90, {"linf": {0.1: 60, 0.9: 0}})
+            >>> shorter = Reference("small", "made up", accuracies, ("linf",)).above_zero()
+            >>> shorter.accuracies.values("linf"), shorter.marks
+            (array([60.]), ('Left out, as the reference accuracy is 0: linf@0.9.',))
+        """
+        cells = self.accuracies.cells
+        zero = [f"{attack}@{s:g}" for attack, grid in cells.items() for s, value in grid.items() if value == 0]
+        if not zero:
+            return self
+        kept = {attack: [s for s, value in grid.items() if value != 0] for attack, grid in cells.items()}
+        kept = {attack: grid for attack, grid in kept.items() if grid}
+        return replace(
+            self,
+            accuracies=self.accuracies.restrict(kept, kept),
+            ranked=tuple(attack for attack in self.ranked if attack in kept),
+            marks=(*self.marks, f"Left out, as the reference accuracy is 0: {some(zero, at_most=12)}."),
+        )
 
     def defense(self, name: str) -> Defense:
         """The published defense of that name.

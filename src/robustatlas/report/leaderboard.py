@@ -133,7 +133,7 @@ def build_leaderboard(
     """
     details = read_about(about)
     runs = list(results) if reference is None and isinstance(results, Iterator) else results
-    against = nothing_to_hold_against(runs) if reference is None else reference
+    against = nothing_to_hold_against(runs) if reference is None else reference.above_zero()
     own, known, first = _own_rows(runs, against, details)
     if strangers := [name for name in details if name not in known]:
         names = ", ".join(row.name for row in own) or "none"
