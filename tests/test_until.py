@@ -9,21 +9,23 @@ import numpy as np
 import pytest
 
 import robustatlas as ra
+from helpers_core import brief
+from robustatlas.attacks.catalogue import attack_named
 from robustatlas.cli import main
 
-STRENGTHS = {"linf": [0.05, 0.15]}
+LINF = brief(attack_named("linf"), [0.05, 0.15])
 DIGITS = ra.load_dataset("digits")
 
 
 def until(width: Any, **options: Any) -> Any:
-    given: dict[str, Any] = {"strengths": STRENGTHS, "progress": False}
-    return ra.evaluate_until(ra.load_model("builtin:digits-linf"), DIGITS, "linf", until=width, **(given | options))
+    model = ra.load_model("builtin:digits-linf")
+    return ra.evaluate_until(model, DIGITS, LINF, until=width, **({"progress": False} | options))
 
 
 @pytest.fixture(scope="module")
 def whole() -> ra.Result:
     model = ra.load_model("builtin:digits-linf")
-    return ra.evaluate(model, DIGITS, "linf", strengths=STRENGTHS, progress=False)
+    return ra.evaluate(model, DIGITS, LINF, progress=False)
 
 
 def test_it_ends_when_all_accuracies_are_known_and_no_sample_depends_on_it(whole: ra.Result) -> None:
@@ -64,7 +66,7 @@ def test_positions_and_masks_are_positions_of_the_data() -> None:
 
 def test_two_models_are_told_apart(whole: ra.Result) -> None:
     standard = ra.load_model("builtin:digits-standard")
-    other = ra.evaluate(standard, DIGITS, "linf", strengths=STRENGTHS, samples=400, progress=False)
+    other = ra.evaluate(standard, DIGITS, LINF, samples=400, progress=False)
     known = until("separated", against=other)
     assert known.enough and known.difference.low > 0 and known.population == 400
     assert known.result.samples < 400
