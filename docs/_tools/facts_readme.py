@@ -33,8 +33,7 @@ def cost_and_strength() -> str:
         f"`--effort low` takes {100 * min(low):.0f} to {100 * max(low):.0f} % of the passes there. "
         f"[Optimality](docs/research/optimality.md) (1: nobody found smaller) on Fashion-MNIST images {first:,} to "
         f"{first + count - 1:,}, which decided next to nothing: {_optimalities(ours)}; best of {_libraries('fashion-max')}: "
-        f"{_optimalities(others)}. Optimality was measured before the present plans "
-        "([Ablations](docs/research/ablations.md#before-and-now))."
+        f"{_optimalities(others)}."
     )
     prose = textwrap.fill(
         paragraph.replace(" %", "\N{NO-BREAK SPACE}%"), 120, break_long_words=False, break_on_hyphens=False
