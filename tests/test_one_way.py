@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCES = {
-    str(file.relative_to(ROOT)): ast.parse(file.read_text(encoding="utf-8"))
-    for file in sorted((ROOT / "src").rglob("*.py"))
-}
+
+
+@cache
+def sources() -> dict[str, ast.Module]:
+    """The syntax tree of each file."""
+    files = sorted((ROOT / "src").rglob("*.py"))
+    return {str(file.relative_to(ROOT)): ast.parse(file.read_text(encoding="utf-8")) for file in files}
 
 
 def test_no_two_public_classes_share_a_name() -> None:
     homes: dict[str, list[str]] = {}
-    for file, tree in SOURCES.items():
+    for file, tree in sources().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(file)
@@ -25,14 +29,14 @@ def test_no_two_public_classes_share_a_name() -> None:
 def test_consoles_colour_nothing_by_themselves() -> None:
     """rich's highlighter would paint the numbers in the name of a model."""
     plain: set[ast.Call] = set()
-    for tree in SOURCES.values():
+    for tree in sources().values():
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             made = call.func.value if isinstance(call.func, ast.Attribute) else call
             if any(keyword.arg == "highlight" for keyword in call.keywords) and isinstance(made, ast.Call):
                 plain.add(made)
     consoles = [
         (file, node.lineno, node)
-        for file, tree in SOURCES.items()
+        for file, tree in sources().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Console"
     ]
@@ -43,7 +47,7 @@ def test_consoles_colour_nothing_by_themselves() -> None:
 def test_one_place_finds_the_name_that_was_meant() -> None:
     using = [
         file
-        for file, tree in SOURCES.items()
+        for file, tree in sources().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Import) and any(name.name == "difflib" for name in node.names)
     ]
@@ -77,7 +81,7 @@ def ends(message: ast.expr) -> tuple[str | None, str | None]:
 def given_names() -> set[str]:
     """Names of arguments and attributes, and of the packages and attacks that a sentence may begin with."""
     found = {"timm", "torchvision", "ray", "jpeg", "snow", "corruption", "trades"}
-    for tree in SOURCES.values():
+    for tree in sources().values():
         for node in ast.walk(tree):
             if isinstance(node, ast.arg):
                 found.add(node.arg)
@@ -89,7 +93,7 @@ def given_names() -> set[str]:
 def test_every_error_is_a_sentence() -> None:
     """It begins with a capital, a value or a name, and ends with a stop."""
     names, bad, counted = given_names() - {"a", "an", "one", "the", "there"}, [], 0
-    for file, tree in SOURCES.items():
+    for file, tree in sources().items():
         for message in raised(tree):
             first, last = ends(message)
             counted += last is not None
