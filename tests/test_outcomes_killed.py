@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 import robustatlas as ra
 from helpers_core import brief
@@ -43,7 +44,8 @@ def finished(run: Path) -> int:
 def test_killed_again_and_again(tmp_path: Path) -> None:
     for shards in (1, 3):
         script = f"import sys, pathlib, {__name__} as t; t.evaluate_until_killed(pathlib.Path(sys.argv[1]), {shards})"
-        done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=300, check=False)
+        threads = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # of which the last digit may depend
+        done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], env=threads, timeout=300, check=False)
         assert done.returncode == -signal.SIGKILL
         assert finished(tmp_path) == shards
     whole, killed = evaluate(None).outcome("linf"), evaluate(tmp_path).outcome("linf")

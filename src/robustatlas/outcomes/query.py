@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,10 +127,10 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
             if not unrestricted:
                 for setting in _CLOSED:
                     connection.execute(f"SET {setting}")
-            cursor = connection.execute(sql)
-            if cursor is None or cursor.description is None:
+            found = _found(connection, sql)
+            if found is None:
                 raise UserError("The SQL returns no table; give a SELECT over runs, attacks, samples and outcomes.")
-            return Table(tuple(column[0] for column in cursor.description), cursor.fetchall())
+            return found
     except RuntimeError as error:
         if "interrupted" in str(error):  # what DuckDB makes of a Ctrl-C
             raise KeyboardInterrupt from error
@@ -143,6 +144,27 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         elif files and any(f'"{name}"' in str(error) for name in LEFT_OUT):
             remedy = f". Compact files leave out {listed(LEFT_OUT)}; ask the runs themselves"
         raise UserError(f"The SQL could not be run: {_refusal(error)}{remedy}.") from error
+
+
+def _found(connection: duckdb.DuckDBPyConnection, sql: str) -> Table | None:
+    """What the SQL finds; None where it returns no table.
+
+    DuckDB works in a thread of its own: in the main one it may hear of a Ctrl-C only when it is done.
+    """
+
+    def rows() -> Table | None:
+        cursor = connection.execute(sql)
+        described = getattr(cursor, "description", None)  # of an empty text there is no cursor
+        return Table(tuple(column[0] for column in described), cursor.fetchall()) if described else None
+
+    with ThreadPoolExecutor(1) as thread:
+        working = thread.submit(rows)
+        try:
+            return working.result()
+        except KeyboardInterrupt:
+            while wait([working], 0.1).not_done:
+                connection.interrupt()
+            raise
 
 
 def _refusal(error: duckdb.Error) -> str:
