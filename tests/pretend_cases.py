@@ -153,14 +153,17 @@ def evaluated(
     model: str = "plain",
     side: int = 16,
     most: Mapping[str, int] = FEW,
+    count: int = 4,
     **options: Any,
 ) -> Both:
-    """A few steps of each attack."""
+    """A few steps of each attack, on so many samples."""
 
     def answers(device: str) -> Arrays:
         given = MODELS[model](device)
         short = [brief(attack_named(name, procedure), most=most) for name in attacks]
-        result = ra.evaluate(given, samples(given, 4, side), short, keep_adversarial=True, progress=False, **options)
+        result = ra.evaluate(
+            given, samples(given, count, side), short, keep_adversarial=True, progress=False, **options
+        )
         return columns(result) | pictures(result)
 
     return on_both(answers)

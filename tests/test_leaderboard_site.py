@@ -217,6 +217,8 @@ def test_points_where_the_reference_is_0_rank_nobody(tmp_path: Path) -> None:
     assert [attack["reference"] for attack in drawn["attacks"]] == [[80.0, 60.0]]
     assert "the reference accuracy is 0: linf@0.5, fog@1." in drawn["defenses"][0]["notes"]
     assert "NaN" not in page
+    with pytest.raises(UserError, match="0 at every"):
+        build_leaderboard([result()], tmp_path, replace(zero, ranked=("fog",)))
 
 
 def test_a_site_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def drawn(share: float, population: int, generator: np.random.Generator) -> np.n
 
 
 @pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("population", [200, 500])
+@pytest.mark.parametrize("population", [200, 1000])
 def test_shares_are_covered_at_all_looks_together(share: float, population: int) -> None:
     generator = np.random.default_rng(round(1000 * share) + population)
     runs = (drawn(share, population, generator) for _ in range(RUNS))

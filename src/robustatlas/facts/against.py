@@ -12,12 +12,9 @@ from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.points import different_points, shared_points
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.references.reference import Reference
+from robustatlas.references.reference import NAMED, ZERO, Reference
 from robustatlas.references.shipped import available_fields, available_references, is_about, load_reference
 from robustatlas.wording import listed, some
-
-_NAMED = 12
-"""Points that are named one by one where they are left out."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +86,10 @@ class Held:
         for what, points in (
             ("Missing in the run", self.missing),
             ("Not in the reference", self.extra),
-            ("Left out, as the reference accuracy is 0", self.zero),
+            (ZERO, self.zero),
         ):
             if points:
-                lines.append(f"{what}: {some(points, at_most=_NAMED)}.")
+                lines.append(f"{what}: {some(points, at_most=NAMED)}.")
         return lines + self.caveats()
 
     def caveats(self) -> list[str]:

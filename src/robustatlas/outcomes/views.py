@@ -45,12 +45,12 @@ def fill(
     """Make the views of some runs, by what SQL calls them; ``besides``: SELECTs of views that are there already, and
     of ``broken`` at :data:`STRENGTH`."""
     views: dict[str, list[str]] = {view: [] for view in VIEWS}
-    known = partial(_registered, connection, count())
+    select = partial(_registered, connection, count())
     for name, (run, table) in runs.items():
         texts = {"run": name, "model": table.name, "data": table.data, "created": run.identity.created}
         fields = ", ".join(f"{quoted(value)} AS {key}" for key, value in texts.items())
         views["runs"].append(f"SELECT {fields}, {table.samples} AS samples")
-        views["samples"].append(known(f"SELECT {quoted(name)} AS run", _sample_columns(table)))
+        views["samples"].append(select(f"SELECT {quoted(name)} AS run", _sample_columns(table)))
         for attack, outcome in table.outcomes.items():
             begin = f"SELECT {quoted(name)} AS run, {quoted(attack)} AS attack"
             origins = ", ".join(quoted(origin) for origin in outcome.origins)
@@ -58,13 +58,13 @@ def fill(
                 f"{begin}, {quoted(outcome.unit)} AS unit, {_list(outcome.strengths.tolist())} AS strengths, "
                 f"{outcome.monotone} AS monotone, CAST([{origins}] AS VARCHAR[]) AS origins"
             )
-            views["outcomes"].append(known(begin, _outcome_columns(table, outcome), _of_all(outcome)))
+            views["outcomes"].append(select(begin, _outcome_columns(table, outcome), _of_all(outcome)))
             at_each = {"strength": outcome.strengths, "accuracy": outcome.accuracies()}
-            views["accuracies"].append(known(begin, at_each))
+            views["accuracies"].append(select(begin, at_each))
         for held in table.certified_sizes.values():
-            views["certified"].append(known(_certified(name, held), _certified_columns(table, held)))
+            views["certified"].append(select(_certified(name, held), _certified_columns(table, held)))
     own = {**views, "broken": [_broken(views["outcomes"])] if views["outcomes"] or not besides else []}
-    every = {view: [*(others[view] for others in besides), *selects] for view, selects in own.items()}
+    every = {view: [*(known[view] for known in besides), *selects] for view, selects in own.items()}
     for view in VIEWS:
         connection.execute(f"CREATE VIEW {view} AS {_union(view, every[view])}")
     connection.execute(f"CREATE MACRO broken(strength) AS TABLE {_union('broken', every['broken'])}")

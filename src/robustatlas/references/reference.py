@@ -27,6 +27,11 @@ def _table(value: Any) -> AccuracyTable:
     return value if isinstance(value, AccuracyTable) else AccuracyTable.from_dict(value)
 
 
+ZERO = "Left out, as the reference accuracy is 0"
+"""Said before the points to which there is no ratio."""
+NAMED = 12
+"""Points that are named one by one where they are left out."""
+
 Table = Annotated[AccuracyTable, PlainValidator(_table), PlainSerializer(AccuracyTable.to_dict)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -114,6 +119,9 @@ class Reference:
     def above_zero(self) -> Reference:
         """Itself without the points at which it is 0, to which there is no ratio; a mark names them.
 
+        Raises:
+            UserError: it is 0 at every point that it ranks.
+
         Example:
             >>> accuracies = AccuracyTable(90, {"linf": {0.1: 60, 0.9: 0}})
             >>> shorter = Reference("small", "made up", accuracies, ("linf",)).above_zero()
@@ -126,12 +134,14 @@ class Reference:
             return self
         kept = {attack: [s for s, value in grid.items() if value != 0] for attack, grid in cells.items()}
         kept = {attack: grid for attack, grid in kept.items() if grid}
-        return replace(
-            self,
-            accuracies=self.accuracies.restrict(kept, kept),
-            ranked=tuple(attack for attack in self.ranked if attack in kept),
-            marks=(*self.marks, f"Left out, as the reference accuracy is 0: {some(zero, at_most=12)}."),
-        )
+        ranked = tuple(attack for attack in self.ranked if attack in kept)
+        if not ranked:
+            raise UserError(
+                f"{self.name} is 0 at every (attack, strength) that it ranks, so there is no ratio to it; give a "
+                "reference with smaller strengths, or of models that learned more."
+            )
+        marks = (*self.marks, f"{ZERO}: {some(zero, at_most=NAMED)}.")
+        return replace(self, accuracies=self.accuracies.restrict(kept, kept), ranked=ranked, marks=marks)
 
     def defense(self, name: str) -> Defense:
         """The published defense of that name.

@@ -130,6 +130,9 @@ def build_leaderboard(
 
     Returns:
         the path of the page to open.
+
+    Raises:
+        UserError: as of `Reference.above_zero`; nothing to show; the folder is a file.
     """
     details = read_about(about)
     runs = list(results) if reference is None and isinstance(results, Iterator) else results
