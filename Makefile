@@ -2,7 +2,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-WORKERS ?= 2
+# One more than there are processors: tests wait for processes and clocks.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(1 + (os.cpu_count() or 1))")
 LOWEST := .venv-lowest
 ZOOS := .venv-zoos
 CORE := .venv-core

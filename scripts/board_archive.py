@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import lzma
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from robustatlas.outcomes.storage.packing import packs
 
 GRAIN = 1 / 256
 """What margins are rounded to."""
@@ -20,25 +23,36 @@ def archive_runs(runs: Path, archive: Path) -> None:
 
     Sizes, classes, costs and records are as they were. The lowest margins, most of what a run holds, are rounded to
     :data:`GRAIN` and cut at 0, which is all that a hypervolume asks of those of samples that are misclassified: no
-    sample's hypervolume moves by more than half of it. Locks are left out. The same runs give the same archive.
+    sample's hypervolume moves by more than half of it. The parts of an attack that were computed alike are one, and
+    locks are left out. The same runs give the same archive.
     """
+    kept = (path.relative_to(runs) for path in runs.rglob("*") if path.is_file() and path.suffix != ".lock")
     # What is alike lies side by side, and tables lie uncompressed: the archive presses them all together.
-    files = sorted(
-        (path.relative_to(runs) for path in runs.rglob("*") if path.is_file() and path.suffix != ".lock"),
-        key=lambda path: (path.suffix, path.parts[1:3], path),
-    )
+    files = sorted(kept, key=lambda path: (path.suffix, path.parts[1:3], path))
     with (
         TemporaryDirectory() as folder,
         lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as pressed,
         tarfile.open(fileobj=pressed, mode="w") as packed,
     ):
-        for file in files:
-            source = runs / file
-            if file.suffix == ".parquet":
-                source = Path(folder, "table.parquet")
-                table = _coarse(pq.read_table(runs / file))
+        for names in packs(runs, [file.as_posix() for file in files]):
+            source, name = runs / names[0], names[0]
+            if source.suffix == ".parquet":
+                table = _together([_coarse(pq.read_table(runs / name)) for name in names])
+                source, name = Path(folder, "table.parquet"), _of_rows(name, len(table))
                 pq.write_table(table, source, compression="NONE", use_dictionary=False, write_statistics=False)
-            packed.add(source, Path("runs", file).as_posix(), filter=_anonymous)
+            packed.add(source, f"runs/{name}", filter=_anonymous)
+
+
+def _together(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of all; of what the parts say that of the first."""
+    said = tables[0].schema.metadata
+    return pa.concat_tables([table.replace_schema_metadata(said) for table in tables])
+
+
+def _of_rows(name: str, rows: int) -> str:
+    """The name of a part of so many rows, which begins as that of ``name`` does."""
+    begin, _, own = name.rsplit("-", 2)
+    return f"{begin}-{rows}-{own}"
 
 
 def _coarse(table: pa.Table) -> pa.Table:

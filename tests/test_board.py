@@ -104,6 +104,22 @@ def _check_shipped(script: ModuleType, box: Path, shipped: Path) -> None:
     assert (shipped / "again.tar.xz").read_bytes() == first
 
 
+def test_parts_of_an_attack_are_one_in_the_archive(script: ModuleType, tmp_path: Path) -> None:
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    for samples in (3, 5):
+        whole = ra.evaluate(
+            model, data, ["linf", "contrast"], samples=samples, run=tmp_path / "runs/grown", progress=False
+        )
+    sys.modules["board_archive"].archive_runs(tmp_path / "runs", tmp_path / "runs.tar.xz")
+    shutil.unpack_archive(tmp_path / "runs.tar.xz", tmp_path / "there", filter="data")
+    folders = [tmp_path / "runs/grown/outcomes", tmp_path / "there/runs/grown/outcomes"]
+    assert [len(list(folder.rglob("*.parquet"))) for folder in folders] == [4, 2]
+    sent = ra.load_result(tmp_path / "there/runs/grown")
+    assert np.array_equal(sent.index, whole.index)
+    for attack in whole.attacks:
+        assert np.array_equal(sent.minimal_size(attack), whole.minimal_size(attack))
+
+
 def test_its_work_can_go_to_workers(script: ModuleType) -> None:
     """Which know nothing of the script: all of it that they need goes along."""
     cloudpickle.register_pickle_by_value(script)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
 from typing import Literal
 
 import numpy as np
@@ -254,25 +253,22 @@ def attack_correlation(
     trained = np.zeros(values.shape, dtype=np.bool_) if seen is None else np.asarray(seen, dtype=np.bool_)
     if trained.shape != values.shape:
         raise UserError(f"seen has the shape {trained.shape}, the scores {values.shape}; expected the same.")
-    found = np.empty((values.shape[1],) * 2)
-    for a, b in combinations_with_replacement(range(values.shape[1]), 2):
-        found[a, b] = found[b, a] = _correlation(values[:, [a, b]], trained[:, a] | trained[:, b], method)
-    return found
+    return _correlations(values[:, :, None], trained[:, :, None] | trained[:, None, :], method)
 
 
-def _correlation(pair: Floats, left_out: NDArray[np.bool_], method: str) -> float:
-    """Of two columns [M, 2], over the rows that are not left out."""
-    kept = pair[~left_out]
-    if len(kept) < 3:
-        return float("nan")
+def _correlations(scores: Floats, left_out: NDArray[np.bool_], method: str) -> Floats:
+    """[A, A] of scores [M, A, 1], each of the pairs over the models that are not ``left_out`` [M, A, A]."""
+    first = np.where(left_out, np.nan, scores)  # of each pair; of the second, the transposed
     if method == "spearman":
-        kept = scipy.stats.rankdata(kept, axis=0)
-    centred = kept - kept.mean(axis=0)
-    length = np.linalg.norm(centred, axis=0)
-    if (length <= _CONSTANT * np.linalg.norm(kept, axis=0)).any():
-        return float("nan")
-    first, second = (centred / length).T
-    return float(np.clip(first @ second, -1, 1))
+        first = scipy.stats.rankdata(first, axis=0, nan_policy="omit")
+    number = (~left_out).sum(axis=0)
+    centred = first - np.nansum(first, axis=0) / np.maximum(number, 1)
+    length, whole = (np.sqrt(np.nansum(each**2, axis=0)) for each in (centred, first))
+    known = (number >= 3) & (length > _CONSTANT * whole)
+    products = np.nansum(centred * centred.swapaxes(1, 2), axis=0)
+    lengths = length * length.T
+    found = np.divide(products, lengths, out=np.full_like(products, np.nan), where=known & known.T)
+    return np.clip(found, -1, 1)
 
 
 def _correctness(values: ArrayLike) -> NDArray[np.bool_]:
