@@ -2,8 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-# One more than there are processors: tests wait for processes and clocks.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(1 + (os.cpu_count() or 1))")
+PROCESSORS = $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
+# One more: tests wait for processes and clocks.
+WORKERS ?= $(shell expr $(PROCESSORS) + 1)
 LOWEST := .venv-lowest
 ZOOS := .venv-zoos
 CORE := .venv-core
@@ -78,7 +79,7 @@ examples: $(VENV)/.tools  ## Run every example.
 	set -e; for example in examples/*.py; do echo "$$example"; $(BIN)/python "$$example"; done
 
 board: $(VENV)/.installed  ## Train, refer, evaluate and rank a board of our own (hours), and ship its tables.
-	$(BIN)/python scripts/make_board.py --out build/board --workers $(WORKERS) --ship docs/board
+	$(BIN)/python scripts/make_board.py --out build/board --workers $(PROCESSORS) --ship docs/board
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(PIP) --editable '.[docs]'

@@ -49,7 +49,7 @@ extensions = [
     "accessible",
     "narrow",
 ]
-exclude_patterns = ["_build", "_tools", "board", "README.md"]
+exclude_patterns = ["_build", "_tools", "board", "board-cifar10", "README.md"]
 default_role = "code"
 
 autodoc_member_order = "bysource"

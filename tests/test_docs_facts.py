@@ -25,6 +25,7 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_tools"))
 
 import facts  # noqa: E402
+import facts_catalogue  # noqa: E402
 import facts_readme  # noqa: E402
 from papers import PAPERS, known, named_in  # noqa: E402
 
@@ -68,9 +69,9 @@ def test_the_command_says_what_runs(capsys: pytest.CaptureFixture[str], monkeypa
 
 
 def test_every_kind_of_optimizer_has_a_name_and_a_paper() -> None:
-    assert {kind.__name__ for each in attacks_searched() for kind in kinds(*each)} <= set(facts.OPTIMIZERS)
-    cited = [paper for _, paper in facts.OPTIMIZERS.values() if paper]
-    assert set(cited) <= set(PAPERS) and facts.HOPPING[1] in PAPERS
+    assert {kind.__name__ for each in attacks_searched() for kind in kinds(*each)} <= set(facts_catalogue.OPTIMIZERS)
+    cited = [paper for _, paper in facts_catalogue.OPTIMIZERS.values() if paper]
+    assert set(cited) <= set(PAPERS) and facts_catalogue.HOPPING[1] in PAPERS
 
 
 def test_every_paper_that_is_named_has_an_address() -> None:

@@ -7,7 +7,10 @@ import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from facts import NORMS, ROOT, best_of_others, curve_cost_table, merged, optimality_rows, said, stored
+from facts_catalogue import merged, said
+from facts_optimality import NORMS, best_of_others, optimality_rows
+from facts_search import curve_cost_table
+from facts_stored import ROOT, stored
 
 from robustatlas.attacks.catalogue import catalogue
 

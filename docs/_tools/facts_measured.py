@@ -1,0 +1,116 @@
+"""Facts of everything else that benchmarks measure: speed, coverage, training."""
+
+from __future__ import annotations
+
+from facts_stored import stored, table
+
+
+def compiled_table() -> str:
+    with_, without = stored("compiled"), stored("compiled_without_bfloat16")
+    rows = [
+        (
+            name,
+            *(
+                text
+                for one in (with_, without)
+                for text in (f"{1000 * one['seconds'][name]:.0f}", f"{one['times_faster'][name]:.1f}")
+            ),
+        )
+        for name in with_["seconds"]
+    ]
+    head = ("network", "ms", "times faster", "ms without bfloat16 units", "times faster without")
+    return table(head, rows, 4)
+
+
+def coverage_table() -> str:
+    rows = [
+        (
+            model,
+            strength,
+            *(f"{one[key][k]:.1f}" for key in ("true", "mean_accuracy", "mean_width")),
+            f"{one['seeds_inside'][k]} of {one['seeds']}",
+        )
+        for model, one in stored("coverage").items()
+        for k, strength in enumerate(one["strengths"])
+    ]
+    head = (
+        "model",
+        "linf",
+        "true accuracy",
+        "mean found",
+        "mean width of the interval",
+        "seeds whose interval holds it",
+    )
+    return table(head, rows, 5)
+
+
+def randomised_table() -> str:
+    one = stored("randomised")
+    rows = [
+        (
+            strength,
+            f"{ours['accuracy']:.1f}",
+            f"{ours['low']:.1f} to {ours['high']:.1f}",
+            f"{rand['judged']:.1f}",
+            f"{rand['said']:.1f}",
+        )
+        for strength, ours, rand in zip(one["strengths"], one["ours"], one["autoattack rand"], strict=True)
+    ]
+    return table(("linf", "ours", "interval", "`rand`, fresh draws", "`rand`, as it says"), rows, 4)
+
+
+def interclass_table() -> str:
+    libraries = ("robustatlas", "torch", "scikit-learn", "scipy")
+    rows = [
+        (norm, *(f"{one['libraries'][name]['seconds']:.1f}" if name in one["libraries"] else "" for name in libraries))
+        for norm, one in stored("interclass_distances")["norms"].items()
+    ]
+    return table(("norm", *libraries), rows, 4)
+
+
+def training_table() -> str:
+    one = stored("training_overhead")
+    rows = []
+    for recipe, milliseconds in one["milliseconds_per_batch"].items():
+        overhead = one["overhead_percent"].get(recipe)
+        over = f"{overhead[0]:.1f} % [{overhead[1]:.1f}, {overhead[2]:.1f}]" if overhead else ""
+        times = one["times_pgd"].get(recipe, 1 if recipe == "pgd" else None)
+        rows.append((recipe, f"{milliseconds:.0f}", over, "" if times is None else f"{times:.2f}".removesuffix(".00")))
+    return table(("recipe", "ms a batch", "over a bare loop", "times `pgd`"), rows, 3)
+
+
+def scheduling_table() -> str:
+    rows = (
+        (
+            f"{r['workers']:,}",
+            f"{r['makespan_s']:,.0f}",
+            f"{100 * r['efficiency']:.0f} %",
+            f"{r['tail_s']:.0f}",
+            f"{r['jobs']:,}",
+        )
+        for r in stored("scheduling")
+    )
+    return table(("workers", "seconds", "efficiency", "tail, seconds", "parts"), rows, numbers=5)
+
+
+def inner_l1_table() -> str:
+    recipes = ("pgd", "max", "msd")
+    rows = []
+    for name, each in (stored("inner_l1")["summary"] | stored("inner_l1_digits")["summary"]).items():
+        for by, one in each.items():
+            accuracy = [one["accuracy"].get(recipe) for recipe in recipes]
+            own = (f"{a['l1']:.0f} ({a['union']:.0f})" if a else "" for a in accuracy)
+            found = (f"{one[what]:.0f}" for what in ("share_found", "lowest_share"))
+            rows.append((name, by, *found, *own, f"{one['times_linf']:.2f}"))
+    head = ("images", "inner attack", "found, %", "lowest, %", *(f"`{recipe}`" for recipe in recipes), "times linf")
+    return table(head, rows, 6)
+
+
+def imagenet_ua_cost_table() -> str:
+    network, *maps = stored("imagenet_ua_cost")["rows"]
+    rows = []
+    for row in sorted(maps, key=lambda row: -row["seconds"]):
+        of = [f"{100 * row[what] / network[what]:.1f} %" for what in ("seconds", "megabytes")]
+        rows.append((f"`{row['map']}`", f"{row['seconds']:.4f}", of[0], f"{row['megabytes']:.0f}", of[1]))
+    rows.append(("ResNet-50", f"{network['seconds']:.3f}", "", f"{network['megabytes']:.0f}", ""))
+    return table(("map", "seconds", "of the network's", "MB", "of the network's"), rows, 4)
