@@ -35,7 +35,7 @@ from robustatlas.optimizers.perceptual_descent import PerceptualDescent
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.optimizers.scan import Once, Scan
-from robustatlas.search.plan import Judge, ruled
+from robustatlas.search.plan import NEAREST, Judge, ruled
 from robustatlas.search.rules import PATIENT, MostPasses, StopFruitless
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Brightness, Contrast, Hue, Saturation
@@ -73,16 +73,15 @@ _LONG, _BRIEF = replace(_ASCENT, rate=0.5), replace(_ASCENT, steps=10)
 _FINE, _FINEST = replace(_ASCENT, steps=25, rate=0.05), replace(_ASCENT, steps=40, rate=0.02)
 _BOUND_STEPS = 12
 
-BOUNDS = (
-    *bounds_of(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS)),
-    *restarts(replace(AGAIN, steps=_BOUND_STEPS), kick=1.0, further=4.0),
-)
+FROM_CLEAN = bounds_of(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS))
+BOUNDS = (*FROM_CLEAN, *restarts(replace(AGAIN, steps=_BOUND_STEPS), kick=1.0, further=4.0))
 PATIENCE = StopFruitless(patience=3, stubborn=24)
 USUAL = (*two_kinds(_ASCENT, _ASCENT), *unbroken(_ASCENT))
 LONG_STEPS = two_kinds(_LONG, _LONG)
-FINE = two_kinds(_FINEST, _FINE, classes=3, starts=4)
+_fine = partial(two_kinds, _FINEST, _FINE, starts=4)
+FINE, FINE_TOWARDS_ALL = _fine(classes=3), _fine(classes=NEAREST)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
-the others need many starts."""
+the others need many starts; towards three classes, or as many as AutoAttack targets."""
 MANY_STARTS = two_kinds(_BRIEF, _BRIEF, starts=48)
 """For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many starts."""
 
@@ -172,7 +171,8 @@ ENTRIES = (
         "fog", Fog(), HistoricalFog(), grid(50.0), "pixel values of 255",
         "The public code divides by a maximum that contains epsilon, so its sets are not nested and do not contain the "
         "clean image. The default's fog grows with epsilon from none.",
-        historical_nested=False, plans=ascending(FINE),
+        historical_nested=False,
+        plans=ascending(FINE_TOWARDS_ALL, FROM_CLEAN),  # a restart throws its example away
     ),
     Entry(
         "snow", Snow(), HistoricalSnow(), grid(0.1), "pixel values of 1",

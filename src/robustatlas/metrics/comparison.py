@@ -267,8 +267,8 @@ def _correlations(scores: Floats, left_out: NDArray[np.bool_], method: str) -> F
     known = (number >= 3) & (length > _CONSTANT * whole)
     products = np.nansum(centred * centred.swapaxes(1, 2), axis=0)
     lengths = length * length.T
-    found = np.divide(products, lengths, out=np.full_like(products, np.nan), where=known & known.T)
-    return np.clip(found, -1, 1)
+    found: Floats = np.divide(products, lengths, out=np.full_like(products, np.nan), where=known & known.T)
+    return found.clip(-1, 1)
 
 
 def _correctness(values: ArrayLike) -> NDArray[np.bool_]:
