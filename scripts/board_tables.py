@@ -22,6 +22,8 @@ _METRICS = ("CR ind-avg", "CR ind-worst", "mUAR")
 def mean_reference(name: str, references: Sequence[Reference]) -> Reference:
     """The mean of the references of all seeds, for who compares a network of none of them."""
     first, tables = references[0], [reference.accuracies for reference in references]
+    if len(references) == 1:
+        return replace(first, name=name)
     grids = {attack: first.accuracies.strengths(attack).tolist() for attack in first.accuracies.attacks}
     cells = {
         attack: {strength: statistics.fmean(t.at(attack, strength) for t in tables) for strength in grid}

@@ -98,8 +98,9 @@ def ascending(
     return plans(ascents_of(below), bounds, below, patience=patience, most=MostPasses(), frontier=swept())
 
 
-COEFFICIENTS = ascending(patience=StopFruitless())
-"""For sets that are lp norms of coefficients: as patient as in the lp norms."""
+_AS_IN_LP = StopFruitless()
+COEFFICIENTS = ascending(patience=_AS_IN_LP)
+"""For sets that are lp norms of coefficients."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ ENTRIES = (
         "snow", Snow(), HistoricalSnow(), grid(0.1), "pixel values of 1",
         "The public code bleaches the image even at strength 0; the default bleaches and snows in proportion to the "
         "strength.",
-        historical_nested=False, plans=ascending(LONG_STEPS),
+        historical_nested=False, plans=ascending(LONG_STEPS, patience=_AS_IN_LP),
     ),
     Entry(
         "gabor", Gabor(), HistoricalGabor(), grid(10.0), "pixel values of 255",
