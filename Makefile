@@ -3,8 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PROCESSORS = $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
-# One more: tests wait for processes and clocks.
-WORKERS ?= $(shell expr $(PROCESSORS) + 1)
+WORKERS ?= $(PROCESSORS)
 LOWEST := .venv-lowest
 ZOOS := .venv-zoos
 CORE := .venv-core

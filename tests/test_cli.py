@@ -128,12 +128,18 @@ def test_query_and_attacks(here: Here, finished: Path) -> None:
     assert "240" in asked.stdout
     listed = here("attacks")
     assert {"linf", "stadv", "multirobustbench"} <= set(listed.stdout.split())
-    shown = " ".join(here("attacks", "fog").stdout.split())
+    shown = " ".join(here("attacks", "snow").stdout.split())
     assert "nested" in shown and "moved by 1 times its size" in shown
     told = " ".join(here("attacks", "l2").stdout.split())
     assert all(each in told for each in ("descent low default high", "restart FMN", "24 x 40", "StopFruitless"))
     assert told.count("passes at most") == 5, "of each search"
     assert "stadv" in here("attacks", "multirobustbench").stdout
+
+
+def test_help_waits_for_nothing_that_it_does_not_use() -> None:
+    begun = "import sys; from robustatlas.cli import main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", begun], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "matplotlib", "scipy.special", "onnx"} & set(loaded)
 
 
 def test_help_teaches_by_example(here: Here) -> None:

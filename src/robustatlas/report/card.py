@@ -24,9 +24,7 @@ _EDGE, _LABELS, _STRIP, _GAP = 8.0, 62.0, 11.0, 4.0
 _RIGHT = WIDTH - _EDGE
 _TOP = 58.0
 _PROVED, _GAP_PROVED = 2.6, 1.0
-_PROVED, _GAP_PROVED = 2.6, 1.0
 _INK, _SOFT, _LINE = "#14171a", "#565c63", "#b9b5aa"
-_ON_WHITE = (("#ffffff", 3.4), (_INK, 1.4))
 _ON_WHITE = (("#ffffff", 3.4), (_INK, 1.4))
 _SHADES = ((247, 245, 239), (169, 207, 207), (61, 143, 150), (10, 77, 86), (4, 38, 44))
 """From 0 to 100 %, monotone in lightness: the order shows in grey, and to the colour-blind."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Polygon, Rectangle
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 INCH = 100.0
 """Units of a picture to an inch."""
@@ -142,6 +142,10 @@ def _corners(mark: Diamond) -> list[tuple[float, float]]:
 
 def figure_of(picture: Picture) -> Figure:
     """The picture as a figure of matplotlib, for PNG and PDF."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Polygon, Rectangle
+
     figure = Figure(figsize=(picture.width / INCH, picture.height / INCH), dpi=300)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, picture.width)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from scipy.fft import next_fast_len
 from torch import Tensor
 
 SMALL = 9
@@ -35,6 +34,8 @@ def together(fields: Tensor, kernels: Tensor) -> Tensor:
 
 
 def _sides(fields: Tensor, size: int) -> list[int]:
+    from scipy.fft import next_fast_len  # a fifth of a second, which a command need not wait for
+
     return [next_fast_len(side + size - 1, real=True) for side in fields.shape[2:]]
 
 
