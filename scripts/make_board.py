@@ -308,7 +308,8 @@ def pack(board: Board, out: Path, seeds: Sequence[int]) -> None:
     write_text(box / "times.json", json.dumps(_times(out), indent=1) + "\n")
     results = {name: [ra.load_result(box / "runs" / named(name, seed)) for seed in seeds] for name in names}
     write_text(box / "table.md", table(list(board.attacks), results, list(references.values())))
-    title = f"{len(names)} defenses of {board.architecture} on {board.data}, {len(seeds)} of each"
+    of_each = f", {len(seeds)} of each" if len(seeds) > 1 else ""
+    title = f"{len(names)} defenses of {board.architecture} on {board.data}{of_each}"
     build_leaderboard([result for each in results.values() for result in each], out / "site", reference, about, title)
 
 
