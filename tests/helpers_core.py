@@ -44,15 +44,15 @@ def benchmark(name: str) -> ModuleType:
 FEW = {"steps": 4, "inner_steps": 2, "search_steps": 2, "restarts": 1}
 
 
-def brief(attack: Attack, strengths: Sequence[float] = (), most: Mapping[str, int] = FEW) -> Attack:
-    """The attack with at most two targets or starts and so many steps, at its second strength and its largest unless
-    told."""
+def brief(attack: Attack, strengths: Sequence[float] = (), most: Mapping[str, int] = FEW, runs: int = 2) -> Attack:
+    """The attack with at most so many targets or starts of a leg and so many steps, at its second strength and its
+    largest unless told."""
 
     def fewer(leg: Leg) -> Leg:
         optimizer = leg.stage.optimizer
         known = {field.name: getattr(optimizer, field.name) for field in fields(optimizer)}
         changes = {name: min(count, known[name]) for name, count in most.items() if isinstance(known.get(name), int)}
-        return replace(leg, stage=replace(leg.stage, optimizer=replace(optimizer, **changes)), runs=min(2, leg.runs))
+        return replace(leg, stage=replace(leg.stage, optimizer=replace(optimizer, **changes)), runs=min(runs, leg.runs))
 
     return replace(attack.map(fewer), strengths=tuple(strengths) or (attack.strengths[1], attack.strengths[-1]))
 

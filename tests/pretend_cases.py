@@ -154,13 +154,14 @@ def evaluated(
     side: int = 16,
     most: Mapping[str, int] = FEW,
     count: int = 4,
+    runs: int = 2,
     **options: Any,
 ) -> Both:
     """A few steps of each attack, on so many samples."""
 
     def answers(device: str) -> Arrays:
         given = MODELS[model](device)
-        short = [brief(attack_named(name, procedure), most=most) for name in attacks]
+        short = [brief(attack_named(name, procedure), most=most, runs=runs) for name in attacks]
         result = ra.evaluate(
             given, samples(given, count, side), short, keep_adversarial=True, progress=False, **options
         )

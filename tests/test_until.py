@@ -29,8 +29,8 @@ def whole() -> ra.Result:
 
 
 def test_it_ends_when_all_accuracies_are_known_and_no_sample_depends_on_it(whole: ra.Result) -> None:
-    known = until(9.0)
-    assert known.enough and known.half_width <= 9.0
+    known = until(12.0)
+    assert known.enough and known.half_width <= 12.0
     assert 64 <= known.result.samples < known.population == 600
     assert known.saved == 600 - known.result.samples and 0 < known.fixed < known.result.samples
     rows = np.isin(whole.index, known.result.index)
@@ -50,7 +50,7 @@ def test_a_narrow_width_takes_all_samples_and_says_so(whole: ra.Result) -> None:
 def test_it_goes_on_in_the_run(tmp_path: Path) -> None:
     first = until(15.0, run=tmp_path / "run")
     again = until(15.0, run=tmp_path / "run")
-    further = until(9.0, run=tmp_path / "run")
+    further = until(12.0, run=tmp_path / "run")
     assert again.result.index.tolist() == first.result.index.tolist()
     assert set(first.result.index) < set(further.result.index)
     assert ra.load_result(tmp_path / "run").samples == further.result.samples
