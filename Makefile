@@ -2,8 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-PROCESSORS = $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
-WORKERS ?= $(PROCESSORS)
+WORKERS ?= 2
 LOWEST := .venv-lowest
 ZOOS := .venv-zoos
 CORE := .venv-core
@@ -78,7 +77,7 @@ examples: $(VENV)/.tools  ## Run every example.
 	set -e; for example in examples/*.py; do echo "$$example"; $(BIN)/python "$$example"; done
 
 board: $(VENV)/.installed  ## Train, refer, evaluate and rank a board of our own (hours), and ship its tables.
-	$(BIN)/python scripts/make_board.py --out build/board --workers $(PROCESSORS) --ship docs/board
+	$(BIN)/python scripts/make_board.py --out build/board --workers $(WORKERS) --ship docs/board
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(PIP) --editable '.[docs]'

@@ -14,6 +14,7 @@ import robustatlas as ra
 from helpers_core import benchmark, brief
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Procedure, Search
+from robustatlas.classifier import Precision
 from robustatlas.host import LOOK_EVERY, cached, constant, indices, looking_every, maybe_any, stride, to_host
 from robustatlas.outcomes import Outcome
 from robustatlas.threats.jpeg import JpegL1
@@ -25,10 +26,10 @@ def counting() -> ModuleType:
     return benchmark("host_syncs")
 
 
-def test_the_loop_waits_at_most_once_in_four_steps_in_lower_precision(counting: ModuleType) -> None:
-    """Where doubtful inputs are asked about again; in float32 the pretend accelerator counts, of every attack."""
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_loop_waits_at_most_once_in_four_steps(counting: ModuleType, precision: Precision) -> None:
     name = "jpeg-linf"
-    model, data = ra.load_model("builtin:digits-linf", precision="bfloat16"), ra.load_dataset("digits")
+    model, data = ra.load_model("builtin:digits-linf", precision=precision), ra.load_dataset("digits")
     images = data.images[:16], data.labels[:16]
     ra.evaluate(model, images, name, samples=2, progress=False)  # constants are sent once
     waits, _ = counting.measured(model, images, name, 8, LOOK_EVERY)
