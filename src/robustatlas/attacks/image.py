@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
+from robustatlas.attacks.lp import ASCENT_L1, DENSE
 from robustatlas.attacks.plans import (
     AGAIN,
     as_published,
@@ -74,9 +75,17 @@ _FINE, _FINEST = replace(_ASCENT, steps=25, rate=0.05), replace(_ASCENT, steps=4
 _BOUND_STEPS = 12
 
 FROM_CLEAN = bounds_of(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS))
-BOUNDS = (*FROM_CLEAN, *restarts(replace(AGAIN, steps=_BOUND_STEPS), kick=1.0, further=4.0))
-PATIENCE = StopFruitless(patience=3, stubborn=24)
-USUAL = (*two_kinds(_ASCENT, _ASCENT), *unbroken(_ASCENT))
+_RESTARTS = restarts(replace(AGAIN, steps=_BOUND_STEPS), kick=1.0, further=4.0)
+BOUNDS = (*FROM_CLEAN, *_RESTARTS)
+PATIENCE = StopFruitless(stubborn=24)
+
+
+def usual(ascent: Optimizer[Any]) -> tuple[Leg, ...]:
+    """What is done below the bounds: ascents of two kinds, and towards more classes where nothing was found."""
+    return (*two_kinds(ascent, ascent), *unbroken(ascent))
+
+
+USUAL = usual(_ASCENT)
 LONG_STEPS = two_kinds(_LONG, _LONG)
 _fine = partial(two_kinds, _FINEST, _FINE, starts=4)
 FINE, FINE_TOWARDS_ALL = _fine(classes=3), _fine(classes=NEAREST)
@@ -101,6 +110,9 @@ def ascending(
 _AS_IN_LP = StopFruitless()
 COEFFICIENTS = ascending(patience=_AS_IN_LP)
 """For sets that are lp norms of coefficients."""
+COEFFICIENTS_L1 = ascending(usual(ASCENT_L1), (*bounds_of(DENSE, DENSE), *_RESTARTS), _AS_IN_LP)
+"""In l1 a step to the best vertex of the ball changes so few coefficients by so much that many ascents lead nowhere:
+bounds and ascents are those of the l1 norm."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +166,7 @@ ENTRIES = (
         "jpeg-l1", JpegL1(), HistoricalJpegL1(), grid(20.0), "l1 norm of quantised DCT coefficients",
         "As jpeg-linf; the public code's bound of 2 on single coefficients counts from the current point, the "
         "default's from zero.",
-        optimizer=FrankWolfe(_STEPS), plans=COEFFICIENTS,
+        optimizer=FrankWolfe(_STEPS), plans=COEFFICIENTS_L1,
     ),
     Entry(
         "stadv", StAdv(), HistoricalStAdv(), grid(0.1), "displacement, half the image side is 1",

@@ -33,17 +33,17 @@ _CLASSES = 3
 _KICK = 6.0
 """How far restarts move the smallest example, as a multiple of its size."""
 _STEPS = 24
-_LONG, _DENSE = long_fmn(_STEPS), replace(long_fmn(40), dense=True)
+_LONG, DENSE = long_fmn(_STEPS), replace(long_fmn(_STEPS), dense=True)
 _BOUNDS = {
     "linf": (*bounds_of(FMN(_STEPS), _LONG), *restarts(AGAIN, _KICK, _KICK)),
     "l2": (*bounds_of(_LONG, _LONG), *restarts(AGAIN, _KICK, _KICK)),
-    "l1": (*bounds_of(_DENSE, _DENSE), *restarts(AGAIN, _KICK, _KICK)),
+    "l1": (*bounds_of(DENSE, DENSE), *restarts(AGAIN, _KICK, _KICK)),
 }
 """In l1 bounds step along the gradient itself, and restarts in the steepest direction, which moves few values until the
 box stops them: each is right on other networks."""
 
 _ASCENT = PGD(steps=20, rate=1.0, schedule="cosine", momentum=0.5)
-_ASCENT_L1 = APGDL1(steps=60, schedule=((1.0, 1.0),))
+ASCENT_L1 = APGDL1(steps=60, schedule=((1.0, 1.0),))
 _FAB = Stage(FAB(steps=20), "margin", targets="distance")
 
 
@@ -52,7 +52,7 @@ def _refined(optimizer: Optimizer[Any], refine: Stage) -> tuple[Leg, ...]:
 
 
 _BELOW = dict.fromkeys(("linf", "l2"), _refined(_ASCENT, Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")))
-_BELOW["l1"] = _refined(_ASCENT_L1, replace(_FAB, start="best"))
+_BELOW["l1"] = _refined(ASCENT_L1, replace(_FAB, start="best"))
 
 _SWEEPS: dict[str, Optimizer[Any]] = {
     "linf": SWEEP,

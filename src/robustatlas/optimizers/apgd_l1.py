@@ -1,4 +1,4 @@
-"""Auto-PGD for the l1 ball (Croce and Hein 2021): sparse steps whose sparsity follows the best point, in stages of
+"""Auto-PGD for l1 balls (Croce and Hein 2021): sparse steps whose sparsity follows the best point, in stages of
 shrinking radius."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from robustatlas.bundle import per_sample, select
 from robustatlas.host import constant, looking_is_free
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.jpeg import L1Ball
 from robustatlas.threats.lp import L1
 
 LARGE_RADIUS = ((3.0, 0.3), (2.0, 0.3), (1.0, 0.4))
@@ -51,8 +52,8 @@ class APGDL1(Optimizer[APGDL1State]):
     density: float = 0.2
 
     def check(self, threat: ThreatModel) -> None:
-        if not isinstance(threat, L1):
-            raise unsearchable(self, threat, "the l1 ball", "APGD")
+        if not isinstance(threat, L1 | L1Ball):
+            raise unsearchable(self, threat, "an l1 ball (L1, JpegL1)", "APGD")
 
     @property
     def start_radius(self) -> float:

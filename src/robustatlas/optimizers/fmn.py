@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Tree, dot, per_sample
+from robustatlas.bundle import Tree, dot, largest, per_sample
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, annealed, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.jpeg import Ball
 from robustatlas.threats.lp import Lp
 
 
@@ -35,8 +37,8 @@ class FMN(Optimizer[FMNState]):
         gamma: the share by which the size first shrinks or grows (gamma_0 of the paper).
         gamma_final: that of the last step (gamma_K of the paper).
         alpha_final: length of the last step, as a share of the allowed size (alpha_K of the paper).
-        dense: steps along the gradient itself instead of the set's steepest direction, which for l1 moves few
-            coordinates until the box stops them.
+        dense: steps straight along the gradient instead of the set's steepest direction, which for l1 moves few
+            coordinates until the box stops them, and for JPEG in l1 towards a vertex.
     """
 
     needs_margin: ClassVar[bool] = True
@@ -52,7 +54,7 @@ class FMN(Optimizer[FMNState]):
 
     def check(self, threat: ThreatModel) -> None:
         super().check(threat)
-        if self.dense and not isinstance(threat, Lp):
+        if self.dense and not isinstance(threat, Lp | Ball):
             raise unsearchable(self, threat, "an lp ball where it is dense", "dense=False")
 
     def init(self, problem: Problem, theta: Tree) -> FMNState:
@@ -65,10 +67,9 @@ class FMN(Optimizer[FMNState]):
         gamma = self.gamma_final + (self.gamma - self.gamma_final) * falling
         alpha = self.alpha_final + (self.alpha - self.alpha_final) * falling
         if self.dense:
-            length = threat.size(x, evaluation.gradient).clamp_min(1e-12)
-            direction = evaluation.gradient / per_sample(length, evaluation.gradient)
+            direction, move = _along(threat, x, evaluation.gradient), partial(ThreatModel.move, threat)
         else:
-            direction = threat.steepest(x, evaluation.gradient)
+            direction, move = threat.steepest(x, evaluation.gradient), threat.move
         slope = dot(evaluation.gradient, direction).clamp_min(1e-12)
 
         best = torch.where(evaluation.fooled, torch.minimum(state.best, evaluation.size), state.best)
@@ -79,8 +80,14 @@ class FMN(Optimizer[FMNState]):
         grown = torch.where(best < torch.inf, state.radius, least) * (1 + gamma)
         radius = torch.where(evaluation.fooled, torch.minimum(state.radius * (1 - gamma), best), grown)
         radius = torch.minimum(radius, problem.epsilon)
-        theta = threat.project(x, threat.move(x, state.theta, direction, alpha * radius), radius)
+        theta = threat.project(x, move(x, state.theta, direction, alpha * radius), radius)
         return FMNState(theta, state.step + 1, radius, best)
+
+
+def _along(threat: ThreatModel, x: Tensor, gradient: Tensor) -> Tensor:
+    """``gradient`` as a change of size 1; scaled before it is measured, as sets may bound single numbers."""
+    unit = gradient / per_sample(largest(gradient).clamp_min(1e-12), gradient)
+    return unit / per_sample(threat.size(x, unit).clamp_min(1e-12), unit)
 
 
 def long_fmn(steps: int = 30, gamma: float = 0.2) -> FMN:

@@ -187,7 +187,7 @@ class StopFruitless(Rule):
     source: ClassVar[str] = "basin hopping (Wales and Doye 1997), as scipy.optimize.basinhopping's niter_success"
     roles: ClassVar[Set[Role]] = frozenset({"bound", "restart"})
 
-    patience: int = 4
+    patience: int = 3
     stubborn: int = 8
     threshold: float = 0.01
 
