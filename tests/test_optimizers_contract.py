@@ -192,7 +192,7 @@ def test_every_optimizer_of_the_catalogue_is_here():
         (FrankWolfe(), L2(), "FrankWolfe needs a set with a linear oracle"),
         (VertexAscent(), L2(), "VertexAscent needs an lp ball with a linear oracle"),
         (PPGD(), Linf(), "PPGD needs a perceptual distance"),
-        (APGDL1(), Linf(), "APGDL1 needs an l1 ball (L1, JpegL1), and got the threat model Linf; use APGD"),
+        (APGDL1(), Linf(), r"APGDL1 needs an l1 ball \(L1, JpegL1\), and got the threat model Linf; use APGD"),
         (PGD(), Corruption("fog"), "PGD needs something to optimise"),
     ],
     ids=lambda value: type(value).__name__,

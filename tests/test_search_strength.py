@@ -3,9 +3,11 @@ networks of four kinds; and it takes no more passes of a sample than its rule al
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +17,12 @@ from torch.nn import functional
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Attack
+from robustatlas.attacks.definition import Attack, Stage
+from robustatlas.attacks.lp import ASCENT_L1
+from robustatlas.attacks.plans import plans_of
 from robustatlas.classifier.randomness import seeded
+from robustatlas.models.architectures import resnet32
+from robustatlas.models.weights import load_weights
 from robustatlas.search.plan import ruled
 from robustatlas.search.rules import MostPasses
 
@@ -141,6 +147,23 @@ def test_no_part_that_takes_no_more_passes_is_stronger_than_the_default(name: st
             assert default.mean() <= theirs.mean(), (rival.plans, cost)
             assert (default <= theirs + 100 / IMAGES).all(), (rival.plans, default - theirs)
     assert held
+
+
+def test_jpeg_in_l1_finds_what_auto_pgd_finds_from_random_starts() -> None:
+    folder = Path(os.environ.get("ROBUSTATLAS_MODELS", ""))
+    weights = folder / "cifar10_resnet32_recoloradv_stadv_delta.safetensors"
+    if not weights.is_file() or "ROBUSTATLAS_DATA" not in os.environ:
+        pytest.skip("ROBUSTATLAS_MODELS and ROBUSTATLAS_DATA do not name folders with these weights and images")
+    net, mean, std = resnet32()
+    load_weights(net, weights)
+    model, data = ra.Classifier(net.eval(), mean, std), ra.load_dataset("cifar10").take(10)
+    attack, strengths = attack_named("jpeg-l1"), {"jpeg-l1": [5.0, 10.0, 15.0, 20.0]}
+    alone = replace(attack, plans=plans_of(Stage(ASCENT_L1, "margin", targets="distance")))
+    ours, theirs = (
+        ra.evaluate(model, data, each, strengths=strengths, diagnose=False, progress=False).outcome("jpeg-l1")
+        for each in (attack, alone)
+    )
+    assert (ours.accuracies() <= theirs.accuracies()).all()
 
 
 @pytest.mark.parametrize("name", ["linf", "l1", "elastic", "affine"])

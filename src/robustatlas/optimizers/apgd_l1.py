@@ -12,7 +12,7 @@ from robustatlas.bundle import per_sample, select
 from robustatlas.host import constant, looking_is_free
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.jpeg import L1Ball
+from robustatlas.threats.jpeg import JpegL1
 from robustatlas.threats.lp import L1
 
 LARGE_RADIUS = ((3.0, 0.3), (2.0, 0.3), (1.0, 0.4))
@@ -52,7 +52,7 @@ class APGDL1(Optimizer[APGDL1State]):
     density: float = 0.2
 
     def check(self, threat: ThreatModel) -> None:
-        if not isinstance(threat, L1 | L1Ball):
+        if not isinstance(threat, L1 | JpegL1):
             raise unsearchable(self, threat, "an l1 ball (L1, JpegL1)", "APGD")
 
     @property

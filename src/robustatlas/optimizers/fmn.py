@@ -12,7 +12,7 @@ from torch import Tensor
 from robustatlas.bundle import Tree, dot, largest, per_sample
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, annealed, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.jpeg import Ball
+from robustatlas.threats.jpeg import Jpeg
 from robustatlas.threats.lp import Lp
 
 
@@ -54,7 +54,7 @@ class FMN(Optimizer[FMNState]):
 
     def check(self, threat: ThreatModel) -> None:
         super().check(threat)
-        if self.dense and not isinstance(threat, Lp | Ball):
+        if self.dense and not isinstance(threat, Lp | Jpeg):
             raise unsearchable(self, threat, "an lp ball where it is dense", "dense=False")
 
     def init(self, problem: Problem, theta: Tree) -> FMNState:

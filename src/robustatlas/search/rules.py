@@ -178,8 +178,8 @@ _HIGH = 3
 
 @dataclass(frozen=True)
 class StopFruitless(Rule):
-    """Runs for the smallest size end when ``patience`` in a row, of whatever kind, have found nothing smaller; a sample
-    is stubborn once a run after the bounds did, and takes ``stubborn`` in a row. Smaller is, for a descent, within a
+    """Runs for the smallest size end when ``patience`` in a row (by default one of each kind of restart) have found
+    nothing smaller; a sample is stubborn once a run after the bounds did, and takes ``stubborn`` in a row. Smaller is, for a descent, within a
     smaller strength, and for the search for the smallest size by a share of ``threshold``. High effort is three times
     as patient."""
 
