@@ -15,7 +15,7 @@ from robustatlas.optimizers.fab import FAB
 from robustatlas.optimizers.fmn import FMN, long_fmn
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
-from robustatlas.search.rules import MostPasses
+from robustatlas.search.rules import MostPasses, StopFruitless
 from robustatlas.threats.lp import L0, L1, L2, Linf, Lp
 
 UNITS = {
@@ -101,6 +101,7 @@ def sparse() -> Attack:
         (ascent, Leg(replace(_SIGMA, targets=None)), Leg(_FAB, runs=_CLASSES)),
         (Leg(_SIGMA, "bound", _CLASSES), Leg(_FAB, "bound"), *restarts(_SIGMA_AGAIN, _KICK, _KICK)),
         (ascent, Leg(replace(_FAB, start="best"), "refine", _CLASSES)),
+        patience=StopFruitless(patience=4),  # its counts have more valleys
         frontier=swept((Leg(replace(_SIGMA, targets=None), "bound"),)),
     )
     return of_norm("l0", "l0", made, "Cinà et al. 2025 (sigma-zero)")

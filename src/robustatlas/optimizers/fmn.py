@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -66,11 +65,9 @@ class FMN(Optimizer[FMNState]):
         falling = annealed(state.step, self.steps, x)
         gamma = self.gamma_final + (self.gamma - self.gamma_final) * falling
         alpha = self.alpha_final + (self.alpha - self.alpha_final) * falling
-        if self.dense:
-            direction, move = _along(threat, x, evaluation.gradient), partial(ThreatModel.move, threat)
-        else:
-            direction, move = threat.steepest(x, evaluation.gradient), threat.move
-        slope = dot(evaluation.gradient, direction).clamp_min(1e-12)
+        gradient = evaluation.gradient
+        direction = _along(threat, x, gradient) if self.dense else threat.steepest(x, gradient)
+        slope = dot(gradient, direction).clamp_min(1e-12)
 
         best = torch.where(evaluation.fooled, torch.minimum(state.best, evaluation.size), state.best)
         # A little beyond the linearised boundary: where it is straight, or the box takes part of the move, theta would
@@ -80,7 +77,9 @@ class FMN(Optimizer[FMNState]):
         grown = torch.where(best < torch.inf, state.radius, least) * (1 + gamma)
         radius = torch.where(evaluation.fooled, torch.minimum(state.radius * (1 - gamma), best), grown)
         radius = torch.minimum(radius, problem.epsilon)
-        theta = threat.project(x, move(x, state.theta, direction, alpha * radius), radius)
+        to = (x, state.theta, direction, alpha * radius)
+        moved = ThreatModel.move(threat, *to) if self.dense else threat.move(*to)
+        theta = threat.project(x, moved, radius)
         return FMNState(theta, state.step + 1, radius, best)
 
 

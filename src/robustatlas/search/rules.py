@@ -179,9 +179,9 @@ _HIGH = 3
 @dataclass(frozen=True)
 class StopFruitless(Rule):
     """Runs for the smallest size end when ``patience`` in a row (by default one of each kind of restart) have found
-    nothing smaller; a sample is stubborn once a run after the bounds did, and takes ``stubborn`` in a row. Smaller is, for a descent, within a
-    smaller strength, and for the search for the smallest size by a share of ``threshold``. High effort is three times
-    as patient."""
+    nothing smaller; a sample is stubborn once a run after the bounds did, and takes ``stubborn`` in a row. Smaller is,
+    for a descent, within a smaller strength, and for the search for the smallest size by a share of ``threshold``. High
+    effort is three times as patient."""
 
     reason: ClassVar[str] = "a sample that several kinds of runs in a row found nothing for is in its deepest valley"
     source: ClassVar[str] = "basin hopping (Wales and Doye 1997), as scipy.optimize.basinhopping's niter_success"
