@@ -26,8 +26,8 @@ _AT_ONCE = 64
 """Kernels scored together, for the sake of memory."""
 
 _APART = 3
-"""Pixels between those that a kernel is scored at, in both directions: no multiple of the patches and strides of usual
-networks, which gradients repeat by."""
+"""Of images larger than a kernel, every so many pixels in both directions are those that a kernel is scored at: no
+multiple of the patches and strides of usual networks, which gradients repeat by."""
 
 
 def gabor_kernel(sides: Tensor, sigma: Tensor, wavelength: Tensor, angle: Tensor) -> Tensor:
@@ -75,11 +75,11 @@ def convolve(field: Tensor, kernel: Tensor) -> Tensor:
 def promise(gradient: Tensor, shapes: Tensor) -> Tensor:
     """``[B, K]``: how fast a small field at some of the pixels can raise an objective with this ``gradient`` [B, H, W]
     of the grey image, through the kernels of each of the ``shapes`` [B, K, 4]."""
-    found = []
+    found, apart = [], _APART if min(gradient.shape[1:]) > KERNEL else 1
     for some in torch.split(shapes, _AT_ONCE, dim=1):
         kernels = shaped_kernel(some.flatten(0, 1))
         weights = (kernels / kernels.abs().sum(dim=(1, 2), keepdim=True))[:, None]
-        slopes = F.conv2d(gradient[None], weights, padding=KERNEL // 2, groups=len(gradient), stride=_APART)[0]
+        slopes = F.conv2d(gradient[None], weights, padding=KERNEL // 2, groups=len(gradient), stride=apart)[0]
         found.append(slopes.abs().sum(dim=(1, 2)).view(some.shape[:2]))
     return torch.cat(found, 1)
 
