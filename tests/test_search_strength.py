@@ -109,7 +109,7 @@ def rivals(norm: str, passes: float) -> list[str]:
         name
         for name, attack in catalogue().items()
         if name != norm and attack.threat == threat and "descent" in attack.plans
-        and all(leg.runs * leg.passes_of_a_run <= passes for leg in attack.plans["descent"].legs)
+        and all(leg.runs * leg.most_passes() <= passes for leg in attack.plans["descent"].legs)
     ]  # fmt: skip
 
 

@@ -107,6 +107,15 @@ def ascending(
     return plans(ascents_of(below), bounds, below, patience=patience, most=MostPasses(), frontier=swept())
 
 
+_BY_MANY_DRAWS = (replace(FROM_CLEAN[0], runs=NEAREST), *FROM_CLEAN[1:], *_RESTARTS)
+
+
+def drawing(below: tuple[Leg, ...] = USUAL) -> dict[Search, Plan]:
+    """:func:`ascending`, for sets that choose among draws and never optimise these: bounds, each of which chooses anew,
+    towards as many classes as AutoAttack targets, before so many in a row that found nothing end them."""
+    return ascending(below, _BY_MANY_DRAWS, replace(PATIENCE, patience=NEAREST))
+
+
 _AS_IN_LP = StopFruitless()
 COEFFICIENTS = ascending(patience=_AS_IN_LP)
 """For sets that are lp norms of coefficients."""
@@ -197,7 +206,7 @@ ENTRIES = (
         "gabor", Gabor(), HistoricalGabor(), grid(10.0), "pixel values of 255",
         "The public code stretches the noise to its full range whatever its parameters, and activates the positions "
         "that its paper leaves out; the default's noise is bounded by epsilon.",
-        historical_nested=False, plans=ascending(LONG_STEPS),
+        historical_nested=False, plans=drawing(LONG_STEPS),
     ),
     _mrb(
         "affine", Affine(), HistoricalAffine(), grid(0.1), "change of a matrix entry",

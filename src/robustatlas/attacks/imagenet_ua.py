@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage
-from robustatlas.attacks.image import FINE, USUAL, ascending
+from robustatlas.attacks.image import FINE, USUAL, ascending, drawing
 from robustatlas.attacks.plans import ascents_of, legs
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, in_sound_units
@@ -102,7 +102,8 @@ class UaEntry:
         if levels:
             published = PGD(steps.steps, length=steps.length * sound[1] / three[1])
             return Attack(f"ua-{self.name}", self.threat, _from_above(self.way, published), sound, about)
-        return Attack(f"ua-{self.name}", self.threat, ascending(self.way), around(sound), about)
+        way = drawing if self.threat.chooses else ascending
+        return Attack(f"ua-{self.name}", self.threat, way(self.way), around(sound), about)
 
     def _published(self, steps: Published, three: Strengths, levels: bool) -> Attack:
         plan = Plan(legs("ascend", Stage(PGD(steps.steps, length=steps.length), "cross-entropy", judge="last")))

@@ -7,9 +7,9 @@ from robustatlas.search.plan import Plan
 from robustatlas.search.rules import MostPasses
 
 
-def most_passes(plan: Plan, search: Search, strengths: int, classes: int) -> int:
+def most_passes(plan: Plan, search: Search, strengths: int, classes: int, chooses: bool = False) -> int:
     """Forward and backward passes of a sample on which every run of ``plan`` comes to nothing, at all the strengths
-    that its search visits then, and no rule ends them.
+    that its search visits then, and no rule ends them; ``chooses``: in a set that chooses among draws.
 
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
@@ -17,11 +17,11 @@ def most_passes(plan: Plan, search: Search, strengths: int, classes: int) -> int
         [204, 1016, 4061, 204]
     """
     runs = search_named(search).most_runs(plan, strengths, classes)
-    made = sum(count * leg.passes_of_a_run for count, leg in zip(runs, plan.legs, strict=True))
+    made = sum(count * leg.most_passes(chooses) for count, leg in zip(runs, plan.legs, strict=True))
     return plan.passes_before(classes) + made
 
 
-def limited_passes(plan: Plan, search: Search, strengths: int, classes: int) -> int:
+def limited_passes(plan: Plan, search: Search, strengths: int, classes: int, chooses: bool = False) -> int:
     """:func:`most_passes`, or as many as the rules of ``plan`` allow.
 
     Example:
@@ -29,5 +29,5 @@ def limited_passes(plan: Plan, search: Search, strengths: int, classes: int) -> 
         >>> limited_passes(attack_named("linf").plans["descent"], "descent", 20, classes=10)
         800
     """
-    most, rule = most_passes(plan, search, strengths, classes), plan.rule(MostPasses)
+    most, rule = most_passes(plan, search, strengths, classes, chooses), plan.rule(MostPasses)
     return most if rule is None else min(most, rule.passes)

@@ -95,7 +95,7 @@ def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence
     for number, plan in enumerate(plans):
         for rule in plan.rules:
             enter("rule", settings(rule, always=True), number, "yes")
-        most = limited_passes(plan, search, len(attack.strengths), classes)
+        most = limited_passes(plan, search, len(attack.strengths), classes, attack.threat.chooses)
         enter("", f"passes at most ({classes} classes, {len(attack.strengths)} strengths)", number, f"{most:,}")
     ordered = sorted(cells.items(), key=lambda item: _ORDER.index(item[0][0]))
     return [PlanRow(role, what, tuple(", ".join(each) for each in columns)) for (role, what), columns in ordered]

@@ -19,7 +19,8 @@ def skip_hopeless(setting: Setting, rows: Tensor) -> None:
         return
     ledger, schedule = setting.ledger, setting.schedule
     inside = torch.tensor([_stays(attempt.leg) for attempt in schedule.attempts], device=rows.device)
-    passes = torch.tensor([attempt.leg.passes_of_a_run for attempt in schedule.attempts], device=rows.device)
+    most = [attempt.leg.most_passes(schedule.chooses) for attempt in schedule.attempts]
+    passes = torch.tensor(most, device=rows.device)
     while True:
         rows = rows[~schedule.done[rows]]
         certain = schedule.epsilon(rows, ledger.best_size[rows]) <= setting.certified[rows]

@@ -15,7 +15,7 @@ from robustatlas.engine.judging import judged, to_beat
 from robustatlas.engine.ledger import charged
 from robustatlas.engine.numerics import NUMERICS, SEARCH
 from robustatlas.engine.setting import Setting
-from robustatlas.engine.starts import started
+from robustatlas.engine.starts import begun, with_own_draws
 from robustatlas.host import indices, looking_is_free, maybe_any
 from robustatlas.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem
@@ -32,7 +32,7 @@ class Lanes(Bundle):
     the smallest size, so success does not end the run; ``state``: the optimizer's, none once the run has ended;
     ``candidate``: the smallest example of this run, smaller than what was known; its ``candidate_size`` [B];
     ``known`` [B]: the sample's smallest size when the run began; ``trace``: what the run has come to; ``ended``
-    [B]: the run has.
+    [B]: the run has; ``before`` int64 [B]: evaluations before its first, to choose among draws.
     """
 
     rows: Tensor
@@ -45,6 +45,7 @@ class Lanes(Bundle):
     known: Tensor
     trace: Trace
     ended: Tensor
+    before: Tensor
 
 
 def those(tree: Tree, mask: Tensor, count: int) -> Tree:
@@ -64,7 +65,11 @@ def enter(setting: Setting, stage: Stage, rows: Tensor) -> Lanes:
     targets = setting.targets.of(ledger, stage, rows, numbers)
     with charged(setting.model, ledger, rows):
         problem = Problem(threat, x, ledger.labels[rows], targets, epsilon, noise, threat.reference(x))
-        theta = started(ledger, schedule, stage, problem, rows)
+        theta, anew = begun(ledger, schedule, stage, problem, rows)
+    choosing = threat.chooses and stage.optimizer.needs_gradient
+    if choosing:
+        theta = with_own_draws(setting.model, ledger, stage, problem, rows, theta, anew)
+    with charged(setting.model, ledger, rows):
         state = stage.optimizer.init(problem, theta)
     return Lanes(
         rows=rows,
@@ -77,6 +82,7 @@ def enter(setting: Setting, stage: Stage, rows: Tensor) -> Lanes:
         known=ledger.best_size[rows],
         trace=Trace.none(epsilon),
         ended=torch.zeros_like(bounding),
+        before=(anew & choosing).long(),
     )
 
 

@@ -88,7 +88,7 @@ def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> La
         return lanes
     over = those(replace(lanes, state=None), lanes.ended, ended)
     fooled = verify(setting, over, indices(those(fresh, lanes.ended, ended), candidates), stage.judge)
-    setting.schedule.charge(over.rows, over.trace.evaluations)
+    setting.schedule.charge(over.rows, over.before + over.trace.evaluations)
     setting.schedule.advance(over.rows, fooled, ledger.best_size[over.rows], over.trace.smallest)
     if setting.schedule.most is not None:
         setting.schedule.done[over.rows] |= setting.schedule.most.over(ledger.forward[over.rows])

@@ -11,7 +11,6 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.classifier import Classifier
 from robustatlas.engine.ledger import Ledger, open_ledger
 from robustatlas.engine.reduced import RoughMargins
-from robustatlas.engine.starts import chosen
 from robustatlas.engine.targets import TargetClasses
 from robustatlas.host import indices, to_host
 from robustatlas.noise import Noise
@@ -49,7 +48,8 @@ def set_up(
     right = ledger.clean_prediction == labels
     todo = torch.ones_like(right) if attack.repairs else right
     classes, monotone = ledger.ranking.shape[1], attack.monotone(search)
-    schedule = search_named(search)(attack.plans[search], strengths, classes, todo, monotone=monotone)
+    plan, chooses = attack.plans[search], attack.threat.chooses
+    schedule = search_named(search)(plan, strengths, classes, todo, monotone=monotone, chooses=chooses)
     rough = RoughMargins.none(ledger.margins) if model.rounding else None
     return Setting(model, attack, ledger, schedule, TargetClasses(ledger.ranking), rough, lanes, certified)
 
@@ -61,7 +61,4 @@ def prepare(setting: Setting) -> None:
     todo = torch.split(indices(~schedule.done, count), setting.lanes) if count else ()
     if any(stage.targets == "distance" for stage in schedule.stages):
         setting.targets.order_by_distance(setting.model, setting.attack, ledger, todo)
-    if setting.attack.threat.chooses:
-        for rows in todo:
-            chosen(setting.model, setting.attack, ledger, rows)
     schedule.begin(ledger.best_theta)

@@ -5,54 +5,66 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.attacks.definition import Attack
 from robustatlas.bundle import Tree, gradient, over, put, select, take, watched
 from robustatlas.classifier import Classifier
+from robustatlas.classifier.backward import going_back
 from robustatlas.engine.ledger import Ledger, charged
 from robustatlas.engine.numerics import CLEAN, DRAWS
+from robustatlas.host import indices, to_host
 from robustatlas.objectives import OBJECTIVES
 from robustatlas.optimizers.base import Problem
 from robustatlas.search import Schedule
 from robustatlas.search.plan import Stage
 
 
-def chosen(model: Classifier, attack: Attack, ledger: Ledger, rows: Tensor) -> None:
-    """Give the samples ``rows`` the neutral theta with the draws that the gradient of the margin at the clean input
-    promises the most of."""
-    x, labels = watched(ledger.x[rows]), ledger.labels[rows]
-    with charged(model, ledger, rows):
-        noise = ledger.noise.take(rows).child(CLEAN).child(1)
-        logits = model.logits(x, labels=labels, noise=noise)
-        slope = gradient(OBJECTIVES["margin"](logits, labels, None), x)
-    ledger.finite &= logits.detach().isfinite().all()
-    put(ledger.best_theta, rows, attack.threat.choose(ledger.x[rows], slope, ledger.noise.take(rows).child(DRAWS)))
-
-
-def started(ledger: Ledger, schedule: Schedule, stage: Stage, problem: Problem, rows: Tensor) -> Tree:
-    """The thetas at which the next runs of ``rows`` begin, all of ``stage``."""
+def begun(ledger: Ledger, schedule: Schedule, stage: Stage, problem: Problem, rows: Tensor) -> tuple[Tree, Tensor]:
+    """The thetas at which the next runs of ``rows`` [B] begin, all of ``stage``, and bool ``[B]``: not at an
+    example."""
     threat, x = problem.threat, problem.x
+    anew = torch.ones_like(rows, dtype=torch.bool)
     if stage.start == "neutral":
-        return threat.neutral(x)
-    theta = _drawn(ledger, stage, problem, rows)
+        return threat.neutral(x), anew
+    theta = _drawn(stage, problem)
     if stage.start == "random":
-        return theta
+        return theta, anew
     if stage.optimizer.minimum_size and stage.start == "best":
         size = ledger.best_size[rows]
-        return select(size.isfinite(), _kicked(stage, problem, take(ledger.best_theta, rows), size), theta)
+        known = size.isfinite()
+        return select(known, _kicked(stage, problem, take(ledger.best_theta, rows), size), theta), ~known
     if schedule.shared is not None:
         lowest = schedule.shared.lowest(ledger.margins[rows], rows, schedule.source(rows))
-        return threat.project(x, lowest, problem.epsilon)
+        return threat.project(x, lowest, problem.epsilon), ~anew
     warm = schedule.warm[rows] & ledger.best_size[rows].isfinite()
-    return select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta)
+    return select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta), ~warm
 
 
-def _drawn(ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor) -> Tree:
+def with_own_draws(
+    model: Classifier, ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, theta: Tree, anew: Tensor
+) -> Tree:
+    """``theta`` [B] of the next runs of ``rows``, where these begin ``anew`` [B] with the draws of the set that the
+    gradient of their own objective at the clean input promises the most of: one forward and one backward pass."""
+    (count,) = to_host(anew.sum())
+    if not count:
+        return theta
+    at = indices(anew, count)
+    some, clean = take(problem, at), watched(problem.x[at])
+    with charged(model, ledger, rows[at]), going_back(stage.backward):
+        logits = model.logits(clean, labels=some.labels, noise=some.noise.child(CLEAN))
+        value = OBJECTIVES[stage.objective](logits, some.labels, some.targets if stage.targets else None)
+        slope = gradient(value, clean)
+    ledger.finite &= logits.detach().isfinite().all()
+    draws = some.threat.choose(some.x, slope, some.noise.child(DRAWS))
+    mixed = over(lambda _, drawn: drawn, draws, take(theta, at))
+    whole = take(theta, torch.arange(len(rows), device=rows.device))
+    put(whole, at, mixed)
+    return whole
+
+
+def _drawn(stage: Stage, problem: Problem) -> Tree:
     """A random point of the set, of the size that the optimizer begins with; a minimum-size run: the clean point."""
-    threat = problem.threat
     clean = stage.optimizer.minimum_size
     radius = torch.zeros_like(problem.epsilon) if clean else problem.epsilon * stage.optimizer.start_radius
-    theta = threat.start(problem.x, radius, problem.noise)
-    return over(lambda _, new: new, take(ledger.best_theta, rows), theta) if threat.chooses else theta
+    return problem.threat.start(problem.x, radius, problem.noise)
 
 
 def _kicked(stage: Stage, problem: Problem, theta: Tree, size: Tensor) -> Tree:

@@ -140,5 +140,6 @@ def _most(name: str, result: Result) -> float:
     attack = replace(attack_named(name), strengths=tuple(result.strengths(name).tolist()))
     kinds: Mapping[str, Attack] = {"": at_effort(attack, "high")} | {each.name: each for each in _others(attack)}
     classes = len(result.identity.model.probe[0]) if result.identity is not None else 2
-    plans = [(each.plans[each.searches[0]], each.searches[0]) for each in kinds.values()]
-    return float(sum(most_passes(plan, search, len(attack.strengths), classes) for plan, search in plans))
+    first = [(each, each.searches[0]) for each in kinds.values()]
+    count = len(attack.strengths)
+    return float(sum(most_passes(a.plans[by], by, count, classes, a.threat.chooses) for a, by in first))

@@ -53,4 +53,5 @@ class Costs:
 def weight_of(task: Task, classes: int) -> float:
     """How much work a task may be at most, in pairs of a forward and a backward pass of a sample on which every run
     comes to nothing."""
-    return most_passes(task.attack.plans[task.search], task.search, len(task.attack.strengths), classes) / 2
+    attack, search = task.attack, task.search
+    return most_passes(attack.plans[search], search, len(attack.strengths), classes, attack.threat.chooses) / 2

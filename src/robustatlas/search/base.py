@@ -51,6 +51,7 @@ class Schedule(ABC):
         classes: of the model.
         todo: bool ``[N]``: the samples that are attacked.
         monotone: what is broken at one strength counts as broken at all larger ones.
+        chooses: a run that does not begin at an example asks once more, to choose among draws of the set.
     """
 
     version: ClassVar[int] = 1
@@ -66,8 +67,18 @@ class Schedule(ABC):
 
     shared: SharedExamples | None = None
 
-    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        strengths: Tensor,
+        classes: int,
+        todo: Tensor,
+        *,
+        monotone: bool = True,
+        chooses: bool = False,
+    ) -> None:
         self.plan, self.strengths, self.levels, self.monotone = plan, strengths, len(strengths), monotone
+        self.chooses = chooses
         self.attempts = self.runs(plan, classes)
         self.stages = list(dict.fromkeys(a.leg.stage for a in self.attempts))
         self.stage_of = torch.tensor([self.stages.index(a.leg.stage) for a in self.attempts], device=todo.device)

@@ -40,17 +40,26 @@ class Downward(Schedule):
     )
     reads: ClassVar[tuple[type[Rule], ...]] = (StopLaggingRuns, StopSlowAscents, StopFruitless, MostPasses)
 
-    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
-        super().__init__(plan, strengths, classes, todo, monotone=monotone)
+    def __init__(
+        self,
+        plan: Plan,
+        strengths: Tensor,
+        classes: int,
+        todo: Tensor,
+        *,
+        monotone: bool = True,
+        chooses: bool = False,
+    ) -> None:
+        super().__init__(plan, strengths, classes, todo, monotone=monotone, chooses=chooses)
         runs = [len(attempts_of(plan.having(*group), classes)) for group in self.order]
         self.again, self.first, self.insisting, self.unbroken, self.last, _ = accumulate(runs)
         self.fruitless = plan.rule(StopFruitless)
         self.smallest = torch.full_like(self.level, torch.inf, dtype=strengths.dtype)
         self.in_vain, self.stubborn = torch.zeros_like(self.level), torch.zeros_like(todo)
         self.spent = torch.full_like(self.level, plan.passes_before(classes))
-        refined = sum(attempt.leg.passes_of_a_run for attempt in self.attempts[self.last :])
+        refined = sum(attempt.leg.most_passes() for attempt in self.attempts[self.last :])
         self.each, self.dear = torch.tensor(
-            [[a.leg.passes(1) - 1, a.leg.passes_of_a_run + refined] for a in self.attempts], device=todo.device
+            [[a.leg.passes(1) - 1, a.leg.most_passes(chooses) + refined] for a in self.attempts], device=todo.device
         ).T
 
     @classmethod
@@ -132,8 +141,17 @@ class Descent(Downward):
     from the smallest example.
     """
 
-    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
-        super().__init__(plan, strengths, classes, todo, monotone=monotone)
+    def __init__(
+        self,
+        plan: Plan,
+        strengths: Tensor,
+        classes: int,
+        todo: Tensor,
+        *,
+        monotone: bool = True,
+        chooses: bool = False,
+    ) -> None:
+        super().__init__(plan, strengths, classes, todo, monotone=monotone, chooses=chooses)
         self.level += len(strengths) - 1
 
     def _below(self, size: Tensor) -> Tensor:
@@ -165,8 +183,17 @@ class Minimum(Downward):
     on_grid = False
     reads = (*Downward.reads, Approach)
 
-    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
-        super().__init__(plan, strengths, classes, todo, monotone=monotone)
+    def __init__(
+        self,
+        plan: Plan,
+        strengths: Tensor,
+        classes: int,
+        todo: Tensor,
+        *,
+        monotone: bool = True,
+        chooses: bool = False,
+    ) -> None:
+        super().__init__(plan, strengths, classes, todo, monotone=monotone, chooses=chooses)
         shares = (plan.rule(Approach) or Approach()).shares
         self.levels = len(shares)
         self.below = torch.tensor(shares, dtype=strengths.dtype, device=todo.device)

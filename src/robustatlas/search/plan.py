@@ -143,10 +143,9 @@ class Leg:
         without what perceptual projections and attacks of other libraries ask besides."""
         return (1 + self.stage.optimizer.needs_gradient) * evaluations + 1
 
-    @property
-    def passes_of_a_run(self) -> int:
-        """:meth:`passes` of a run that goes on to its end."""
-        return self.passes(self.stage.optimizer.evaluations)
+    def most_passes(self, chooses: bool = False) -> int:
+        """:meth:`passes` of a run that goes on to its end; ``chooses``: in a set that chooses among draws."""
+        return self.passes(self.stage.optimizer.evaluations + chooses)
 
     def runs_of(self, classes: int) -> int:
         """How often it runs on a model of so many classes."""

@@ -22,6 +22,9 @@ GAIN = 2.0
 _REACH = (0.5, 0.25, 0.1)
 """Shares of its range within which a kernel is drawn again, around the best so far."""
 
+_BEST, _AGAIN = 8, 4
+"""How many of the best so far are drawn around, and the share of the first draws that are drawn again, as a divisor."""
+
 _AT_ONCE = 64
 """Kernels scored together, for the sake of memory."""
 
@@ -84,9 +87,10 @@ def promise(gradient: Tensor, shapes: Tensor) -> Tensor:
     return torch.cat(found, 1)
 
 
-def _most_promising(gradient: Tensor, shapes: Tensor) -> Tensor:
-    """``[B, 1, 4]``: the best of ``shapes`` [B, K, 4]."""
-    return shapes.take_along_dim(promise(gradient, shapes).argmax(1)[:, None, None], dim=1)
+def _most_promising(gradient: Tensor, shapes: Tensor, count: int) -> Tensor:
+    """``[B, count, 4]``: the best of ``shapes`` [B, K, 4], best first."""
+    best = promise(gradient, shapes).topk(min(count, shapes.shape[1]), dim=1).indices
+    return shapes.take_along_dim(best[:, :, None], dim=1)
 
 
 def neutral_kernel(x: Tensor) -> Tensor:
@@ -109,8 +113,8 @@ class Gabor(ThreatModel):
     The field is in [-epsilon, epsilon]; the kernel of 23 by 23 numbers is scaled to a sum of absolute values of 2. Then
     an adversarial pattern has a root mean square of about epsilon / 2, as much as the published one deviates from its
     mean, and no pixel changes by more than 2 epsilon. The kernel is chosen, not only drawn: of ``draws`` random ones
-    the one through which the gradient of the clean image is steepest, then three times the best of as many more that
-    are drawn ever nearer to it.
+    the eight through which the gradient of the clean image is steepest, then three times the best of these and of a
+    quarter as many more that are drawn ever nearer to them.
 
     Differences from the published attack (:class:`~robustatlas.threats.historical.gabor.HistoricalGabor`): there the
     pattern is stretched to [0, epsilon] whatever the field, so the sets are neither nested nor contain the clean image,
@@ -145,11 +149,13 @@ class Gabor(ThreatModel):
         """The kernel through which the gradient is steepest."""
         grey = gradient.sum(dim=1)
         shapes = random_shapes(noise.child(0), self.draws, dtype=x.dtype)
-        best = _most_promising(grey, shapes)
+        best = _most_promising(grey, shapes, _BEST)
         for number, reach in enumerate(_REACH, 1):
-            around = best + reach * (random_shapes(noise.child(number), self.draws, dtype=x.dtype) - 0.5)
+            count = max(1, self.draws // (_AGAIN * best.shape[1]))
+            moves = random_shapes(noise.child(number), count * best.shape[1], dtype=x.dtype) - 0.5
+            around = best.repeat(1, count, 1) + reach * moves
             around = torch.cat([around[..., :3].clamp(0, 1), around[..., 3:].remainder(1)], -1)  # angles go round
-            best = _most_promising(grey, torch.cat([best, around], 1))
+            best = _most_promising(grey, torch.cat([best, around], 1), _BEST)
         return GaborTheta(torch.zeros_like(grey), Fixed(shaped_kernel(best[:, 0])))
 
     def apply(self, x: Tensor, theta: GaborTheta) -> Tensor:
