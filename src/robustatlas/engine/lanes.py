@@ -66,9 +66,9 @@ def enter(setting: Setting, stage: Stage, rows: Tensor) -> Lanes:
     with charged(setting.model, ledger, rows):
         problem = Problem(threat, x, ledger.labels[rows], targets, epsilon, noise, threat.reference(x))
         theta, anew = begun(ledger, schedule, stage, problem, rows)
-    choosing = threat.chooses and stage.optimizer.needs_gradient
-    if choosing:
-        theta = with_own_draws(setting.model, ledger, stage, problem, rows, theta, anew)
+    before = torch.zeros_like(rows)
+    if threat.chooses and stage.optimizer.needs_gradient and anew is not None:
+        theta, before = with_own_draws(setting.model, ledger, stage, problem, rows, theta, anew), anew.long()
     with charged(setting.model, ledger, rows):
         state = stage.optimizer.init(problem, theta)
     return Lanes(
@@ -82,7 +82,7 @@ def enter(setting: Setting, stage: Stage, rows: Tensor) -> Lanes:
         known=ledger.best_size[rows],
         trace=Trace.none(epsilon),
         ended=torch.zeros_like(bounding),
-        before=(anew & choosing).long(),
+        before=before,
     )
 
 

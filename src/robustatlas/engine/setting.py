@@ -48,8 +48,8 @@ def set_up(
     right = ledger.clean_prediction == labels
     todo = torch.ones_like(right) if attack.repairs else right
     classes, monotone = ledger.ranking.shape[1], attack.monotone(search)
-    plan, chooses = attack.plans[search], attack.threat.chooses
-    schedule = search_named(search)(plan, strengths, classes, todo, monotone=monotone, chooses=chooses)
+    schedule = search_named(search)(attack.plans[search], strengths, classes, todo, monotone=monotone)
+    schedule.chooses = attack.threat.chooses
     rough = RoughMargins.none(ledger.margins) if model.rounding else None
     return Setting(model, attack, ledger, schedule, TargetClasses(ledger.ranking), rough, lanes, certified)
 

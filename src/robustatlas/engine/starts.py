@@ -10,16 +10,18 @@ from robustatlas.classifier import Classifier
 from robustatlas.classifier.backward import going_back
 from robustatlas.engine.ledger import Ledger, charged
 from robustatlas.engine.numerics import CLEAN, DRAWS
-from robustatlas.host import indices, to_host
+from robustatlas.host import looking_is_free
 from robustatlas.objectives import OBJECTIVES
 from robustatlas.optimizers.base import Problem
 from robustatlas.search import Schedule
 from robustatlas.search.plan import Stage
 
 
-def begun(ledger: Ledger, schedule: Schedule, stage: Stage, problem: Problem, rows: Tensor) -> tuple[Tree, Tensor]:
-    """The thetas at which the next runs of ``rows`` [B] begin, all of ``stage``, and bool ``[B]``: not at an
-    example."""
+def begun(
+    ledger: Ledger, schedule: Schedule, stage: Stage, problem: Problem, rows: Tensor
+) -> tuple[Tree, Tensor | None]:
+    """The thetas at which the next runs of ``rows`` [B] begin, all of ``stage``, and which do so anew, not at an
+    example: bool ``[B]``, or None where no run of the stage does."""
     threat, x = problem.threat, problem.x
     anew = torch.ones_like(rows, dtype=torch.bool)
     if stage.start == "neutral":
@@ -29,11 +31,10 @@ def begun(ledger: Ledger, schedule: Schedule, stage: Stage, problem: Problem, ro
         return theta, anew
     if stage.optimizer.minimum_size and stage.start == "best":
         size = ledger.best_size[rows]
-        known = size.isfinite()
-        return select(known, _kicked(stage, problem, take(ledger.best_theta, rows), size), theta), ~known
+        return select(size.isfinite(), _kicked(stage, problem, take(ledger.best_theta, rows), size), theta), None
     if schedule.shared is not None:
         lowest = schedule.shared.lowest(ledger.margins[rows], rows, schedule.source(rows))
-        return threat.project(x, lowest, problem.epsilon), ~anew
+        return threat.project(x, lowest, problem.epsilon), None
     warm = schedule.warm[rows] & ledger.best_size[rows].isfinite()
     return select(warm, threat.project(x, take(ledger.best_theta, rows), problem.epsilon), theta), ~warm
 
@@ -42,21 +43,21 @@ def with_own_draws(
     model: Classifier, ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, theta: Tree, anew: Tensor
 ) -> Tree:
     """``theta`` [B] of the next runs of ``rows``, where these begin ``anew`` [B] with the draws of the set that the
-    gradient of their own objective at the clean input promises the most of: one forward and one backward pass."""
-    (count,) = to_host(anew.sum())
-    if not count:
+    gradient of their own objective at the clean input promises the most of: one forward and one backward pass (of all
+    ``rows`` where looking at which begin anew is not free)."""
+    at = anew.nonzero().squeeze(1) if looking_is_free(rows.device) else torch.arange(len(rows), device=rows.device)
+    if not len(at):
         return theta
-    at = indices(anew, count)
-    some, clean = take(problem, at), watched(problem.x[at])
+    some, clean, begin = take(problem, at), watched(problem.x[at]), take(theta, at)
     with charged(model, ledger, rows[at]), going_back(stage.backward):
         logits = model.logits(clean, labels=some.labels, noise=some.noise.child(CLEAN))
         value = OBJECTIVES[stage.objective](logits, some.labels, some.targets if stage.targets else None)
         slope = gradient(value, clean)
     ledger.finite &= logits.detach().isfinite().all()
     draws = some.threat.choose(some.x, slope, some.noise.child(DRAWS))
-    mixed = over(lambda _, drawn: drawn, draws, take(theta, at))
+    own = over(lambda _, free: free, draws, begin)
     whole = take(theta, torch.arange(len(rows), device=rows.device))
-    put(whole, at, mixed)
+    put(whole, at, select(anew[at], own, begin))
     return whole
 
 

@@ -43,7 +43,8 @@ class Schedule(ABC):
     goes on from what another found), ``number_of`` and ``bounds`` (it looks for the smallest size). ``stops``: the
     rules that end runs early, ``slow``: the one that says after how many steps their margin is noted; ``most`` and
     ``budget``: those that say how often a sample may be asked about, and how many passes it may take; ``shared``: what
-    a search remembers of its runs besides the smallest example.
+    a search remembers of its runs besides the smallest example; ``chooses``: the set does, so that a run that begins
+    anew makes one evaluation more.
 
     Args:
         plan: what it carries out; see :meth:`check`.
@@ -51,7 +52,6 @@ class Schedule(ABC):
         classes: of the model.
         todo: bool ``[N]``: the samples that are attacked.
         monotone: what is broken at one strength counts as broken at all larger ones.
-        chooses: a run that does not begin at an example asks once more, to choose among draws of the set.
     """
 
     version: ClassVar[int] = 1
@@ -66,19 +66,10 @@ class Schedule(ABC):
     """It keeps an example for each strength."""
 
     shared: SharedExamples | None = None
+    chooses: bool = False
 
-    def __init__(
-        self,
-        plan: Plan,
-        strengths: Tensor,
-        classes: int,
-        todo: Tensor,
-        *,
-        monotone: bool = True,
-        chooses: bool = False,
-    ) -> None:
+    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         self.plan, self.strengths, self.levels, self.monotone = plan, strengths, len(strengths), monotone
-        self.chooses = chooses
         self.attempts = self.runs(plan, classes)
         self.stages = list(dict.fromkeys(a.leg.stage for a in self.attempts))
         self.stage_of = torch.tensor([self.stages.index(a.leg.stage) for a in self.attempts], device=todo.device)

@@ -40,17 +40,8 @@ class Downward(Schedule):
     )
     reads: ClassVar[tuple[type[Rule], ...]] = (StopLaggingRuns, StopSlowAscents, StopFruitless, MostPasses)
 
-    def __init__(
-        self,
-        plan: Plan,
-        strengths: Tensor,
-        classes: int,
-        todo: Tensor,
-        *,
-        monotone: bool = True,
-        chooses: bool = False,
-    ) -> None:
-        super().__init__(plan, strengths, classes, todo, monotone=monotone, chooses=chooses)
+    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
+        super().__init__(plan, strengths, classes, todo, monotone=monotone)
         runs = [len(attempts_of(plan.having(*group), classes)) for group in self.order]
         self.again, self.first, self.insisting, self.unbroken, self.last, _ = accumulate(runs)
         self.fruitless = plan.rule(StopFruitless)
@@ -59,7 +50,7 @@ class Downward(Schedule):
         self.spent = torch.full_like(self.level, plan.passes_before(classes))
         refined = sum(attempt.leg.most_passes() for attempt in self.attempts[self.last :])
         self.each, self.dear = torch.tensor(
-            [[a.leg.passes(1) - 1, a.leg.most_passes(chooses) + refined] for a in self.attempts], device=todo.device
+            [[a.leg.passes(1) - 1, a.leg.most_passes() + refined] for a in self.attempts], device=todo.device
         ).T
 
     @classmethod
@@ -114,7 +105,8 @@ class Downward(Schedule):
         may be."""
         if self.budget is None:
             return torch.zeros_like(attempt, dtype=torch.bool)
-        return self.budget.over(self.spent[rows], self.dear[attempt.clamp_max(len(self.attempts) - 1)])
+        coming = attempt.clamp_max(len(self.attempts) - 1)
+        return self.budget.over(self.spent[rows], self.dear[coming] + self.chooses * self.each[coming])
 
     @abstractmethod
     def _gained(self, best_size: Tensor, before: Tensor) -> Tensor:
@@ -141,17 +133,8 @@ class Descent(Downward):
     from the smallest example.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        strengths: Tensor,
-        classes: int,
-        todo: Tensor,
-        *,
-        monotone: bool = True,
-        chooses: bool = False,
-    ) -> None:
-        super().__init__(plan, strengths, classes, todo, monotone=monotone, chooses=chooses)
+    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
+        super().__init__(plan, strengths, classes, todo, monotone=monotone)
         self.level += len(strengths) - 1
 
     def _below(self, size: Tensor) -> Tensor:
@@ -183,17 +166,8 @@ class Minimum(Downward):
     on_grid = False
     reads = (*Downward.reads, Approach)
 
-    def __init__(
-        self,
-        plan: Plan,
-        strengths: Tensor,
-        classes: int,
-        todo: Tensor,
-        *,
-        monotone: bool = True,
-        chooses: bool = False,
-    ) -> None:
-        super().__init__(plan, strengths, classes, todo, monotone=monotone, chooses=chooses)
+    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
+        super().__init__(plan, strengths, classes, todo, monotone=monotone)
         shares = (plan.rule(Approach) or Approach()).shares
         self.levels = len(shares)
         self.below = torch.tensor(shares, dtype=strengths.dtype, device=todo.device)

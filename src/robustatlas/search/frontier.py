@@ -30,17 +30,8 @@ class FrontierSearch(Schedule):
     order = (frozenset({"bound", "restart"}), frozenset({"ascend"}), frozenset({"sweep"}))
     reads = (StopLaggingRuns,)
 
-    def __init__(
-        self,
-        plan: Plan,
-        strengths: Tensor,
-        classes: int,
-        todo: Tensor,
-        *,
-        monotone: bool = True,
-        chooses: bool = False,
-    ) -> None:
-        super().__init__(plan, strengths, classes, todo, monotone=monotone, chooses=chooses)
+    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
+        super().__init__(plan, strengths, classes, todo, monotone=monotone)
         bounds, spread, sweeps = (plan.having(*group) for group in self.order)
         self.first, self.targets = len(attempts_of(bounds, classes)), len(attempts_of(spread, classes))
         self.rounds = bool(spread) + len(sweeps)

@@ -43,17 +43,8 @@ class Every(OnGrid):
 class Bisection(OnGrid):
     """Per-sample bisection over the strengths: the procedure of MultiRobustBench."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        strengths: Tensor,
-        classes: int,
-        todo: Tensor,
-        *,
-        monotone: bool = True,
-        chooses: bool = False,
-    ) -> None:
-        super().__init__(plan, strengths, classes, todo, monotone=monotone, chooses=chooses)
+    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
+        super().__init__(plan, strengths, classes, todo, monotone=monotone)
         self.low = torch.zeros_like(self.level)
         self.high = torch.full_like(self.level, len(strengths) - 1)
         self.level = (self.low + self.high) // 2

@@ -46,7 +46,8 @@ class ThreatModel(ABC):
 
     @property
     def chooses(self) -> bool:
-        """What is drawn and never optimised is chosen among several draws, by :meth:`choose`."""
+        """What is drawn and never optimised is chosen among several draws, by :meth:`choose`, for each run that begins
+        elsewhere than at an example."""
         return False
 
     def check(self, x: Tensor) -> None:
@@ -72,8 +73,8 @@ class ThreatModel(ABC):
     def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> Tree:
         """The :meth:`neutral` theta, with the most promising of several draws as what is never optimised in it.
 
-        The draws have the support of those of :meth:`start`; ``gradient``, shaped like ``x``, is that of an objective
-        at the clean input, by which they are compared.
+        The draws have the support of those of :meth:`start`; ``gradient``, shaped like ``x``, is that of the run's
+        objective at the clean input, by which they are compared.
         """
         return self.neutral(x)
 
