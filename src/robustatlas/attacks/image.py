@@ -216,6 +216,7 @@ ENTRIES = (
     _mrb(
         "perspective", Perspective(), HistoricalPerspective(), grid(0.002), "change of a matrix entry",
         "The public code starts on one side, in [0, epsilon]; the sets are the same.",
+        plans=ascending(MANY_STARTS),
     ),
     _number("hue", Hue(), Hue(), grid(0.5), "radians", "The default scans the set instead of gradient ascent."),
     _number("saturation", Saturation(), Saturation(), grid(0.5), "change of the factor", "As hue."),
