@@ -81,9 +81,8 @@ def correct(model: ra.Classifier, data: ra.Dataset, first: int, samples: int) ->
     return ra.Dataset.of_rows(data.rows.chosen(right), data.labels[right], name=data.name)
 
 
-def contenders(name: str, seeds: int, more: Collection[str]) -> Iterator[tuple[str, Attack, dict[str, Any]]]:
+def contenders(attack: Attack, seeds: int, more: Collection[str]) -> Iterator[tuple[str, Attack, dict[str, Any]]]:
     """The default first."""
-    attack = attack_named(name)
     for seed in range(seeds):
         yield f"seed {seed}", attack, {"seed": seed}
     if "high effort" in more:
@@ -147,18 +146,19 @@ def judged(
 
 def row_of(name: str, joined: str, asked: argparse.Namespace) -> dict[str, Any] | None:
     """What an attack finds on networks that are taken together; None: it cannot be applied to them."""
-    base = attack_named(name)
-    strengths = tuple(round(asked.times * strength, 10) for strength in base.strengths)
+    strengths: tuple[float, ...] = ()
     sizes: dict[str, list[NDArray[np.float64]]] = {}
     costs: dict[str, float] = {}
     for who in joined.split("+"):
         model, whole = subject(who, asked.networks)
         data = correct(model, whole, asked.first, asked.samples)
+        base = attack_named(name).on_images(tuple(data.images.shape[2:]))
+        strengths = tuple(round(asked.times * strength, 10) for strength in base.strengths)
         try:
             base.threat.check(data.images[:1])
         except UnsupportedInputError:
             return None
-        for what, attack, settings in contenders(name, asked.seeds, asked.more.split(",")):
+        for what, attack, settings in contenders(base, asked.seeds, asked.more.split(",")):
             key = f"{who}/{name}/{what}/{asked.first}-{asked.samples}-{asked.times:g}"
             key += f"-{asked.search}" * (asked.search != "descent")
             settings |= {"search": "descent" if what == "brute force" else asked.search}

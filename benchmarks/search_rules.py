@@ -115,7 +115,7 @@ def measured(
     who: str, model: ra.Classifier, data: ra.Dataset, name: str, seeds: int, folder: Path | None
 ) -> Iterator[dict[str, Any]]:
     """A row for each thing that is taken away from an attack."""
-    attack, default = attack_named(name), list[dict[str, Any]]()
+    attack, default = attack_named(name).on_images(tuple(data.images.shape[2:])), list[dict[str, Any]]()
     strengths = np.array(attack.strengths)
     for what, edit in EDITS.items():
         other = attack if what == "default" else edited(attack, edit)

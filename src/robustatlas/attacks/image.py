@@ -91,8 +91,9 @@ _fine = partial(two_kinds, _FINEST, _FINE, starts=4)
 FINE, FINE_TOWARDS_ALL = _fine(classes=3), _fine(classes=NEAREST)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
 the others need many starts; towards three classes, or as many as AutoAttack targets."""
-MANY_STARTS = two_kinds(_BRIEF, _BRIEF, starts=48)
-"""For sets of so few numbers that an ascent ends in the nearest of many valleys: short ones, from many starts."""
+MANY_STARTS = two_kinds(_BRIEF, _BRIEF, classes=NEAREST, starts=48)
+"""For sets in which an ascent ends in the nearest of many valleys, as there are few numbers or draws that are never
+optimised: short ones, from many starts."""
 
 _SCAN = Stage(Scan(), "margin")
 SCANNED = plans(legs("ascend", _SCAN), legs("bound", _SCAN), (), frontier=ruled(legs("bound", _SCAN), (PATIENT,)))
@@ -107,14 +108,17 @@ def ascending(
     return plans(ascents_of(below), bounds, below, patience=patience, most=MostPasses(), frontier=swept())
 
 
-_BY_MANY_DRAWS = (replace(FROM_CLEAN[0], runs=NEAREST), *FROM_CLEAN[1:], *_RESTARTS)
+_MANY_BOUNDS = (replace(FROM_CLEAN[0], runs=NEAREST), *FROM_CLEAN[1:])
 
 
-def drawing(below: tuple[Leg, ...] = USUAL) -> dict[Search, Plan]:
+def by_bounds(below: tuple[Leg, ...] = USUAL) -> dict[Search, Plan]:
     """:func:`ascending`, for sets that choose among draws and never optimise these: bounds, each of which chooses anew,
-    towards as many classes as AutoAttack targets, before so many in a row that found nothing end them."""
-    return ascending(below, _BY_MANY_DRAWS, replace(PATIENCE, patience=NEAREST))
+    towards as many classes as AutoAttack targets, and no restarts, which would keep their draws."""
+    return ascending(below, _MANY_BOUNDS, replace(PATIENCE, patience=NEAREST))
 
+
+BY_ASCENTS, BY_FINE_STEPS = (ascending(below, FROM_CLEAN) for below in (MANY_STARTS, FINE_TOWARDS_ALL))
+"""Without restarts, which find nothing in these sets that the ascents would not."""
 
 _AS_IN_LP = StopFruitless()
 COEFFICIENTS = ascending(patience=_AS_IN_LP)
@@ -194,7 +198,7 @@ ENTRIES = (
         "The public code divides by a maximum that contains epsilon, so its sets are not nested and do not contain the "
         "clean image. The default's fog grows with epsilon from none.",
         historical_nested=False,
-        plans=ascending(FINE_TOWARDS_ALL, FROM_CLEAN),  # a restart throws its example away
+        plans=BY_FINE_STEPS,
     ),
     Entry(
         "snow", Snow(), HistoricalSnow(), grid(0.1), "pixel values of 1",
@@ -206,17 +210,17 @@ ENTRIES = (
         "gabor", Gabor(), HistoricalGabor(), grid(10.0), "pixel values of 255",
         "The public code stretches the noise to its full range whatever its parameters, and activates the positions "
         "that its paper leaves out; the default's noise is bounded by epsilon.",
-        historical_nested=False, plans=drawing(LONG_STEPS),
+        historical_nested=False, plans=by_bounds(LONG_STEPS),
     ),
     _mrb(
         "affine", Affine(), HistoricalAffine(), grid(0.1), "change of a matrix entry",
         "The public code starts on one side, in [0, epsilon]; the sets are the same.",
-        plans=ascending(MANY_STARTS),
+        plans=BY_ASCENTS,
     ),
     _mrb(
         "perspective", Perspective(), HistoricalPerspective(), grid(0.002), "change of a matrix entry",
         "The public code starts on one side, in [0, epsilon]; the sets are the same.",
-        plans=ascending(MANY_STARTS),
+        plans=BY_ASCENTS,
     ),
     _number("hue", Hue(), Hue(), grid(0.5), "radians", "The default scans the set instead of gradient ascent."),
     _number("saturation", Saturation(), Saturation(), grid(0.5), "change of the factor", "As hue."),

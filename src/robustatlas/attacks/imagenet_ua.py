@@ -7,13 +7,13 @@ ascent by steps of one length, the last iterate judged, and samples that are mis
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage
-from robustatlas.attacks.image import FINE, USUAL, ascending, drawing
+from robustatlas.attacks.image import BY_ASCENTS, BY_FINE_STEPS, FINE, USUAL, ascending, by_bounds
 from robustatlas.attacks.plans import ascents_of, legs
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, in_sound_units
@@ -75,8 +75,8 @@ class Published:
 
 @dataclass(frozen=True)
 class UaEntry:
-    """One attack: both threat models, the published steps on ImageNet and on CIFAR-10, and what a reader wants to
-    know."""
+    """One attack: both threat models, the published steps on ImageNet and on CIFAR-10, what a reader wants to know, the
+    plans at twenty strengths, and the ascents at three levels."""
 
     name: str
     threat: ThreatModel
@@ -86,7 +86,8 @@ class UaEntry:
     unit: str
     note: str
     historical_unit: str = ""
-    way: tuple[Leg, ...] = USUAL
+    plans: Mapping[Search, Plan] = field(default_factory=ascending)
+    at_levels: tuple[Leg, ...] = USUAL
 
     def attack(self, procedure: Procedure, *, levels: bool = False) -> Attack:
         """The attack at the twenty strengths, or at the three levels."""
@@ -101,9 +102,8 @@ class UaEntry:
         about = AttackInfo(self.unit, SOURCE, self.note)
         if levels:
             published = PGD(steps.steps, length=steps.length * sound[1] / three[1])
-            return Attack(f"ua-{self.name}", self.threat, _from_above(self.way, published), sound, about)
-        way = drawing if self.threat.chooses else ascending
-        return Attack(f"ua-{self.name}", self.threat, way(self.way), around(sound), about)
+            return Attack(f"ua-{self.name}", self.threat, _from_above(self.at_levels, published), sound, about)
+        return Attack(f"ua-{self.name}", self.threat, self.plans, around(sound), about)
 
     def _published(self, steps: Published, three: Strengths, levels: bool) -> Attack:
         plan = Plan(legs("ascend", Stage(PGD(steps.steps, length=steps.length), "cross-entropy", judge="last")))
@@ -118,14 +118,14 @@ _STEPS_FOR_BOTH = 40
 _STARTS = 2
 
 
-def _from_above(way: tuple[Leg, ...], published: PGD) -> dict[Search, Plan]:
+def _from_above(ascents: tuple[Leg, ...], published: PGD) -> dict[Search, Plan]:
     """The plans at few levels. The descent ascends at the levels themselves, from the highest down: bounds of the size
     and an order of the classes by distance pay at many strengths, and here cost more than they save. The ``published``
     steps follow where they are so many that half of their passes have room for both."""
-    usual = ascending(way)
+    usual = ascending(ascents)
     again = Leg(Stage(published, "cross-entropy", start="best"), runs=_STARTS)
-    fine = [again] if way is not FINE and published.steps >= _STEPS_FOR_BOTH else []
-    descent = (replace(leg, stage=replace(leg.stage, targets=None)) for leg in (*ascents_of(way), *fine))
+    fine = [again] if ascents is not FINE and published.steps >= _STEPS_FOR_BOTH else []
+    descent = (replace(leg, stage=replace(leg.stage, targets=None)) for leg in (*ascents_of(ascents), *fine))
     return usual | {"descent": ruled(descent, usual["descent"].rules)}
 
 
@@ -159,7 +159,7 @@ ENTRIES = (
     UaEntry(
         "wood", UaWood(), HistoricalUaWood(), Published(0.005, 80), Published(0.000625, 70),
         "bend of a ring, half the image side is 1", _FADED,
-        way=FINE,  # near a ring the gradient grows without bound, so that long steps lead nowhere
+        plans=BY_FINE_STEPS, at_levels=FINE,  # near a ring the gradient grows without bound: long steps lead nowhere
     ),
     UaEntry(
         "glitch", UaGlitch(), HistoricalUaGlitch(), Published(0.005, 90), Published(0.0025, 60),
@@ -168,6 +168,7 @@ ENTRIES = (
     UaEntry(
         "kaleidoscope", UaKaleidoscope(), HistoricalUaKaleidoscope(), Published(0.005, 90), Published(0.005, 30),
         "change of a colour, pixels in [0, 1]", _FADED,
+        plans=BY_ASCENTS,
     ),
     UaEntry(
         "pixel", UaPixel(), HistoricalUaPixel(), Published(1.0, 100), Published(1.0, 60),
@@ -180,12 +181,14 @@ ENTRIES = (
         "fourth roots of the flakes, and bleaches the image at every strength; the default bounds the flakes "
         "themselves, in whole flakes (the square of the published strength), and fades the bleaching in.",
         historical_unit="l2 norm of fourth roots of the flakes",
+        plans=BY_ASCENTS,
     ),
     UaEntry(
         "gabor", UaGabor(), HistoricalUaGabor(), Published(0.0003125, 100), Published(0.0025, 80),
         "weight of one kernel, pixels in [0, 1]",
         "Unlike gabor of 2019 the noise is sparse, not normalised, and of both signs. The public code draws another "
         "kernel at every step; the default keeps the most promising one.",
+        plans=BY_ASCENTS,
     ),
     UaEntry(
         "edge", UaEdge(), HistoricalUaEdge(), Published(0.02, 60), Published(0.02, 60),
@@ -213,10 +216,12 @@ ENTRIES = (
         "mix", UaMix(), HistoricalUaMix(), Published(1.0, 70), Published(0.5, 30),
         "l2 norm of the weights of another picture",
         "The public code mixes in images of the same batch; here it is one of the first images of the data set.",
+        plans=by_bounds(),
     ),
     UaEntry(
         "polkadot", UaPolkadot(), HistoricalUaPolkadot(), Published(0.3, 40), Published(0.3, 40),
         "l2 norm of the strengths of the dots", _FADED,
+        plans=BY_ASCENTS,
     ),
     UaEntry(
         "prison", UaPrison(), HistoricalUaPrison(), Published(0.0015, 30), Published(0.0015, 20),
@@ -234,6 +239,7 @@ ENTRIES = (
         "whirlpool", UaWhirlpool(), HistoricalUaWhirlpool(), Published(4.0, 40), Published(16.0, 50),
         "l2 norm of rotations, radians",
         f"The public code turns every whirlpool by half a radian at least; the default from none. {_HALF_A_PIXEL}",
+        plans=BY_ASCENTS,
     ),
 )  # fmt: skip
 
