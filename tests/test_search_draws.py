@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,12 +12,13 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack, Leg, Plan, Stage
+from robustatlas.attacks.image import BY_ASCENTS, ascending
 from robustatlas.attacks.passes import limited_passes
 from robustatlas.bundle import Bundle, Fixed, over
 from robustatlas.noise import Noise
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.search.rules import MostPasses
+from robustatlas.search.rules import MostPasses, Rule
 from robustatlas.threats.base import ThreatModel
 
 PIXELS = 4
@@ -72,6 +74,14 @@ class Unchosen(OnePixel):
     chooses = False
 
 
+class Blind(OnePixel):
+    """The same, where the gradient says nothing about which pixel would do."""
+
+    def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> Amount:
+        pixel = F.one_hot(noise.integers(PIXELS), PIXELS).to(x.dtype)
+        return Amount(x.new_zeros(len(x), 1), Fixed(pixel))
+
+
 def network() -> nn.Module:
     """The nearest class, 1, is approached by the first pixel, which has no room for it; class 2 is reached by the
     second one, at .9."""
@@ -82,7 +92,7 @@ def network() -> nn.Module:
     return net
 
 
-def evaluated(threat: ThreatModel, *legs: Leg, rules: tuple[MostPasses, ...] = (), samples: int = 3) -> ra.Result:
+def evaluated(threat: ThreatModel, *legs: Leg, rules: tuple[Rule, ...] = (), samples: int = 3) -> ra.Result:
     attack = Attack("pixel", threat, {"descent": Plan(legs, rules)}, (0.25, 0.5, 0.75, 1.0))
     x = torch.tensor([[0.9, 0.0, 0.5, 0.5]]).repeat(samples, 1)
     labels = torch.zeros(samples, dtype=torch.int64)
@@ -92,6 +102,16 @@ def evaluated(threat: ThreatModel, *legs: Leg, rules: tuple[MostPasses, ...] = (
 def test_a_run_towards_a_class_has_the_draws_that_lead_there() -> None:
     sizes = evaluated(OnePixel(), BOUND).minimal_size("pixel")
     assert sizes == pytest.approx([0.9] * 3, abs=2e-3)
+
+
+def test_many_starts_are_as_many_draws() -> None:
+    """One draw in four leads anywhere; 50 that all miss it are one case in a million."""
+    sizes = []
+    for plans in (BY_ASCENTS, ascending()):
+        descent = plans["descent"]
+        sizes.append(evaluated(Blind(), *descent.legs, rules=descent.rules, samples=40).minimal_size("pixel"))
+    assert np.isfinite(sizes[0]).all()
+    assert not np.isfinite(sizes[1]).all(), "a few runs do not do"
 
 
 def test_a_choice_is_one_forward_and_one_backward_pass() -> None:

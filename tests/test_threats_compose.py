@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
 from robustatlas.bundle import over
 from robustatlas.errors import UserError
 from robustatlas.threats.base import UnsupportedInputError
@@ -122,6 +123,18 @@ def test_names_joined_by_plus_are_an_attack():
     assert (accuracies <= alone.outcome("linf").accuracies()).all()
     assert accuracies[0] > 0 and accuracies[-1] < 50
     assert ra.compose("linf", "hue").threat.strengths == (0.05, 0.25)
+
+
+def test_a_part_has_the_strengths_that_it_has_alone_on_such_images() -> None:
+    both = ra.compose("ua-snow", "linf")
+    for sides in ((224, 224), (32, 32)):
+        assert both.on_images(sides).threat.strengths[0] == attack_named("ua-snow").on_images(sides).strengths[-1] / 2
+    assert ra.compose("ua-snow", "linf", strengths=(3, 0.1)).on_images((32, 32)).threat.strengths == (3, 0.1)
+
+
+def test_a_part_that_draws_is_searched_by_as_many_draws_as_alone() -> None:
+    assert ra.compose("linf", "ua-whirlpool").plans == attack_named("ua-whirlpool").plans
+    assert ra.compose("linf", "recolor").plans == attack_named("recolor").plans
 
 
 @pytest.mark.parametrize(

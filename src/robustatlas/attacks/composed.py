@@ -36,7 +36,8 @@ def carben_attack() -> Attack:
 
 
 def compose(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -> Attack:
-    """The ``parts`` one after the other, with their full ``strengths`` (default: half of each part's largest)."""
+    """The ``parts`` one after the other, with their full ``strengths`` (default: half of each part's largest). They are
+    searched as the first of them that chooses among draws is, if any does."""
     name = JOINT.join(part.name for part in parts)
     for part in parts:
         if not (part.nested and part.contains_clean) or isinstance(part.threat, Perceptual):
@@ -54,4 +55,7 @@ def compose(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -
     threat = Compose(tuple(part.threat for part in parts), tuple(full))
     each = ", ".join(f"{part.name} {value:.4g}" for part, value in zip(parts, full, strict=True))
     attack = composed(name, threat, "a composition, as in Laidlaw and Feizi 2019")
-    return replace(attack, about=replace(attack.about, unit=f"share of {each}"))
+    plans = next((part.plans for part in parts if part.threat.chooses), attack.plans)
+    scaled = strengths is None and any(part.small for part in parts)
+    small = compose([part.small or part for part in parts]) if scaled else None
+    return replace(attack, plans=plans, about=replace(attack.about, unit=f"share of {each}"), small=small)
