@@ -7,7 +7,7 @@ is within 1 % of the best known. Networks joined by + are one row, their samples
 
     python benchmarks/gaps.py [--models stadv_delta+recoloradv,mnistfc,attention-cifar] [--attacks gabor,snow,fog]
         [--first 5000] [--samples 20] [--seeds 5] [--more "high effort,brute force"] [--times 1.0] [--search descent]
-        [--networks FOLDER] [--kept FOLDER] [--output FILE.json]
+        [--networks FOLDER] [--kept FOLDER] [--device cpu] [--output FILE.json]
 
 Networks are those of subjects.py, trained where the folder has none; ``mnistfc``, the fully connected one of VNN-COMP
 2021 with four hidden layers and one-hot outputs; and CIFAR-10 ResNet-32 weights by the end of their names. The last two
@@ -77,7 +77,7 @@ def correct(model: ra.Classifier, data: ra.Dataset, first: int, samples: int) ->
     """Those of the samples that the model classifies correctly."""
     index = torch.arange(first, first + samples)
     with torch.no_grad():
-        right = index[model.logits(data.images[index]).argmax(1) == data.labels[index]]
+        right = index[model.logits(data.images[index].to(model.device)).argmax(1).cpu() == data.labels[index]]
     return ra.Dataset.of_rows(data.rows.chosen(right), data.labels[right], name=data.name)
 
 
@@ -151,6 +151,7 @@ def row_of(name: str, joined: str, asked: argparse.Namespace) -> dict[str, Any] 
     costs: dict[str, float] = {}
     for who in joined.split("+"):
         model, whole = subject(who, asked.networks)
+        model = ra.Classifier(model, device=asked.device)
         data = correct(model, whole, asked.first, asked.samples)
         base = attack_named(name).on_images(tuple(data.images.shape[2:]))
         strengths = tuple(round(asked.times * strength, 10) for strength in base.strengths)
@@ -185,6 +186,7 @@ def main() -> None:
     parser.add_argument("--times", type=float, default=1.0, help="strengths are the catalogue's times this")
     parser.add_argument("--networks", type=Path, default=KEPT, help="folder of the networks of subjects.py")
     parser.add_argument("--kept", type=Path, help="folder of what was found; what is in it is not searched again")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     rows: list[dict[str, Any]] = []

@@ -6,7 +6,7 @@ gains less than .1 points beyond what seeds differ by does not earn its place.
 
     python benchmarks/search_rules.py [--small] [--networks attention,one-hot-6,residual,attention-cifar]
         [--attacks linf,l2,l1,stadv,elastic,gabor,fog,snow,affine] [--samples 250] [--seeds 2] [--kept FOLDER]
-        [--output FILE.json]
+        [--device cpu] [--output FILE.json]
 
 Networks are those of subjects.py, trained where they are not kept; the last two decided nothing. ``--small``: the
 built-in digits network, two attacks and a few samples.
@@ -98,16 +98,21 @@ def accuracies(sizes: list[float | None], strengths: NDArray[np.float64]) -> NDA
     return 100 * (known[:, None] > strengths * (1 + STRENGTH_TOLERANCE)).mean(0)
 
 
-def subjects(names: list[str], samples: int, kept: Path) -> Iterator[tuple[str, ra.Classifier, ra.Dataset]]:
+def subjects(
+    names: list[str], samples: int, kept: Path, device: str
+) -> Iterator[tuple[str, ra.Classifier, ra.Dataset]]:
     """Networks, each with its first samples that it classifies correctly."""
     for name in names:
         if name.startswith("digits"):
             model, data = ra.load_model(f"builtin:{name}", name=name), ra.load_dataset("digits")
         else:
             model, data = trained(name, kept)
+        model = ra.Classifier(model, device=device)
         index = torch.arange(min(2 * samples, len(data)))
         with torch.no_grad():
-            right = index[model.logits(data.images[index]).argmax(1) == data.labels[index]][:samples]
+            right = index[model.logits(data.images[index].to(model.device)).argmax(1).cpu() == data.labels[index]][
+                :samples
+            ]
         yield name, model, ra.Dataset.of_rows(data.rows.chosen(right), data.labels[right], name=data.name)
 
 
@@ -156,12 +161,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--trained", type=Path, default=KEPT, help="folder of the networks")
     parser.add_argument("--kept", type=Path, help="folder of what was found; what is in it is not searched again")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     if asked.small:
         asked.networks, asked.attacks, asked.samples = "digits-linf", "linf,elastic", 10
     rows: list[dict[str, Any]] = []
-    for who, model, data in subjects(asked.networks.split(","), asked.samples, asked.trained):
+    for who, model, data in subjects(asked.networks.split(","), asked.samples, asked.trained, asked.device):
         for name in asked.attacks.split(","):
             try:
                 attack_named(name).threat.check(data.images[:1])

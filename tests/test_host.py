@@ -97,6 +97,18 @@ def test_images_are_attacked_alike(network: nn.Module, name: str, procedure: Pro
     np.testing.assert_allclose(always.minimal_size, seldom.minimal_size, 1e-15 if name == "snow" else 0)
 
 
+@pytest.mark.parametrize("name", ["linf", "affine", "elastic"])
+def test_looking_seldom_costs_few_passes(name: str) -> None:
+    """Runs that rules end after a few steps do not wait for the next look until they are twice as long."""
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(8)
+
+    def passes(steps: int) -> float:
+        with looking_every(steps):
+            return sum(ra.evaluate(model, data, name, diagnose=False, audit=0, progress=False).passes(name))
+
+    assert passes(1) <= passes(LOOK_EVERY) <= 1.35 * passes(1)
+
+
 def test_the_ball_is_projected_on_alike() -> None:
     draw = torch.Generator().manual_seed(0)
     values = torch.randn(20, 64, dtype=torch.float64, generator=draw) * torch.linspace(0, 0.5, 20)[:, None]

@@ -55,7 +55,7 @@ def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) 
 def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
     """Run the samples of ``queue``, all at an attempt of ``stage``, until each is done or wants another stage."""
     lanes = enter(setting, stage, queue.next(setting.lanes))
-    steps = _steps_to_a_look(stage, lanes.rows.device) if setting.model.knowledge == "gradients" else 1
+    steps = _steps_to_a_look(setting, stage) if setting.model.knowledge == "gradients" else 1
     while len(lanes.rows):
         for _ in range(steps):
             evaluation, state = moved(setting, stage, lanes)
@@ -98,7 +98,10 @@ def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> La
     return left
 
 
-def _steps_to_a_look(stage: Stage, device: torch.device) -> int:
-    """How many steps the host leaves alone, so that it looks when a run of full length ends."""
-    length = stage.optimizer.steps + 1
-    return math.ceil(length / max(1, round(length / stride(device))))
+def _steps_to_a_look(setting: Setting, stage: Stage) -> int:
+    """How many steps the host leaves alone, so that it looks when runs end: those of full length, or, where rules may
+    end them in half the time that the host would wait, the first that do."""
+    optimizer, usual = stage.optimizer, stride(setting.ledger.x.device)
+    first = min((rule.soonest(optimizer) for rule in setting.schedule.stops), default=optimizer.steps + 1)
+    length = first if 2 * first <= usual else optimizer.steps + 1
+    return math.ceil(length / max(1, round(length / usual)))

@@ -44,7 +44,7 @@ def fitting_batch(model: Classifier, x: Tensor, most: int) -> int:
     best, pace = 1, 0.0
     size = min(16, most)
     while True:
-        seconds = _seconds(model, x, size)
+        seconds = seconds_of_a_batch(model, x, size)
         if seconds is None:
             best = max(1, min(best, size // 2 // _SHARE))
             break
@@ -56,8 +56,9 @@ def fitting_batch(model: Classifier, x: Tensor, most: int) -> int:
     return best
 
 
-def _seconds(model: Classifier, x: Tensor, size: int) -> float | None:
-    """Shortest of two times that the forward and backward pass of a batch takes; None where it does not fit."""
+def seconds_of_a_batch(model: Classifier, x: Tensor, size: int) -> float | None:
+    """Shortest of two times that the forward and backward pass of ``size`` samples like ``x`` [1, ...] takes; None
+    where they do not fit."""
     taken = []
     try:
         batch = x.expand(size, *x.shape[1:]).clone()

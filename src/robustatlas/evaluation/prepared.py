@@ -17,10 +17,11 @@ from robustatlas.classifier.failing import with_what_gradient_it_has
 from robustatlas.errors import UserError, warn
 from robustatlas.evaluation.gradients import gradient_record
 from robustatlas.evaluation.identity import identity_of
-from robustatlas.evaluation.memory import fitting_batch
+from robustatlas.evaluation.memory import fitting_batch, seconds_of_a_batch
 from robustatlas.evaluation.plan import Data, Task, Work, chosen_attacks, record_of, samples_of, those_that_fit
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Manner
+from robustatlas.host import looking_is_free
 from robustatlas.outcomes import Identity
 from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.progress import Progress, progress_shown
@@ -104,8 +105,8 @@ def prepared(model: Classifier, work: Work, request: Request, display: Progress)
     lost = {task.record.name: task.record.gradient.without for task in tasks if task.record.gradient is not None}
     if void := {name: share for name, share in lost.items() if share}:
         tell(display, void_sentence(void))
-    identity, pair = identity_of(model, work.rows.shape[1:], work.record), _seconds_of_a_pair(model, work)
-    manner = _manner_of(model, work, request)
+    identity, manner = identity_of(model, work.rows.shape[1:], work.record), _manner_of(model, work, request)
+    pair = _seconds_of_a_pair(model, work, manner.batch_size)
     return Prepared(model, work, tasks, identity, (*warnings, *left_out), manner, pair, display)
 
 
@@ -156,8 +157,13 @@ def _probed(model: Classifier, images: Tensor) -> Tensor:
     return images.to(model.device, model.dtype)
 
 
-def _seconds_of_a_pair(model: Classifier, work: Work) -> float:
-    """Seconds that the forward and backward pass of one sample take."""
+def _seconds_of_a_pair(model: Classifier, work: Work, batch: int) -> float:
+    """Seconds that the forward and backward pass of one sample take; of an accelerator, which is about as fast with one
+    as with many, in a batch."""
+    if model.knowledge == "gradients" and not looking_is_free(model.device):
+        while (seconds := seconds_of_a_batch(model, _probed(model, work.rows[:1]), batch)) is None and batch > 1:
+            batch //= 2
+        return (seconds or 0.0) / batch
     x = _probed(model, work.rows[:8]).requires_grad_(model.knowledge == "gradients")
     begun = time.perf_counter()
     logits = model.logits(x)

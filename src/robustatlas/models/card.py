@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from robustatlas.errors import UserError
 from robustatlas.files import write_text
 from robustatlas.outcomes.differences import differences
+from robustatlas.version import __version__
 
 CARD = "card.json"
 WEIGHTS = "weights.safetensors"
@@ -136,7 +137,7 @@ def read_card(folder: str | Path) -> Card:
 
 def here() -> dict[str, Any]:
     """Versions, machine and time of this process, as fields of a card."""
-    versions = {package: metadata.version(package) for package in ("robustatlas", "torch", "numpy")}
+    versions = {"robustatlas": __version__} | {package: metadata.version(package) for package in ("torch", "numpy")}
     return {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions | {"python": platform.python_version()},

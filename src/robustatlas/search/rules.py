@@ -97,6 +97,10 @@ class EarlyStop(Rule):
         """``[B]``: the runs that end after evaluation number ``step`` [B] (from 0), where the smallest size of their
         samples was ``known`` [B] when they began. Searches without gradients always go on."""
 
+    @abstractmethod
+    def soonest(self, optimizer: Optimizer[Any]) -> int:
+        """Evaluations after which a run may first end by it."""
+
 
 @dataclass(frozen=True)
 class StopLaggingRuns(EarlyStop):
@@ -122,6 +126,9 @@ class StopLaggingRuns(EarlyStop):
             return torch.zeros_like(step, dtype=torch.bool)
         ratio = cached(_ratios, self.times, self.left, optimizer.steps, like=known)[step.clamp_max(optimizer.steps)]
         return trace.smallest > ratio * known
+
+    def soonest(self, optimizer: Optimizer[Any]) -> int:
+        return optimizer.steps + 1 - int(self.left * optimizer.steps * optimizer.minimum_size)
 
     def at_effort(self, effort: Effort) -> Rule | None:
         return PATIENT if effort == "high" else self
@@ -167,6 +174,9 @@ class StopSlowAscents(EarlyStop):
         left = (optimizer.steps - step) / part
         looked = (step % part == 0) & (step > 0) & (step < optimizer.steps)
         return looked & (trace.lowest > self.times * left * trace.fall)
+
+    def soonest(self, optimizer: Optimizer[Any]) -> int:
+        return optimizer.steps + 1 if optimizer.minimum_size else self.part(optimizer.steps) + 1
 
     def at_effort(self, effort: Effort) -> Rule | None:
         return None if effort == "high" else self
