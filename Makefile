@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start dozens of processes: what the first compiles, the others read.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lowest core zoos lint examples board docs wheel clean
+.PHONY: demo test test-gpu lowest core zoos lint examples board docs wheel clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,10 @@ demo: $(VENV)/.installed  ## Set up from nothing, and evaluate the three built-i
 # Each worker begins with a run of files, so that what they share is made once; who ends first takes over half the rest.
 test: $(VENV)/.tools  ## Set up from nothing, and pass all tests.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+test-gpu: export ROBUSTATLAS_TEST_GPU = 1
+test-gpu: $(VENV)/.tools  ## Set up from nothing, and pass the tests of a GPU.
+	$(BIN)/python -m pytest -n $(WORKERS) tests/test_gpu.py tests/test_threats_everywhere.py
 
 $(LOWEST)/.tools: pyproject.toml constraints.txt constraints-lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
