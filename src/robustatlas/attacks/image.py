@@ -73,6 +73,7 @@ _ASCENT = PGD(steps=16, rate=0.25, schedule="cosine", momentum=0.75)
 _LONG, _BRIEF = replace(_ASCENT, rate=0.5), replace(_ASCENT, steps=10)
 _FINE, _FINEST = replace(_ASCENT, steps=25, rate=0.05), replace(_ASCENT, steps=40, rate=0.02)
 _BOUND_STEPS = 12
+_SEVERAL = 3
 
 FROM_CLEAN = bounds_of(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS))
 _RESTARTS = restarts(replace(AGAIN, steps=_BOUND_STEPS), kick=1.0, further=4.0)
@@ -80,15 +81,16 @@ BOUNDS = (*FROM_CLEAN, *_RESTARTS)
 PATIENCE = StopFruitless(stubborn=24)
 
 
-def usual(ascent: Optimizer[Any]) -> tuple[Leg, ...]:
-    """What is done below the bounds: ascents of two kinds, and towards more classes where nothing was found."""
-    return (*two_kinds(ascent, ascent), *unbroken(ascent))
+def usual(ascent: Optimizer[Any], several: int = 1) -> tuple[Leg, ...]:
+    """What is done below the bounds: ascents of two kinds, towards ``several`` classes and from as many starts, and
+    towards more classes where nothing was found."""
+    return (*two_kinds(ascent, ascent, classes=several, starts=several), *unbroken(ascent))
 
 
 USUAL = usual(_ASCENT)
 LONG_STEPS = two_kinds(_LONG, _LONG)
 _fine = partial(two_kinds, _FINEST, _FINE, starts=4)
-FINE, FINE_TOWARDS_ALL = _fine(classes=3), _fine(classes=NEAREST)
+FINE, FINE_TOWARDS_ALL = _fine(classes=_SEVERAL), _fine(classes=NEAREST)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
 the others need many starts; towards three classes, or as many as AutoAttack targets."""
 MANY_STARTS = two_kinds(_BRIEF, _BRIEF, classes=NEAREST, starts=48)
@@ -192,6 +194,7 @@ ENTRIES = (
         "The public code moves unperturbed colours too (gamut projection and clipping of LUV); the default adds the "
         "change of colours to the image itself. Smoothness penalty: as stadv.",
         source="Laidlaw and Feizi 2019, as run by MultiRobustBench", optimizer=Adam(_STEPS), objective="margin",
+        plans=ascending(usual(_ASCENT, _SEVERAL)),
     ),
     Entry(
         "fog", Fog(), HistoricalFog(), grid(50.0), "pixel values of 255",
