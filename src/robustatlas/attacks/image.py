@@ -103,11 +103,15 @@ SCANNED = plans(legs("ascend", _SCAN), legs("bound", _SCAN), (), frontier=ruled(
 
 
 def ascending(
-    below: tuple[Leg, ...] = USUAL, bounds: tuple[Leg, ...] = BOUNDS, patience: StopFruitless = PATIENCE
+    below: tuple[Leg, ...] = USUAL,
+    bounds: tuple[Leg, ...] = BOUNDS,
+    patience: StopFruitless = PATIENCE,
+    at_strength: tuple[Leg, ...] | None = None,
 ) -> dict[Search, Plan]:
     """The plans of an attack on sets beyond lp: bounds, restarts, and what is done ``below``: ascents, those of two
-    kinds at every strength."""
-    return plans(ascents_of(below), bounds, below, patience=patience, most=MostPasses(), frontier=swept())
+    kinds at every strength (there those of ``at_strength``, where it is given)."""
+    each = ascents_of(below if at_strength is None else at_strength)
+    return plans(each, bounds, below, patience=patience, most=MostPasses(), frontier=swept())
 
 
 _MANY_BOUNDS = (replace(FROM_CLEAN[0], runs=NEAREST), *FROM_CLEAN[1:])
@@ -194,7 +198,7 @@ ENTRIES = (
         "The public code moves unperturbed colours too (gamut projection and clipping of LUV); the default adds the "
         "change of colours to the image itself. Smoothness penalty: as stadv.",
         source="Laidlaw and Feizi 2019, as run by MultiRobustBench", optimizer=Adam(_STEPS), objective="margin",
-        plans=ascending(usual(_ASCENT, _SEVERAL)),
+        plans=ascending(usual(_ASCENT, _SEVERAL), at_strength=USUAL),
     ),
     Entry(
         "fog", Fog(), HistoricalFog(), grid(50.0), "pixel values of 255",
