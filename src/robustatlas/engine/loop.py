@@ -99,9 +99,10 @@ def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> La
 
 
 def _steps_to_a_look(setting: Setting, stage: Stage) -> int:
-    """How many steps the host leaves alone, so that it looks when runs end: those of full length, or, where rules may
-    end them in half the time that the host would wait, the first that do."""
-    optimizer, usual = stage.optimizer, stride(setting.ledger.x.device)
-    first = min((rule.soonest(optimizer) for rule in setting.schedule.stops), default=optimizer.steps + 1)
-    length = first if 2 * first <= usual else optimizer.steps + 1
+    """How many steps the host leaves alone, so that it looks when runs end: those of full length, or, where these are
+    longer than it would wait and rules may end some in half that time, the first that do."""
+    length, usual = stage.optimizer.steps + 1, stride(setting.ledger.x.device)
+    first = min((rule.soonest(stage.optimizer) for rule in setting.schedule.stops), default=length)
+    if 2 * first <= usual < length:
+        length = first
     return math.ceil(length / max(1, round(length / usual)))
