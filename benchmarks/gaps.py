@@ -41,7 +41,7 @@ from robustatlas.models.weights import load_weights
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import UnsupportedInputError
-from subjects import KEPT, KINDS, fully_connected, trained
+from subjects import KEPT, KINDS, correct, fully_connected, trained
 
 ATTACKS = "gabor,snow,fog,recolor,jpeg-linf,elastic"
 _SHORT = PGD(60, rate=0.25, schedule="cosine", momentum=0.75)
@@ -73,11 +73,9 @@ def subject(name: str, networks: Path) -> tuple[ra.Classifier, ra.Dataset]:
     return ra.load_model(f"builtin:{name}", name=name), ra.load_dataset("digits")
 
 
-def correct(model: ra.Classifier, data: ra.Dataset, first: int, samples: int) -> ra.Dataset:
+def attacked(model: ra.Classifier, data: ra.Dataset, first: int, samples: int) -> ra.Dataset:
     """Those of the samples that the model classifies correctly."""
-    index = torch.arange(first, first + samples)
-    with torch.no_grad():
-        right = index[model.logits(data.images[index].to(model.device)).argmax(1).cpu() == data.labels[index]]
+    right = correct(model, data, torch.arange(first, first + samples))
     return ra.Dataset.of_rows(data.rows.chosen(right), data.labels[right], name=data.name)
 
 
@@ -152,7 +150,7 @@ def row_of(name: str, joined: str, asked: argparse.Namespace) -> dict[str, Any] 
     for who in joined.split("+"):
         model, whole = subject(who, asked.networks)
         model = ra.Classifier(model, device=asked.device)
-        data = correct(model, whole, asked.first, asked.samples)
+        data = attacked(model, whole, asked.first, asked.samples)
         base = attack_named(name).on_images(tuple(data.images.shape[2:]))
         strengths = tuple(round(asked.times * strength, 10) for strength in base.strengths)
         try:

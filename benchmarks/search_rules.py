@@ -31,7 +31,7 @@ from robustatlas.attacks.definition import Attack, Leg, Plan
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.search.rules import MostPasses, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
 from robustatlas.threats.base import UnsupportedInputError
-from subjects import CHOSEN_ON, KEPT, trained
+from subjects import CHOSEN_ON, KEPT, correct, trained
 
 Edit = Callable[[Plan], Plan]
 
@@ -109,10 +109,7 @@ def subjects(
             model, data = trained(name, kept)
         model = ra.Classifier(model, device=device)
         index = torch.arange(min(2 * samples, len(data)))
-        with torch.no_grad():
-            right = index[model.logits(data.images[index].to(model.device)).argmax(1).cpu() == data.labels[index]][
-                :samples
-            ]
+        right = correct(model, data, index)[:samples]
         yield name, model, ra.Dataset.of_rows(data.rows.chosen(right), data.labels[right], name=data.name)
 
 

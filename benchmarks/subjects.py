@@ -135,6 +135,13 @@ def trained(name: str, folder: Path = KEPT) -> tuple[ra.Classifier, ra.Dataset]:
     )
 
 
+def correct(model: ra.Classifier, data: ra.Dataset, rows: Tensor) -> Tensor:
+    """Those of the rows that the model classifies correctly."""
+    with torch.no_grad():
+        said = model.logits(data.images[rows].to(model.device)).argmax(1).cpu()
+    return rows[said == data.labels[rows]]
+
+
 def _train(net: nn.Module, kind: Kind, batch: int = 128) -> None:
     data, chance = ra.load_dataset(kind.data, kind.split), torch.Generator().manual_seed(0)
     rows = torch.arange(kind.first, kind.first + kind.count)

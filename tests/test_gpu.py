@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from helpers_core import benchmark, brief
 from robustatlas.attacks.catalogue import catalogue
+from robustatlas.classifier import Precision
 from robustatlas.host import LOOK_EVERY, looking_every
 from robustatlas.training import RECIPES, recipe_named, train
 from test_training import FAST, against, convolutional
@@ -39,8 +41,8 @@ def images(net: nn.Module, count: int = 6) -> tuple[Tensor, Tensor]:
         return x, net(x).argmax(1)
 
 
-def digits(device: str, **options: object) -> ra.Classifier:
-    return ra.load_model("builtin:digits-linf", device=device, **options)  # type: ignore[arg-type]
+def digits(device: str, precision: Precision = "float32") -> ra.Classifier:
+    return ra.load_model("builtin:digits-linf", device=device, precision=precision)
 
 
 def differing(one: ra.Result, other: ra.Result, strength: float) -> int:
@@ -116,9 +118,8 @@ def by_waiting(note: Callable[[], None]) -> Iterator[None]:
         if "synchronizing CUDA operation" in str(message):
             note()
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), mock.patch.object(warnings, "showwarning", heard):
         warnings.simplefilter("always")
-        warnings.showwarning = heard  # type: ignore[assignment]
         torch.cuda.set_sync_debug_mode("warn")
         try:
             yield

@@ -128,7 +128,8 @@ class StopLaggingRuns(EarlyStop):
         return trace.smallest > ratio * known
 
     def soonest(self, optimizer: Optimizer[Any]) -> int:
-        return optimizer.steps + 1 - int(self.left * optimizer.steps * optimizer.minimum_size)
+        spared = int(self.left * optimizer.steps) if optimizer.minimum_size else 0
+        return optimizer.steps + 1 - spared
 
     def at_effort(self, effort: Effort) -> Rule | None:
         return PATIENT if effort == "high" else self
