@@ -1,8 +1,9 @@
 """How near an evaluation comes to the plain passes of its network: wall time over passes x N / (2 T0).
 
 T0 is the number of samples a second that go forward and backward (one of each) through the network alone, at the
-evaluation's batch size and number format, on this device. An evaluation that spends nothing outside of the network
-takes passes x N / (2 T0) seconds, where passes counts both kinds; 1.3 is the goal on a GPU.
+evaluation's batch size and number format (float32 is computed as such, without TF32), on this device. An evaluation
+that spends nothing outside of the network takes passes x N / (2 T0) seconds, where passes counts both kinds; 1.3 is the
+goal on a GPU.
 
     python benchmarks/gpu.py [--device cuda] [--net resnet18] [--batch 256] [--samples 512] [--attacks linf,l2]
         [--precision float32] [--compile]
@@ -22,11 +23,11 @@ from typing import Any
 import torch
 
 import robustatlas as ra
+from robustatlas.classifier import undisturbed
 from robustatlas.datasets import Dataset, InMemory
-from robustatlas.models.architectures import resnet18, resnet20
+from robustatlas.models.architectures import architecture_named
 
 RESULTS = Path(__file__).parent / "results" / "gpu.json"
-NETS = {"resnet18": resnet18, "resnet20": resnet20}
 ROUNDS = 5
 
 
@@ -46,7 +47,7 @@ def throughput(model: ra.Classifier, batch: int) -> float:
     x = torch.rand(batch, 3, 32, 32, device=model.device)
     labels = torch.zeros(batch, dtype=torch.int64, device=model.device)
     best = float("inf")
-    with model.evaluating():
+    with undisturbed(), model.evaluating():
         for number in range(ROUNDS + 1):
             begun = clock(model.device)
             leaf = x.clone().requires_grad_()
@@ -62,7 +63,10 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
     if asked.device == "cpu":
         torch.set_num_threads(1)
     model = ra.Classifier(
-        NETS[asked.net]().eval(), device=asked.device, precision=asked.precision, compiled=asked.compile
+        architecture_named(asked.net, 3, 32, 10).eval(),
+        device=asked.device,
+        precision=asked.precision,
+        compiled=asked.compile,
     )
     x = torch.randint(0, 256, (asked.samples, 3, 32, 32), generator=torch.Generator().manual_seed(1)).to(torch.uint8)
     with model.evaluating(), torch.no_grad():
@@ -88,7 +92,7 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--net", choices=NETS, default="resnet18")
+    parser.add_argument("--net", default="resnet18")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--samples", type=int, default=512)
     parser.add_argument("--attacks", default="linf,l2")
@@ -97,8 +101,8 @@ def main() -> None:
     row = measured(parser.parse_args())
     print(json.dumps(row, indent=1))
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    same = ("device", "net", "batch", "precision", "compiled")
-    rows = [old for old in rows if any(old[key] != row[key] for key in same)]
+    same = ("device", "net", "batch", "samples", "precision", "compiled")
+    rows = [old for old in rows if any(old.get(key) != row[key] for key in same)]
     RESULTS.write_text(json.dumps([*rows, row], indent=1) + "\n")
 
 
