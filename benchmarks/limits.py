@@ -41,7 +41,7 @@ from robustatlas.indicators.differences import Differences
 from robustatlas.indicators.directional import AGREES
 from robustatlas.models.weights import load_weights
 from robustatlas.noise import Noise
-from subjects import KEPT, KINDS, fully_connected, trained
+from subjects import CHOSEN_ON, KEPT, KINDS, REPORTED, fully_connected, trained
 
 RESULTS = Path(__file__).parent / "results"
 CAPS = (0.01, 0.02, 0.03, 0.05, 0.1, 1.0)
@@ -54,7 +54,7 @@ BORDER = ("clipped",)
 
 def kept_apart(folder: Path) -> Iterator[Subject]:
     """Networks that no limit was chosen on."""
-    for name in KINDS:
+    for name in (*CHOSEN_ON, *REPORTED):
         model, data = trained(name, folder)
         yield from variants(f"{KINDS[name].data} {name}", model, data.images[:300], data.labels[:300])
     weights = Path(os.environ.get("ROBUSTATLAS_MODELS", "")) / "mnistfc_256x4.safetensors"

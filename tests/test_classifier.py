@@ -9,12 +9,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.classifier import Classifier, seeded, true_float32, undisturbed
+from robustatlas.classifier import Classifier, Precision, seeded, true_float32, undisturbed
+from robustatlas.classifier.precision import products_in
 from robustatlas.models.architectures import digits_cnn
 
 X = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -314,6 +316,11 @@ def test_reduced_precision_is_off_inside_and_back_afterwards(first: str, second:
         with true_float32():
             assert switches() == inside
         assert switches() == inside
+        with products_in("tf32"):
+            assert "contradictory" in inside.values() or rounds_products()
+            with true_float32():
+                assert switches() == inside
+        assert switches() == inside
         _ = 1 / 0
     assert not inside["benchmark"]
     if hasattr(torch.backends, "fp32_precision"):  # what kernels ask
@@ -321,6 +328,68 @@ def test_reduced_precision_is_off_inside_and_back_afterwards(first: str, second:
     else:
         assert (inside["cudnn tf32"], inside["matmul"]) == (False, "highest")
     assert switches() == before
+
+
+def rounds_products() -> bool:
+    """As kernels ask."""
+    asked = {torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32}
+    assert len(asked) == 1
+    return asked.pop()
+
+
+def test_no_thread_rounds_products_while_another_wants_true_float32(clean_switches: None) -> None:
+    def elsewhere(rounding: bool) -> bool:
+        def asked() -> bool:
+            with products_in("tf32") if rounding else true_float32():
+                return rounds_products()
+
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(asked).result()
+
+    with true_float32():
+        assert not elsewhere(rounding=True)
+        with products_in("tf32"):
+            assert rounds_products()
+            assert not elsewhere(rounding=False)
+            assert not rounds_products()  # to be on the safe side
+        with products_in("tf32"):
+            assert rounds_products()
+
+
+class Observed(nn.Module):
+    """Says whether it went forward and back with rounded products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = ra.load_model("builtin:digits-linf").net
+        self.forward_rounded, self.backward_rounded = list[bool](), list[bool]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.net(x)
+        self.forward_rounded.append(rounds_products())
+        if logits.requires_grad:
+            logits.register_hook(lambda _: self.backward_rounded.append(rounds_products()))  # type: ignore[no-untyped-call]
+        return logits
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_only_what_a_search_asks_in_tf32_is_rounded(precision: Precision, clean_switches: None) -> None:
+    net, data = Observed(), ra.load_dataset("digits")
+    model = Classifier(net)
+    model.precision = precision  # as on a GPU
+    found = ra.evaluate(model, (data.images[:6], data.labels[:6]), "linf", audit=0, diagnose=False, progress=False)
+    assert np.isfinite(found.minimal_size("linf")).all()
+    forward, backward = (sum(seen) / len(seen) for seen in (net.forward_rounded, net.backward_rounded))
+    if precision == "float32":
+        assert (forward, backward) == (0, 0)
+    else:
+        assert 0.5 < forward < 1
+        assert backward > 0.5
+
+
+def test_tf32_is_for_gpus() -> None:
+    with pytest.raises(ra.UserError, match="number format of NVIDIA GPUs, and the model is on cpu"):
+        Classifier(digits_cnn(), precision="tf32")
 
 
 def test_threads_inside_keep_the_switches(clean_switches: None) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 from unittest import mock
 
 import numpy as np
@@ -179,10 +180,10 @@ def test_two_workers_share_a_device() -> None:
     np.testing.assert_allclose(shared.minimal_size("linf"), alone.minimal_size("linf"), rtol=1e-3)
 
 
-@pytest.mark.parametrize("way", ["bfloat16", "compiled"])
-def test_other_ways_to_compute_find_about_the_same(way: str) -> None:
+@pytest.mark.parametrize("way", ["tf32", "bfloat16", "compiled"])
+def test_other_ways_to_compute_find_about_the_same(way: Precision | Literal["compiled"]) -> None:
     data, usual = ra.load_dataset("digits").take(64), digits(GPU)
-    other = digits(GPU, precision="bfloat16") if way == "bfloat16" else ra.Classifier(usual.net, compiled=True)
+    other = ra.Classifier(usual.net, compiled=True) if way == "compiled" else digits(GPU, precision=way)
     found = [ra.evaluate(model, data, "linf", batch_size=64, audit=0, progress=False) for model in (usual, other)]
     assert differing(*found, 0.1) <= 6
 

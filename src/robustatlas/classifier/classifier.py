@@ -25,7 +25,15 @@ from robustatlas.classifier.placement import arriving, copy_on, first_float, hel
 from robustatlas.classifier.precision import surroundings, true_float32
 from robustatlas.classifier.rejection import Errors, Rejection, folded, looks_rejecting
 from robustatlas.classifier.sampling import drawn_logits
-from robustatlas.classifier.settings import DEFAULT, HALF, ClassifierSettings, Knowledge, Precision
+from robustatlas.classifier.settings import (
+    DEFAULT,
+    HALF,
+    ROUNDING,
+    ClassifierSettings,
+    Knowledge,
+    Precision,
+    precision_on,
+)
 from robustatlas.classifier.wrappers import Net, answering, casting, guarded, normalising, on_a_copy, preparing
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
@@ -47,9 +55,11 @@ class Classifier:
             [0, 1]).
         device: where to run; by default where the parameters of ``net`` are. Another device gets a copy; ``net``
             itself stays.
-        precision: ``"float32"`` (default); ``"bfloat16"`` runs the search under autocast and on images channels-last,
-            and what counts is always verified in float32 or the network's own float64. A network whose parameters are
-            float16 or bfloat16 computes in that and gets its inputs in it, in search and verification alike.
+        precision: ``"float32"`` (default); ``"tf32"`` rounds the factors of matrix products and convolutions in the
+            search, on an NVIDIA GPU (Ampere or newer); ``"bfloat16"`` runs the search under autocast and on images
+            channels-last. What counts is always verified in float32 or the network's own float64. A network whose
+            parameters are float16 or bfloat16 computes in that and gets its inputs in it, in search and verification
+            alike.
         compiled: search through ``torch.compile`` (default False): worth its minute on long runs. What counts is
             verified by the network itself. Where compiling fails the search goes on without, and says so.
         outputs: what ``net`` returns: ``"logits"`` (default; log-probabilities are such), ``"probabilities"``, or,
@@ -151,7 +161,7 @@ class Classifier:
         self.casts = own is not None
         self.network_dtype = own.dtype if own is not None else self.dtype
         self.prepare, self.origin = said.prepare, said.origin
-        self.precision, self.outputs = said.precision or "float32", said.outputs or "logits"
+        self.precision, self.outputs = precision_on(self.device, said.precision), said.outputs or "logits"
         self.knowledge, self.compiled = said.knowledge or "gradients", bool(said.compiled)
         self.batch_sizes, self.queries = batch_sizes(said.batch_size), whole(said.queries)
         self.rejection: Rejection | None = said.rejection
@@ -231,7 +241,7 @@ class Classifier:
     @property
     def rounding(self) -> float:
         """How far, relative to the largest logit, search and verification may differ."""
-        return HALF[torch.bfloat16] if self.precision == "bfloat16" else HALF.get(self.network_dtype, 0.0)
+        return ROUNDING[self.precision] or HALF.get(self.network_dtype, 0.0)
 
     def judged_by(self, errors: Errors) -> Classifier:
         """This model with another idea of an error, for models that reject: ``"accepted"`` and wrong, ``"wrong"``
@@ -299,7 +309,7 @@ class Classifier:
         """The network in another form, for the search."""
         if self.compiled and isinstance(self.net, nn.Module):
             return Compiled(self.net)
-        return ChannelsLast(self.net) if self.rounding else None
+        return ChannelsLast(self.net) if self.rounding and self.precision != "tf32" else None
 
     @property
     def _searching(self) -> Net:

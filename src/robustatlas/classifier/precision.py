@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import torch
 _EXACT = ("ieee", "none")
 _PARENTS = ("", "cudnn", "mkldnn")
 _LEAVES = ("cuda.matmul", "cudnn.conv", "cudnn.rnn", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn")
+_HAS_LEVELS = hasattr(torch.backends, "fp32_precision")  # since torch 2.9: they inherit from one another
 _AUTOCASTS = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -53,10 +55,24 @@ def undisturbed() -> Iterator[None]:
 
 
 def surroundings(precision: str, device: torch.device, verifying: bool) -> AbstractContextManager[Any]:
-    """What a forward pass runs in: :func:`true_float32` where it verifies, or else its precision by autocast."""
+    """What a forward pass runs in: :func:`true_float32` where it verifies, or else its precision."""
     if verifying:
         return true_float32()
-    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bfloat16" else nullcontext()
+    if precision == "bfloat16":
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return products_in(precision)
+
+
+def products_in(precision: str) -> AbstractContextManager[Any]:
+    """What a backward pass runs in: ``"tf32"`` rounds the factors of matrix products and convolutions, where no other
+    thread of the process asks for :func:`true_float32`. (Autocast is for the forward pass alone.)
+
+    Example:
+        >>> with true_float32(), products_in("tf32"):
+        ...     torch.backends.cudnn.allow_tf32
+        True
+    """
+    return _SWITCHES.loosened() if precision == "tf32" else nullcontext()
 
 
 Undo = Callable[[], None]
@@ -64,35 +80,63 @@ Undo = Callable[[], None]
 
 @dataclass
 class _Switches:
-    """The process's switches of precision, set by the first who asks and restored by the last who leaves."""
+    """The process's switches of precision, set by the first who asks and restored by the last who leaves.
+
+    ``holders``: how often each thread has asked; ``undo`` restores what was before them, and ``loose`` what holds
+    beside :meth:`loosened`.
+    """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    holders: int = 0
+    holders: Counter[int] = field(default_factory=Counter)
     undo: ExitStack = field(default_factory=ExitStack)
+    loose: ExitStack = field(default_factory=ExitStack)
 
     @contextmanager
     def held(self) -> Iterator[None]:
+        me = threading.get_ident()
         with self.lock:
-            if self.holders == 0:
+            self.loose.close()
+            if not self.holders:
                 self._set()
-            self.holders += 1
+            self.holders[me] += 1
         try:
             yield
         finally:
             with self.lock:
-                self.holders -= 1
-                if self.holders == 0:
+                self.holders[me] -= 1
+                if not self.holders[me]:
+                    del self.holders[me]
+                if not self.holders:
                     self.undo.close()
+
+    @contextmanager
+    def loosened(self) -> Iterator[None]:
+        """TF32 inside, until someone asks for true float32; not where another thread has, or torch refuses."""
+        with self.lock:
+            if set(self.holders) <= {threading.get_ident()}:
+                self._loosen()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.loose.close()
+
+    def _loosen(self) -> None:
+        with ExitStack() as undo, suppress(RuntimeError):  # torch refuses where older and newer switches contradict
+            if _HAS_LEVELS:
+                undo.callback(_restore, {path: _precision_of(path) for path in _LEAVES})
+            for path in ("cuda.matmul", "cudnn"):
+                _switch(undo, path, "allow_tf32", True)  # the older switches set the newer ones too, not the reverse
+            self.loose = undo.pop_all()
 
     def _set(self) -> None:
         with ExitStack() as undo:
             for name, value in (("benchmark", False), ("deterministic", True)):
                 _switch(undo, "cudnn", name, value)
-            levels = hasattr(torch.backends, "fp32_precision")  # since torch 2.9: they inherit from one another
-            if levels:
+            if _HAS_LEVELS:
                 undo.callback(_restore, {path: _precision_of(path) for path in _LEAVES})
             _highest(undo)
-            for path in (*_PARENTS, *_LEAVES) if levels else ():
+            for path in (*_PARENTS, *_LEAVES) if _HAS_LEVELS else ():
                 _exact(undo, path)
             self.undo = undo.pop_all()
 

@@ -17,7 +17,7 @@ from robustatlas.classifier.rejection import Rejection
 from robustatlas.errors import UserError, brief
 from robustatlas.scalars import real, whole
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "tf32", "bfloat16"]
 Knowledge = Literal["gradients", "scores", "labels"]
 """What an attacker can learn of a model."""
 
@@ -26,6 +26,8 @@ FEWEST_QUERIES = 3
 
 HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 """Half precision, and how far, relative to the largest logit, its logits vary with the rest of the batch."""
+ROUNDING = {"float32": 0.0, "tf32": HALF[torch.float16], "bfloat16": HALF[torch.bfloat16]}
+"""How far logits of a search may be from those that count; TF32 rounds factors to as many digits as float16 has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +67,10 @@ class ClassifierSettings:
             if getattr(self, name) not in get_args(kind):
                 expected = ", ".join(map(repr, get_args(kind)))
                 raise UserError(f"{name}={getattr(self, name)!r} is not known; expected one of {expected}.")
-        if self.precision == "bfloat16" and own is not None and own.dtype in HALF:
+        if self.precision != "float32" and own is not None and own.dtype in HALF:
             raise UserError(
-                f"precision='bfloat16' is for networks in float32; the parameters of this one are {own.dtype} already: "
-                "leave the precision out."
+                f"precision={self.precision!r} is for networks in float32; the parameters of this one are {own.dtype} "
+                "already: leave the precision out."
             )
         if self.rejection is not None and (self.rejection not in get_args(Rejection) or self.outputs != "logits"):
             expected = ", ".join(map(repr, get_args(Rejection)))
@@ -109,3 +111,17 @@ class ClassifierSettings:
 DEFAULT = ClassifierSettings(
     precision="float32", compiled=False, outputs="logits", knowledge="gradients", threshold=0.5
 )
+
+
+def precision_on(device: torch.device, precision: Precision | None) -> Precision:
+    """The number format of a search on ``device``; None: float32.
+
+    Raises:
+        UserError: TF32 elsewhere than on an NVIDIA GPU.
+    """
+    if precision == "tf32" and device.type != "cuda":
+        raise UserError(
+            f"precision='tf32' is a number format of NVIDIA GPUs, and the model is on {device}: take 'float32', or "
+            "'bfloat16' where the processor has units for it."
+        )
+    return precision or "float32"

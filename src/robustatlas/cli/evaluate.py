@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -24,7 +24,7 @@ from robustatlas.files import named
 from robustatlas.wording import in_path
 
 if TYPE_CHECKING:
-    from robustatlas.classifier import Classifier
+    from robustatlas.classifier import Classifier, Precision
     from robustatlas.datasets import Dataset
     from robustatlas.evaluation.request import Request
     from robustatlas.result import Result
@@ -93,8 +93,8 @@ def evaluate(
         str,
         typer.Option(
             metavar="NAME",
-            help="Number format of the search: float32 or bfloat16, which is faster on GPUs and new processors. What "
-            "is found is always checked in float32.",
+            help="Number format of the search: float32, tf32 (faster on NVIDIA GPUs) or bfloat16 (GPUs and new "
+            "processors; finds larger examples). What is found is always checked in float32.",
             rich_help_panel=COMPUTE,
         ),
     ] = "float32",
@@ -261,9 +261,11 @@ def _conclude(result: Result, card: Mapping[str, Any], folder: Path, request: Re
         print_ways_out(folder, console)
 
 
-def _precision(given: str) -> Literal["float32", "bfloat16"]:
-    if given == "float32":
-        return "float32"
-    if given == "bfloat16":
-        return "bfloat16"
-    raise UserError(f"--precision {given} is not known; expected float32 or bfloat16.")
+_PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
+
+
+def _precision(given: str) -> Precision:
+    for known in _PRECISIONS:
+        if given == known:
+            return known
+    raise UserError(f"--precision {given} is not known; expected float32, tf32 or bfloat16.")

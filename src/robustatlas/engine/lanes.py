@@ -11,6 +11,7 @@ from torch import Tensor
 from robustatlas.bundle import Bundle, Tree, gradient, largest, over, per_sample, select, take, watched
 from robustatlas.classifier import Classifier
 from robustatlas.classifier.backward import going_back
+from robustatlas.classifier.precision import products_in
 from robustatlas.engine.judging import judged, to_beat
 from robustatlas.engine.ledger import charged
 from robustatlas.engine.numerics import NUMERICS, SEARCH
@@ -98,7 +99,8 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, ste
         targets = problem.targets if stage.targets else None
         value = OBJECTIVES[stage.objective](logits, problem.labels, targets)
         size = measured(problem.x, leaf if outward else theta)
-    slope = _sound(gradient(value, leaf, retain_graph=outward)) if uphill else over(torch.zeros_like, theta)
+    with products_in(model.precision):
+        slope = _sound(gradient(value, leaf, retain_graph=outward)) if uphill else over(torch.zeros_like, theta)
     size_slope = gradient(size, leaf) if outward else None
     logits = logits.detach().to(problem.x.dtype)
     fooled = logits.argmax(1) != problem.labels

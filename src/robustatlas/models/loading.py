@@ -41,7 +41,7 @@ def load_model(
         weights: a ``.safetensors`` file, or a state dict saved by ``torch.save``, to load into it.
         mean, std: the normalisation, in place of the one that the function or the weights bring.
         device: where to run; default: where the function put it.
-        precision: ``"float32"`` or ``"bfloat16"``, see :class:`Classifier`.
+        precision: ``"float32"``, ``"tf32"`` or ``"bfloat16"``, see :class:`Classifier`.
         name: what reports call it; default: ``source``.
         arguments: what the function is called with, or settings of the source, such as ``{"pretrained": False}``.
 
