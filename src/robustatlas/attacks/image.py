@@ -71,7 +71,7 @@ _UAR_PGD = PGD(_STEPS, _STEPS**-0.5)
 _PERCEPTUAL_ASCENT = PGD(steps=10, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
 _ASCENT = PGD(steps=16, rate=0.25, schedule="cosine", momentum=0.75)
 _LONG, _BRIEF = replace(_ASCENT, rate=0.5), replace(_ASCENT, steps=10)
-_FINE, _FINEST = replace(_ASCENT, steps=25, rate=0.05), replace(_ASCENT, steps=40, rate=0.02)
+_FINE, _FINEST = replace(_ASCENT, steps=25, rate=0.05), replace(_ASCENT, steps=60, rate=0.03)
 _BOUND_STEPS = 12
 _SEVERAL = 3
 
