@@ -47,12 +47,15 @@ ASCENT_L1 = APGDL1(steps=60, schedule=((1.0, 1.0),))
 _FAB = Stage(FAB(steps=20), "margin", targets="distance")
 
 
-def _refined(optimizer: Optimizer[Any], refine: Stage) -> tuple[Leg, ...]:
-    return (*two_kinds(optimizer, optimizer), *insisting(optimizer, _CLASSES), *legs("refine", refine))
-
-
-_BELOW = dict.fromkeys(("linf", "l2"), _refined(_ASCENT, Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")))
-_BELOW["l1"] = _refined(ASCENT_L1, replace(_FAB, start="best"))
+_REFINED = Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")
+_SHORT_L1 = replace(ASCENT_L1, steps=40)
+_BELOW: dict[str, tuple[Leg, ...]] = dict.fromkeys(
+    ("linf", "l2"),
+    (*two_kinds(_ASCENT, _ASCENT), *insisting(_ASCENT, _CLASSES), *legs("refine", _REFINED)),
+)
+_BELOW["l1"] = (*two_kinds(_SHORT_L1, _SHORT_L1, _CLASSES), *legs("refine", replace(_FAB, start="best")))
+"""In l1 every sample ascends towards several classes, as the nearest one is not told by the gradient there, in linf and
+l2 only a stubborn one."""
 
 _SWEEPS: dict[str, Optimizer[Any]] = {
     "linf": SWEEP,
