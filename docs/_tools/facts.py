@@ -47,6 +47,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "papers": papers_list,
     "effort": effort_table,
     "gaps": gaps_table,
+    "gaps-held-out": lambda: gaps_table(held_out=True),
     "gaps-minimum": gaps_minimum_table,
     "frontier": frontier_table,
     "curve-cost": curve_cost_table,
