@@ -135,12 +135,10 @@ def test_short_steps_hold_on_to_the_example_they_start_at():
     fog = attack_named("fog")
     bound, leg = fog.plans["descent"].having("bound")[0], fog.plans["descent"].having("ascend")[0]
     alone = replace(fog, plans=plans((leg,), (bound,), (leg,)))  # the others make up for long steps
-    strengths = {"fog": [30.0, 35.0, 40.0, 45.0, 50.0]}
     far = replace(leg, stage=replace(leg.stage, optimizer=replace(leg.stage.optimizer, rate=0.25)))
     long = replace(fog, plans=plans((far,), (bound,), (far,)))
     short_steps, long_steps = (
-        ra.evaluate(model, data, each, strengths=strengths, progress=False).minimal_size("fog")
-        for each in (alone, long)
+        ra.evaluate(model, data, each, progress=False).minimal_size("fog") for each in (alone, long)
     )
     assert (short_steps <= long_steps).all() and (short_steps < long_steps).any()
 

@@ -25,15 +25,7 @@ from robustatlas.classifier.placement import arriving, copy_on, first_float, hel
 from robustatlas.classifier.precision import surroundings, true_float32
 from robustatlas.classifier.rejection import Errors, Rejection, folded, looks_rejecting
 from robustatlas.classifier.sampling import drawn_logits
-from robustatlas.classifier.settings import (
-    DEFAULT,
-    HALF,
-    ROUNDING,
-    ClassifierSettings,
-    Knowledge,
-    Precision,
-    precision_on,
-)
+from robustatlas.classifier.settings import DEFAULT, HALF, ROUNDING, ClassifierSettings, Knowledge, Precision
 from robustatlas.classifier.wrappers import Net, answering, casting, guarded, normalising, on_a_copy, preparing
 from robustatlas.errors import UserError
 from robustatlas.noise import Noise
@@ -161,7 +153,7 @@ class Classifier:
         self.casts = own is not None
         self.network_dtype = own.dtype if own is not None else self.dtype
         self.prepare, self.origin = said.prepare, said.origin
-        self.precision, self.outputs = precision_on(self.device, said.precision), said.outputs or "logits"
+        self.precision, self.outputs = said.precision_on(self.device), said.outputs or "logits"
         self.knowledge, self.compiled = said.knowledge or "gradients", bool(said.compiled)
         self.batch_sizes, self.queries = batch_sizes(said.batch_size), whole(said.queries)
         self.rejection: Rejection | None = said.rejection

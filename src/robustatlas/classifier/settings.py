@@ -56,6 +56,15 @@ class ClassifierSettings:
         lacking = [field.name for field in fields(self) if getattr(self, field.name) is None]
         return replace(self, **{name: getattr(others, name) for name in lacking})
 
+    def precision_on(self, device: torch.device) -> Precision:
+        """The number format of a search on ``device``; raises a :class:`UserError` where it has none such."""
+        if self.precision == "tf32" and device.type != "cuda":
+            raise UserError(
+                f"precision='tf32' is a number format of NVIDIA GPUs, and the model is on {device}: take 'float32', or "
+                "'bfloat16' where the processor has units for it."
+            )
+        return self.precision or "float32"
+
     def check(self, net: object, own: Tensor | None) -> None:
         """Raise :class:`UserError` where something does not fit ``net``, whose first tensor is ``own``."""
         if self.prepare is not None and not callable(self.prepare):
@@ -111,17 +120,3 @@ class ClassifierSettings:
 DEFAULT = ClassifierSettings(
     precision="float32", compiled=False, outputs="logits", knowledge="gradients", threshold=0.5
 )
-
-
-def precision_on(device: torch.device, precision: Precision | None) -> Precision:
-    """The number format of a search on ``device``; None: float32.
-
-    Raises:
-        UserError: TF32 elsewhere than on an NVIDIA GPU.
-    """
-    if precision == "tf32" and device.type != "cuda":
-        raise UserError(
-            f"precision='tf32' is a number format of NVIDIA GPUs, and the model is on {device}: take 'float32', or "
-            "'bfloat16' where the processor has units for it."
-        )
-    return precision or "float32"
