@@ -122,6 +122,7 @@ class _Switches:
                 self.loose.close()
 
     def _loosen(self) -> None:
+        self.loose.close()
         with ExitStack() as undo, suppress(RuntimeError):  # torch refuses where older and newer switches contradict
             if _HAS_LEVELS:
                 undo.callback(_restore, {path: _precision_of(path) for path in _LEAVES})
