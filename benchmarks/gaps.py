@@ -41,7 +41,7 @@ from robustatlas.models.weights import load_weights
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import UnsupportedInputError
-from subjects import KEPT, KINDS, correct, fully_connected, trained
+from subjects import HELD_OUT, KEPT, KINDS, correct, fully_connected, trained
 
 ATTACKS = "gabor,snow,fog,recolor,jpeg-linf,elastic"
 _SHORT = PGD(60, rate=0.25, schedule="cosine", momentum=0.75)
@@ -166,7 +166,10 @@ def row_of(name: str, joined: str, asked: argparse.Namespace) -> dict[str, Any] 
             costs[what] = costs.get(what, 0.0) + passes * len(smallest)
     every = {what: np.concatenate(parts) for what, parts in sizes.items()}
     spent = {what: cost / len(every[what]) for what, cost in costs.items()}
-    return {"networks": joined, "search": asked.search} | judged(name, np.array(strengths), every, spent)
+    apart = set(joined.split("+")) <= set(HELD_OUT)
+    return {"networks": joined, "held out": apart, "search": asked.search} | judged(
+        name, np.array(strengths), every, spent
+    )
 
 
 def main() -> None:

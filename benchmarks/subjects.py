@@ -73,11 +73,11 @@ class Residual(nn.Module):
         return out
 
 
-def fully_connected(hidden: int, width: int = 256) -> nn.Module:
-    """So many hidden layers of ReLU on the pixels of MNIST."""
-    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(784, width), nn.ReLU()]
-    for _ in range(hidden - 1):
-        layers += [nn.Linear(width, width), nn.ReLU()]
+def fully_connected(hidden: int, width: int = 256, activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Module:
+    """So many hidden layers on the pixels of MNIST."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for into in (784, *[width] * (hidden - 1)):
+        layers += [nn.Linear(into, width), activation()]
     return nn.Sequential(*layers, nn.Linear(width, 10))
 
 
@@ -104,14 +104,6 @@ class Mixer(nn.Module):
 
 def _mixing(width: int) -> nn.Module:
     return nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
-
-
-def smooth_layers(activation: Callable[[], nn.Module], hidden: int = 3, width: int = 200) -> nn.Module:
-    """So many hidden layers of a smooth activation on the pixels of MNIST."""
-    layers: list[nn.Module] = [nn.Flatten()]
-    for into in (784, *[width] * (hidden - 1)):
-        layers += [nn.Linear(into, width), activation()]
-    return nn.Sequential(*layers, nn.Linear(width, 10))
 
 
 def pooled_cnn(channels: int, activation: Callable[[], nn.Module], width: int = 24) -> nn.Module:
@@ -163,8 +155,8 @@ KINDS = {
     "one-hot-6": Kind(lambda: fully_connected(6), "mnist", "test", 2_000, 8_000, 0, _squared_error, 20),
     "residual": Kind(Residual, "fashion-mnist", "train", 20_000, 20_000, attacked=0, epochs=5),
     "attention-cifar": Kind(lambda: PatchAttention(3, 32), "cifar10", "test", 0, 8_000, attacked=8_000, epochs=16),
-    "tanh": Kind(lambda: smooth_layers(nn.Tanh), "mnist", "test", 2_000, 8_000, 0),
-    "silu-adversarial": Kind(lambda: smooth_layers(nn.SiLU), "mnist", "test", 2_000, 8_000, 0, epsilon=0.1),
+    "tanh": Kind(lambda: fully_connected(3, 200, nn.Tanh), "mnist", "test", 2_000, 8_000, 0),
+    "silu-adversarial": Kind(lambda: fully_connected(3, 200, nn.SiLU), "mnist", "test", 2_000, 8_000, 0, epsilon=0.1),
     "conv-one-hot": Kind(lambda: pooled_cnn(1, nn.ReLU), "fashion-mnist", "train", 0, 16_000, 0, _squared_error),
     "mixer": Kind(lambda: Mixer(1, 28), "fashion-mnist", "train", 40_000, 16_000, 0, epochs=8),
     "conv-adversarial": Kind(lambda: pooled_cnn(3, nn.SiLU), "cifar10", "test", 0, 8_000, 8_000, epsilon=4 / 255),

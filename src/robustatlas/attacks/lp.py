@@ -47,15 +47,14 @@ ASCENT_L1 = APGDL1(steps=60, schedule=((1.0, 1.0),))
 _FAB = Stage(FAB(steps=20), "margin", targets="distance")
 
 
-_REFINED = Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")
+_REFINE = Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")
 _SHORT_L1 = replace(ASCENT_L1, steps=40)
 _BELOW: dict[str, tuple[Leg, ...]] = dict.fromkeys(
     ("linf", "l2"),
-    (*two_kinds(_ASCENT, _ASCENT), *insisting(_ASCENT, _CLASSES), *legs("refine", _REFINED)),
-)
-_BELOW["l1"] = (*two_kinds(_SHORT_L1, _SHORT_L1, _CLASSES), *legs("refine", replace(_FAB, start="best")))
-"""In l1 every sample ascends towards several classes, as the nearest one is not told by the gradient there, in linf and
-l2 only a stubborn one."""
+    (*two_kinds(_ASCENT, _ASCENT), *insisting(_ASCENT, _CLASSES), *legs("refine", _REFINE)),
+) | {"l1": (*two_kinds(_SHORT_L1, _SHORT_L1, _CLASSES), *legs("refine", replace(_FAB, start="best")))}
+"""In linf and l2 stubborn samples alone ascend towards several classes; in l1 every sample does, as the gradient says
+less of which class is near."""
 
 _SWEEPS: dict[str, Optimizer[Any]] = {
     "linf": SWEEP,

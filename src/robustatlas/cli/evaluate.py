@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 from rich.console import Console
@@ -261,11 +261,9 @@ def _conclude(result: Result, card: Mapping[str, Any], folder: Path, request: Re
         print_ways_out(folder, console)
 
 
-_PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
-
-
 def _precision(given: str) -> Precision:
-    for known in _PRECISIONS:
-        if given == known:
-            return known
-    raise UserError(f"--precision {given} is not known; expected float32, tf32 or bfloat16.")
+    from robustatlas.classifier import Precision
+
+    if given not in get_args(Precision):
+        raise UserError(f"--precision {given} is not known; expected one of {', '.join(get_args(Precision))}.")
+    return cast(Precision, given)
