@@ -1,7 +1,7 @@
 """How near an evaluation comes to the plain passes of its network: wall time over passes x N / (2 T0).
 
 T0 is the number of samples a second that go forward and backward (one of each) through the network alone, at the
-evaluation's batch size and number format (float32 is computed as such, without TF32), on this device. An evaluation
+evaluation's batch size and number format, forward and back (float32 is computed as such, without TF32), on this device. An evaluation
 that spends nothing outside of the network takes passes x N / (2 T0) seconds, where passes counts both kinds; 1.3 is the
 goal on a GPU.
 
@@ -24,6 +24,7 @@ import torch
 
 import robustatlas as ra
 from robustatlas.classifier import undisturbed
+from robustatlas.classifier.precision import products_in
 from robustatlas.datasets import Dataset, InMemory
 from robustatlas.models.architectures import architecture_named
 
@@ -52,7 +53,8 @@ def throughput(model: ra.Classifier, batch: int) -> float:
             begun = clock(model.device)
             leaf = x.clone().requires_grad_()
             logits, _ = model.searched(leaf, labels, None)
-            torch.autograd.grad(logits.float().amax(1).sum(), leaf)
+            with products_in(model.precision):
+                torch.autograd.grad(logits.float().amax(1).sum(), leaf)
             taken = clock(model.device) - begun
             best = min(best, taken) if number else best
     return batch / best

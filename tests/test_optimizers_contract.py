@@ -22,6 +22,7 @@ from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer, Problem
+from robustatlas.optimizers.brendel_bethge import BrendelBethge
 from robustatlas.optimizers.carlini_wagner import CarliniWagner
 from robustatlas.optimizers.ead import EAD
 from robustatlas.optimizers.fab import FAB
@@ -55,6 +56,7 @@ OPTIMIZERS: list[Optimizer] = [
     APGDL1(4),
     FMN(3),
     FMN(3, dense=True),
+    BrendelBethge(3),
     FAB(3),
     FAB(3, exact=True),
     FrankWolfe(3),
@@ -185,6 +187,7 @@ def test_every_optimizer_of_the_catalogue_is_here():
     ("optimizer", "threat", "said"),
     [
         (FAB(), StAdv(), r"FAB needs a set that can project on a hyperplane .* threat model StAdv; use FMN"),
+        (BrendelBethge(), L2(), "BrendelBethge needs the l1 ball, and got the threat model L2; use FMN"),
         (Square(), L0(), "Square needs one of the balls Linf, L2 and L1"),
         (Scan(), Linf(), "Scan needs a set of one number per sample"),
         (SigmaZero(), Gabor(), "SigmaZero needs a set of changes of the image itself"),

@@ -17,6 +17,7 @@ OPTIMIZERS = {
     "Adam": ("Adam", "Kingma and Ba 2015"),
     "APGD": ("APGD", "Croce and Hein 2020"),
     "APGDL1": ("APGD for l1", "Croce and Hein 2021"),
+    "BrendelBethge": ("Brendel-Bethge", "Brendel et al. 2019"),
     "CarliniWagner": ("Carlini-Wagner", "Carlini and Wagner 2017"),
     "EAD": ("EAD", "Chen et al. 2018"),
     "FAB": ("FAB", "Croce and Hein 2020b"),

@@ -11,6 +11,7 @@ from robustatlas.attacks.plans import AGAIN, SWEEP, bounds_of, insisting, legs, 
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.brendel_bethge import BrendelBethge
 from robustatlas.optimizers.fab import FAB
 from robustatlas.optimizers.fmn import FMN, long_fmn
 from robustatlas.optimizers.pgd import PGD
@@ -33,14 +34,15 @@ _CLASSES = 3
 _KICK = 6.0
 """How far restarts move the smallest example, as a multiple of its size."""
 _STEPS = 24
+_ALONG_BOUNDARY = Stage(BrendelBethge(AGAIN.steps), "margin", start="best")
 _LONG, DENSE = long_fmn(_STEPS), replace(long_fmn(_STEPS), dense=True)
 _BOUNDS = {
     "linf": (*bounds_of(FMN(_STEPS), _LONG), *restarts(AGAIN, _KICK, _KICK)),
     "l2": (*bounds_of(_LONG, _LONG), *restarts(AGAIN, _KICK, _KICK)),
-    "l1": (*bounds_of(DENSE, DENSE), *restarts(AGAIN, _KICK, _KICK)),
+    "l1": (*bounds_of(DENSE, DENSE), *legs("bound", _ALONG_BOUNDARY), *restarts(AGAIN, _KICK, _KICK)),
 }
 """In l1 bounds step along the gradient itself, and restarts in the steepest direction, which moves few values until the
-box stops them: each is right on other networks."""
+box stops them: each is right on other networks. Between them the smaller bound walks along the boundary."""
 
 _ASCENT = PGD(steps=20, rate=1.0, schedule="cosine", momentum=0.5)
 ASCENT_L1 = APGDL1(steps=60, schedule=((1.0, 1.0),))
@@ -49,12 +51,19 @@ _FAB = Stage(FAB(steps=20), "margin", targets="distance")
 
 _REFINE = Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")
 _SHORT_L1 = replace(ASCENT_L1, steps=40)
+_FROM_OUTSIDE_L1 = APGDL1(steps=_SHORT_L1.steps)
 _BELOW: dict[str, tuple[Leg, ...]] = dict.fromkeys(
     ("linf", "l2"),
     (*two_kinds(_ASCENT, _ASCENT), *insisting(_ASCENT, _CLASSES), *legs("refine", _REFINE)),
-) | {"l1": (*two_kinds(_SHORT_L1, _SHORT_L1, _CLASSES), *legs("refine", replace(_FAB, start="best")))}
+) | {
+    "l1": (
+        *two_kinds(_SHORT_L1, _FROM_OUTSIDE_L1, _CLASSES),
+        *insisting(_FROM_OUTSIDE_L1, _CLASSES),
+        *legs("refine", _ALONG_BOUNDARY),
+    )
+}
 """In linf and l2 stubborn samples alone ascend towards several classes; in l1 every sample does, as the gradient says
-less of which class is near."""
+less of which class is near, and the others come from outside of the ball, by the schedule of APGD's authors."""
 
 _SWEEPS: dict[str, Optimizer[Any]] = {
     "linf": SWEEP,

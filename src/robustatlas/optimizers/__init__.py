@@ -21,6 +21,7 @@ OPTIMIZERS: Registry[type[Optimizer[Any]]] = Registry(
         "adam": "optimizers.adam:Adam",
         "fmn": "optimizers.fmn:FMN",
         "fab": "optimizers.fab:FAB",
+        "brendel-bethge": "optimizers.brendel_bethge:BrendelBethge",
         "carlini-wagner": "optimizers.carlini_wagner:CarliniWagner",
         "ead": "optimizers.ead:EAD",
         "sigma-zero": "optimizers.sigma_zero:SigmaZero",

@@ -303,6 +303,21 @@ class L1(Lp):
         move = _fill(order, room, epsilon, torch.ones_like(room))
         return (g.sign() * move).view_as(theta)
 
+    def smallest_beyond(self, x: Tensor, theta: Tensor, normal: Tensor, rise: Tensor, reach: Tensor) -> Tensor:
+        """The change t of smallest norm with <normal, t - theta> >= rise, no value of which is farther than ``reach``
+        from theta's, and x + t in [0, 1].
+
+        ``normal`` like ``theta``, ``rise`` [B] of any sign, ``reach`` [B] >= 0. Where no such change rises so far, the
+        one that rises farthest.
+        """
+        near = per_sample(reach, theta)
+        low, high = torch.maximum(-x, theta - near), torch.minimum(1 - x, theta + near)
+        least = torch.zeros_like(theta).clamp(low, high)
+        most = torch.where(normal > 0, high, torch.where(normal < 0, low, least))
+        wanted = rise + (normal * (theta - least)).flatten(1).sum(1)
+        move = self._shortest(normal.abs().flatten(1), (most - least).abs().flatten(1), wanted.clamp_min(0))
+        return least + normal.sign() * move.view_as(theta)
+
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
         return _fill(weight.argsort(dim=1, descending=True, stable=True), room, rise, weight)
 

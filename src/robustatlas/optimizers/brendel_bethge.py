@@ -1,0 +1,53 @@
+"""Brendel and Bethge's attack (Brendel et al. 2019) in l1: walks along the boundary, each step the best one nearby."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.lp import L1
+
+
+@dataclass(frozen=True)
+class BrendelBethge(Optimizer[State]):
+    """Minimum-size attack in l1 that goes on from an adversarial example: a step goes to the smallest change near theta
+    that the linearised boundary lets through.
+
+    Near is a box around theta (a ball in the paper), in which that change is a linear program that sorting solves
+    exactly (:meth:`~robustatlas.threats.lp.L1.smallest_beyond`); its side falls by the same factor at each step.
+
+    Attributes:
+        steps: of a run.
+        reach: how far a value may move in the first step; 1: anywhere in the image's range.
+        reach_end: how far in the last one.
+        overshoot: share by which a step goes beyond the linearised boundary (DeepFool's, Moosavi-Dezfooli et al. 2016).
+    """
+
+    needs_margin: ClassVar[bool] = True
+    minimum_size: ClassVar[bool] = True
+
+    steps: int = 1000
+    reach: float = 1.0
+    reach_end: float = 0.01
+    overshoot: float = 0.02
+
+    def check(self, threat: ThreatModel) -> None:
+        if not isinstance(threat, L1):
+            raise unsearchable(self, threat, "the l1 ball", "FMN")
+
+    def init(self, problem: Problem, theta: Tensor) -> State:
+        return State(theta, counter(theta))
+
+    def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
+        threat, x = problem.threat, problem.x
+        assert isinstance(threat, L1)
+        done = state.step.clamp_max(self.steps) / max(1, self.steps)
+        reach = self.reach * (self.reach_end / self.reach) ** done.to(x.dtype)
+        missing = self.overshoot * evaluation.objective.abs() - evaluation.objective
+        theta = threat.smallest_beyond(x, state.theta, evaluation.gradient, missing, reach)
+        return State(theta, state.step + 1)
