@@ -1,9 +1,9 @@
 """How near an evaluation comes to the plain passes of its network: wall time over passes x N / (2 T0).
 
 T0 is the number of samples a second that go forward and backward (one of each) through the network alone, at the
-evaluation's batch size and number format, forward and back (float32 is computed as such, without TF32), on this device. An evaluation
-that spends nothing outside of the network takes passes x N / (2 T0) seconds, where passes counts both kinds; 1.3 is the
-goal on a GPU.
+evaluation's batch size and number format, forward and back (float32 is computed as such, without TF32), on this device.
+An evaluation that spends nothing outside of the network takes passes x N / (2 T0) seconds, where passes counts both
+kinds; 1.3 is the goal on a GPU.
 
     python benchmarks/gpu.py [--device cuda] [--net resnet18] [--batch 256] [--samples 512] [--attacks linf,l2]
         [--precision float32] [--compile]
