@@ -66,6 +66,7 @@ EDITS: dict[str, Edit] = {
     "`MostPasses`": without_rule(MostPasses),
     "order by distance": lambda plan: plan.map(by_logits),
     "the bound by another objective": without_legs(lambda leg: leg.role == "bound" and leg.stage.objective == "dlr"),
+    "the walk along the boundary": without_legs(lambda leg: leg.role == "bound" and leg.stage.start == "best"),
     "restarts by DLR": without_legs(lambda leg: leg.role == "restart" and leg.stage.objective == "dlr"),
     "restarts by the margin": without_legs(lambda leg: away(leg) and leg.stage.objective == "margin"),
     "restarts towards the nearest classes": without_legs(lambda leg: leg.role == "restart" and not away(leg)),
