@@ -36,6 +36,7 @@ PAPERS = {
         "2004.10162",
     ),
     "Zimmermann et al. 2022": _arxiv("Increasing Confidence in Adversarial Robustness Evaluations", "2206.13991"),
+    "Brendel et al. 2019": _arxiv("Accurate, reliable and fast robustness evaluation", "1907.01003"),
     "Buckman et al. 2018": Paper(
         "Thermometer Encoding: One Hot Way To Resist Adversarial Examples", "https://openreview.net/forum?id=S18Su--CW"
     ),

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from robustatlas.bundle import dot
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
@@ -25,7 +26,10 @@ class BrendelBethge(Optimizer[State]):
         steps: of a run.
         reach: how far a value may move in the first step; 1: anywhere in the image's range.
         reach_end: how far in the last one.
-        overshoot: share by which a step goes beyond the linearised boundary (DeepFool's, Moosavi-Dezfooli et al. 2016).
+        overshoot: how far a step goes beyond the linearised boundary, as a share of the way there (DeepFool's,
+            Moosavi-Dezfooli et al. 2016).
+        beyond: and as a share of the way from the image (FAB's for its last move): an example on the boundary itself is
+            one by rounding alone.
     """
 
     needs_margin: ClassVar[bool] = True
@@ -35,6 +39,7 @@ class BrendelBethge(Optimizer[State]):
     reach: float = 1.0
     reach_end: float = 0.01
     overshoot: float = 0.02
+    beyond: float = 5e-4
 
     def check(self, threat: ThreatModel) -> None:
         if not isinstance(threat, L1):
@@ -46,8 +51,10 @@ class BrendelBethge(Optimizer[State]):
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
         threat, x = problem.threat, problem.x
         assert isinstance(threat, L1)
-        done = state.step.clamp_max(self.steps) / max(1, self.steps)
+        done = state.step.clamp_max(self.steps) / self.steps
         reach = self.reach * (self.reach_end / self.reach) ** done.to(x.dtype)
-        missing = self.overshoot * evaluation.objective.abs() - evaluation.objective
+        further = self.overshoot * evaluation.objective.abs()
+        further += self.beyond * dot(evaluation.gradient, state.theta).abs()
+        missing = further - evaluation.objective
         theta = threat.smallest_beyond(x, state.theta, evaluation.gradient, missing, reach)
         return State(theta, state.step + 1)
