@@ -93,9 +93,7 @@ _fine = partial(two_kinds, _FINEST, _FINE, starts=4)
 FINE, FINE_TOWARDS_ALL = _fine(classes=_SEVERAL), _fine(classes=NEAREST)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
 the others need many starts; towards three classes, or as many as AutoAttack targets."""
-MANY_STARTS = tuple(
-    Leg(Stage(_BRIEF, objective, start="best"), runs=28) for objective in ("cross-entropy", "margin")
-)
+MANY_STARTS = tuple(Leg(Stage(_BRIEF, objective, start="best"), runs=28) for objective in ("cross-entropy", "margin"))
 """For sets in which an ascent ends in the nearest of many valleys, as there are few numbers or draws that are never
 optimised: short ones away from the true class, from many starts."""
 
