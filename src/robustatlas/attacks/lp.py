@@ -50,20 +50,13 @@ _FAB = Stage(FAB(steps=20), "margin", targets="distance")
 
 
 _REFINE = Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")
-_SHORT_L1 = replace(ASCENT_L1, steps=40)
-_FROM_OUTSIDE_L1 = APGDL1(steps=_SHORT_L1.steps)
+_FROM_OUTSIDE = APGDL1(steps=40)
 _BELOW: dict[str, tuple[Leg, ...]] = dict.fromkeys(
     ("linf", "l2"),
     (*two_kinds(_ASCENT, _ASCENT), *insisting(_ASCENT, _CLASSES), *legs("refine", _REFINE)),
-) | {
-    "l1": (
-        *two_kinds(_SHORT_L1, _FROM_OUTSIDE_L1, _CLASSES),
-        *insisting(_FROM_OUTSIDE_L1, _CLASSES),
-        *legs("refine", _ALONG_BOUNDARY),
-    )
-}
+) | {"l1": (*two_kinds(_FROM_OUTSIDE, _FROM_OUTSIDE, _CLASSES), *legs("refine", _ALONG_BOUNDARY))}
 """In linf and l2 stubborn samples alone ascend towards several classes; in l1 every sample does, as the gradient says
-less of which class is near, and the others come from outside of the ball, by the schedule of APGD's authors."""
+less of which class is near, and from outside of the ball, by the schedule of APGD's authors."""
 
 _SWEEPS: dict[str, Optimizer[Any]] = {
     "linf": SWEEP,
