@@ -23,6 +23,9 @@ PAPERS = {
         "1811.09310",
     ),
     "Cohen et al. 2019": _arxiv("Certified Adversarial Robustness via Randomized Smoothing", "1902.02918"),
+    "Moosavi-Dezfooli et al. 2016": _arxiv(
+        "DeepFool: a simple and accurate method to fool deep neural networks", "1511.04599"
+    ),
     "Sedghi et al. 2019": _arxiv("The Singular Values of Convolutional Layers", "1805.10408"),
     "Tsuzuku et al. 2018": _arxiv(
         "Lipschitz-Margin Training: Scalable Certification of Perturbation Invariance for Deep Neural Networks",
