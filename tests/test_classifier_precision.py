@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def switches() -> dict[str, Any]:
     }
     if hasattr(torch.backends, "fp32_precision"):
         for path in LEVELS:
-            readers[path] = lambda path=path: _level(path).fp32_precision  # type: ignore[misc]
+            readers[path] = partial(getattr, _level(path), "fp32_precision")
     for name, read in readers.items():
         try:
             found[name] = read()
@@ -151,7 +152,8 @@ class Observed(nn.Module):
         logits: Tensor = self.net(x)
         self.forward_rounded.append(rounds_products())
         if logits.requires_grad:
-            logits.register_hook(lambda _: self.backward_rounded.append(rounds_products()))  # type: ignore[no-untyped-call]
+            hooked: Any = logits  # torch declares no types of hooks
+            hooked.register_hook(lambda _: self.backward_rounded.append(rounds_products()))
         return logits
 
 
@@ -203,8 +205,9 @@ def test_undisturbed_by_the_caller(mode: Callable[[], Any]) -> None:
 def test_verification_is_in_true_float32() -> None:
     net = digits_cnn()
     expected = net(X)
-    for precision in ("float32", "bfloat16"):
-        model = Classifier(net, precision=precision)  # type: ignore[arg-type]
+    searches: tuple[Precision, ...] = ("float32", "bfloat16")
+    for precision in searches:
+        model = Classifier(net, precision=precision)
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
             searched, verified = model.logits(X), model.logits(X, verifying=True)
             assert not verified.requires_grad

@@ -18,11 +18,11 @@ from torch.nn import functional
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.attacks.lp import ASCENT_L1
 from robustatlas.attacks.plans import plans_of
 from robustatlas.classifier.randomness import seeded
 from robustatlas.models.architectures import resnet32
 from robustatlas.models.weights import load_weights
+from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.search.plan import ruled
 from robustatlas.search.rules import MostPasses
 
@@ -158,7 +158,9 @@ def test_jpeg_in_l1_finds_what_auto_pgd_finds_from_random_starts() -> None:
     load_weights(net, weights)
     model, data = ra.Classifier(net.eval(), mean, std), ra.load_dataset("cifar10").take(10)
     attack, strengths = attack_named("jpeg-l1"), {"jpeg-l1": [5.0, 10.0, 15.0, 20.0]}
-    alone = replace(attack, plans=plans_of(Stage(ASCENT_L1, "margin", targets="distance")))
+    alone = replace(
+        attack, plans=plans_of(Stage(APGDL1(steps=60, schedule=((1.0, 1.0),)), "margin", targets="distance"))
+    )
     ours, theirs = (
         ra.evaluate(model, data, each, strengths=strengths, diagnose=False, progress=False).outcome("jpeg-l1")
         for each in (attack, alone)

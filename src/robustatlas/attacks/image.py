@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.lp import ASCENT_L1, DENSE
+from robustatlas.attacks.lp import DENSE
 from robustatlas.attacks.plans import (
     AGAIN,
     as_published,
@@ -28,6 +28,7 @@ from robustatlas.attacks.plans import (
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
+from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.fmn import FMN, long_fmn
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
@@ -93,7 +94,8 @@ _fine = partial(two_kinds, _FINEST, _FINE, starts=4)
 FINE, FINE_TOWARDS_ALL = _fine(classes=_SEVERAL), _fine(classes=NEAREST)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
 the others need many starts; towards three classes, or as many as AutoAttack targets."""
-MANY_STARTS = tuple(Leg(Stage(_BRIEF, objective, start="best"), runs=28) for objective in ("cross-entropy", "margin"))
+_AWAY = (Stage(_BRIEF, "cross-entropy", start="best"), Stage(_BRIEF, "margin", start="best"))
+MANY_STARTS = legs("ascend", *_AWAY, runs=28)
 """For sets in which an ascent ends in the nearest of many valleys, as there are few numbers or draws that are never
 optimised: short ones away from the true class, from many starts."""
 
@@ -129,9 +131,10 @@ BY_ASCENTS, BY_FINE_STEPS = (ascending(below, FROM_CLEAN) for below in (MANY_STA
 _AS_IN_LP = StopFruitless()
 COEFFICIENTS = ascending(patience=_AS_IN_LP)
 """For sets that are lp norms of coefficients."""
-COEFFICIENTS_L1 = ascending(usual(ASCENT_L1), (*bounds_of(DENSE, DENSE), *_RESTARTS), _AS_IN_LP)
+_INSIDE_L1 = APGDL1(steps=60, schedule=((1.0, 1.0),))
+COEFFICIENTS_L1 = ascending(usual(_INSIDE_L1), (*bounds_of(DENSE, DENSE), *_RESTARTS), _AS_IN_LP)
 """In l1 a step to the best vertex of the ball changes so few coefficients by so much that many ascents lead nowhere:
-bounds and ascents are those of the l1 norm."""
+bounds are those of the l1 norm, and ascents are Auto-PGD's, which need not begin outside of the ball here."""
 
 
 @dataclass(frozen=True)

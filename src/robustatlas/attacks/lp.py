@@ -45,10 +45,6 @@ _BOUNDS = {
 box stops them: each is right on other networks. Between them the smaller bound walks along the boundary."""
 
 _ASCENT = PGD(steps=20, rate=1.0, schedule="cosine", momentum=0.5)
-ASCENT_L1 = APGDL1(steps=60, schedule=((1.0, 1.0),))
-_FAB = Stage(FAB(steps=20), "margin", targets="distance")
-
-
 _REFINE = Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")
 _FROM_OUTSIDE = APGDL1(steps=40)
 _BELOW: dict[str, tuple[Leg, ...]] = dict.fromkeys(
@@ -91,6 +87,7 @@ def autoattack(norm: str) -> Attack:
 
 
 _ZERO = SigmaZero(steps=180, sigma=0.1, threshold=0.6)
+_FAB = Stage(FAB(steps=20), "margin", targets="distance")
 _SIGMA = Stage(_ZERO, "margin", targets="distance")
 _SIGMA_AGAIN = replace(_ZERO, steps=60, rate=2.0, threshold=0.3)
 _BORDERS = Stage(PGD(25, rate=10.0, schedule="cosine"), "margin", targets="distance", start="best")

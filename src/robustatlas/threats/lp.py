@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import largest, per_sample
+from robustatlas.bundle import dot, largest, per_sample
 from robustatlas.host import looking_is_free
 from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
@@ -314,7 +314,7 @@ class L1(Lp):
         low, high = torch.maximum(-x, theta - near), torch.minimum(1 - x, theta + near)
         least = torch.zeros_like(theta).clamp(low, high)
         most = torch.where(normal > 0, high, torch.where(normal < 0, low, least))
-        wanted = rise + (normal * (theta - least)).flatten(1).sum(1)
+        wanted = rise + dot(normal, theta - least)
         move = self._shortest(normal.abs().flatten(1), (most - least).abs().flatten(1), wanted.clamp_min(0))
         return least + normal.sign() * move.view_as(theta)
 
