@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.lp import DENSE
+from robustatlas.attacks.lp import DENSE, LP_BELOW, LP_BOUNDS
 from robustatlas.attacks.plans import (
     AGAIN,
     as_published,
@@ -77,9 +77,9 @@ _BOUND_STEPS = 12
 _SEVERAL = 3
 
 FROM_CLEAN = bounds_of(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS))
-_RESTARTS = restarts(replace(AGAIN, steps=_BOUND_STEPS), kick=1.0, further=4.0)
+_RESTARTS = restarts(AGAIN, kick=1.0)
 BOUNDS = (*FROM_CLEAN, *_RESTARTS)
-PATIENCE = StopFruitless(stubborn=24)
+PATIENCE = StopFruitless(stubborn=12)
 
 
 def usual(ascent: Optimizer[Any], several: int = 1) -> tuple[Leg, ...]:
@@ -129,8 +129,10 @@ BY_ASCENTS, BY_FINE_STEPS = (ascending(below, FROM_CLEAN) for below in (MANY_STA
 """Without restarts, which find nothing in these sets that the ascents would not."""
 
 _AS_IN_LP = StopFruitless()
+AS_LINF = ascending(LP_BELOW["linf"], LP_BOUNDS["linf"], _AS_IN_LP)
+"""For sets that are boxes of as many numbers as the image has, or nearly: what the linf norm runs."""
 COEFFICIENTS = ascending(patience=_AS_IN_LP)
-"""For sets that are lp norms of coefficients."""
+"""For sets that are an lp norm of coefficients."""
 _INSIDE_L1 = APGDL1(steps=60, schedule=((1.0, 1.0),))
 COEFFICIENTS_L1 = ascending(usual(_INSIDE_L1), (*bounds_of(DENSE, DENSE), *_RESTARTS), _AS_IN_LP)
 """In l1 a step to the best vertex of the ball changes so few coefficients by so much that many ascents lead nowhere:
@@ -173,12 +175,13 @@ ENTRIES = (
         "elastic", Elastic(), HistoricalElastic(), grid(1.0), "pixels of displacement before smoothing",
         "The public code samples with align_corners=False: even without displacement the image is zoomed slightly and "
         "its border darkened. The default is the identity there.",
+        plans=AS_LINF,
     ),
     Entry(
         "jpeg-linf", JpegLinf(), HistoricalJpegLinf(), grid(0.2), "quantised DCT coefficients (half of it is applied)",
         "The public code averages chrominance over 2x2 pixels even without a perturbation; the default adds the "
         "changed coefficients to the image itself.",
-        plans=COEFFICIENTS,
+        plans=AS_LINF,
     ),
     Entry(
         "jpeg-l2", JpegL2(), HistoricalJpegL2(), (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),

@@ -31,15 +31,13 @@ THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
 _CLASSES = 3
 """Nearest classes that all runs of a leg go towards, where one is not enough."""
-_KICK = 6.0
-"""How far restarts move the smallest example, as a multiple of its size."""
 _STEPS = 24
 _ALONG_BOUNDARY = Stage(BrendelBethge(AGAIN.steps), "margin", start="best")
 _LONG, DENSE = long_fmn(_STEPS), replace(long_fmn(_STEPS), dense=True)
-_BOUNDS = {
-    "linf": (*bounds_of(FMN(_STEPS), _LONG), *restarts(AGAIN, _KICK, _KICK)),
-    "l2": (*bounds_of(_LONG, _LONG), *restarts(AGAIN, _KICK, _KICK)),
-    "l1": (*bounds_of(DENSE, DENSE), *legs("bound", _ALONG_BOUNDARY), *restarts(AGAIN, _KICK, _KICK)),
+LP_BOUNDS = {
+    "linf": (*bounds_of(FMN(_STEPS), _LONG), *restarts(AGAIN)),
+    "l2": (*bounds_of(_LONG, _LONG), *restarts(AGAIN)),
+    "l1": (*bounds_of(DENSE, DENSE), *legs("bound", _ALONG_BOUNDARY), *restarts(AGAIN)),
 }
 """In l1 bounds step along the gradient itself, and restarts in the steepest direction, which moves few values until the
 box stops them: each is right on other networks. Between them the smaller bound walks along the boundary."""
@@ -47,7 +45,7 @@ box stops them: each is right on other networks. Between them the smaller bound 
 _ASCENT = PGD(steps=20, rate=1.0, schedule="cosine", momentum=0.5)
 _REFINE = Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")
 _FROM_OUTSIDE = APGDL1(steps=40)
-_BELOW: dict[str, tuple[Leg, ...]] = dict.fromkeys(
+LP_BELOW: dict[str, tuple[Leg, ...]] = dict.fromkeys(
     ("linf", "l2"),
     (*two_kinds(_ASCENT, _ASCENT), *insisting(_ASCENT, _CLASSES), *legs("refine", _REFINE)),
 ) | {"l1": (*two_kinds(_FROM_OUTSIDE, _FROM_OUTSIDE, _CLASSES), *legs("refine", _ALONG_BOUNDARY))}
@@ -60,7 +58,7 @@ _SWEEPS: dict[str, Optimizer[Any]] = {
     "l1": APGDL1(steps=SWEEP.steps, schedule=((1.0, 1.0),)),
 }
 _FRONTIERS = {
-    norm: swept((replace(_BOUNDS[norm][0], runs=_CLASSES), replace(_BOUNDS[norm][-1], runs=2)), sweep)
+    norm: swept((replace(LP_BOUNDS[norm][0], runs=_CLASSES), replace(LP_BOUNDS[norm][-1], runs=2)), sweep)
     for norm, sweep in _SWEEPS.items()
 }
 
@@ -78,7 +76,7 @@ def autoattack(norm: str) -> Attack:
         Leg(Stage(apgd, "dlr", targets="logits"), runs=targets),
         Leg(Stage(FAB(exact=True), "margin", targets="logits"), runs=9),
     )
-    made = plans(published, _BOUNDS[norm], _BELOW[norm], most=MostPasses(), frontier=_FRONTIERS[norm])
+    made = plans(published, LP_BOUNDS[norm], LP_BELOW[norm], most=MostPasses(), frontier=_FRONTIERS[norm])
     source = (
         "Dai et al. 2023 (MultiRobustBench): set and grid, and at one strength AutoAttack's APGD-T and FAB-T "
         "(Croce and Hein 2020)"
@@ -100,7 +98,7 @@ def sparse() -> Attack:
     ascent = Leg(_BORDERS, runs=_CLASSES)
     made = plans(
         (ascent, Leg(replace(_SIGMA, targets=None)), Leg(_FAB, runs=_CLASSES)),
-        (Leg(_SIGMA, "bound", _CLASSES), Leg(_FAB, "bound"), *restarts(_SIGMA_AGAIN, _KICK, _KICK)),
+        (Leg(_SIGMA, "bound", _CLASSES), Leg(_FAB, "bound"), *restarts(_SIGMA_AGAIN)),
         (ascent, Leg(replace(_FAB, start="best"), "refine", _CLASSES)),
         patience=StopFruitless(patience=4),  # its counts have more valleys
         frontier=swept((Leg(replace(_SIGMA, targets=None), "bound"),)),

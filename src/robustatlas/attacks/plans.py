@@ -33,6 +33,8 @@ RESTARTS = 12
 """At most, by each objective; rules end them earlier."""
 AGAIN = FMN(20, gamma=0.3)
 """What comes down again from a moved example: its size may fall fast."""
+KICK = 4.0
+"""How far restarts move the smallest example, as a multiple of its size."""
 _PATIENCE = StopFruitless()
 
 
@@ -121,12 +123,12 @@ def bounds_of(careful: Optimizer[Any], far: Optimizer[Any]) -> tuple[Leg, ...]:
     return Leg(Stage(careful, "margin", targets="distance"), "bound"), Leg(Stage(far, "dlr"), "bound")
 
 
-def restarts(down: Optimizer[Any], kick: float, further: float) -> tuple[Leg, ...]:
+def restarts(down: Optimizer[Any], kick: float = KICK) -> tuple[Leg, ...]:
     """Restarts of three kinds in turn, from the smallest example moved by ``kick`` times its size: by two objectives,
-    and between these towards the nearest classes, moved by ``further`` times its size."""
+    and between these towards the nearest classes, always moved far."""
     stages = (
         Stage(down, "dlr", start="best", kick=kick),
-        Stage(down, "margin", targets="distance", start="best", kick=further),
+        Stage(down, "margin", targets="distance", start="best", kick=KICK),
         Stage(down, "margin", start="best", kick=kick),
     )
     return legs("restart", *stages, runs=RESTARTS)
