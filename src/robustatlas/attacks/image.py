@@ -17,7 +17,7 @@ from robustatlas.attacks.plans import (
     AGAIN,
     as_published,
     ascents_of,
-    bounds_of,
+    bound,
     legs,
     plans,
     restarts,
@@ -76,7 +76,8 @@ _FINE, _FINEST = replace(_ASCENT, steps=25, rate=0.05), replace(_ASCENT, steps=6
 _BOUND_STEPS = 12
 _SEVERAL = 3
 
-FROM_CLEAN = bounds_of(FMN(_BOUND_STEPS), long_fmn(_BOUND_STEPS))
+FROM_CLEAN = (bound(FMN(_BOUND_STEPS)), Leg(Stage(long_fmn(_BOUND_STEPS), "dlr"), "bound"))
+"""Of two kinds: a careful run towards the nearest class, and one of long steps by another objective."""
 _RESTARTS = restarts(AGAIN, kick=1.0)
 BOUNDS = (*FROM_CLEAN, *_RESTARTS)
 PATIENCE = StopFruitless(stubborn=12)
@@ -134,7 +135,7 @@ AS_LINF = ascending(LP_BELOW["linf"], LP_BOUNDS["linf"], _AS_IN_LP)
 COEFFICIENTS = ascending(patience=_AS_IN_LP)
 """For sets that are an lp norm of coefficients."""
 _INSIDE_L1 = APGDL1(steps=60, schedule=((1.0, 1.0),))
-COEFFICIENTS_L1 = ascending(usual(_INSIDE_L1), (*bounds_of(DENSE, DENSE), *_RESTARTS), _AS_IN_LP)
+COEFFICIENTS_L1 = ascending(usual(_INSIDE_L1), (bound(DENSE), *_RESTARTS), _AS_IN_LP)
 """In l1 a step to the best vertex of the ball changes so few coefficients by so much that many ascents lead nowhere:
 bounds are those of the l1 norm, and ascents are Auto-PGD's, which need not begin outside of the ball here."""
 

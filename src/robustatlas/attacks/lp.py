@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.plans import AGAIN, SWEEP, bounds_of, insisting, legs, plans, restarts, swept, two_kinds
+from robustatlas.attacks.plans import AGAIN, SWEEP, bound, insisting, legs, plans, restarts, swept, two_kinds
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer
@@ -33,14 +33,14 @@ _CLASSES = 3
 """Nearest classes that all runs of a leg go towards, where one is not enough."""
 _STEPS = 24
 _ALONG_BOUNDARY = Stage(BrendelBethge(AGAIN.steps), "margin", start="best")
-_LONG, DENSE = long_fmn(_STEPS), replace(long_fmn(_STEPS), dense=True)
+DENSE = replace(long_fmn(_STEPS), dense=True)
 LP_BOUNDS = {
-    "linf": (*bounds_of(FMN(_STEPS), _LONG), *restarts(AGAIN)),
-    "l2": (*bounds_of(_LONG, _LONG), *restarts(AGAIN)),
-    "l1": (*bounds_of(DENSE, DENSE), *legs("bound", _ALONG_BOUNDARY), *restarts(AGAIN)),
+    "linf": (bound(FMN(_STEPS)), *restarts(AGAIN)),
+    "l2": (bound(long_fmn(_STEPS)), *restarts(AGAIN)),
+    "l1": (bound(DENSE), *legs("bound", _ALONG_BOUNDARY), *restarts(AGAIN)),
 }
-"""In l1 bounds step along the gradient itself, and restarts in the steepest direction, which moves few values until the
-box stops them: each is right on other networks. Between them the smaller bound walks along the boundary."""
+"""In l1 the bound steps along the gradient itself, and restarts in the steepest direction, which moves few values until
+the box stops them: each is right on other networks. Between them the bound walks along the boundary."""
 
 _ASCENT = PGD(steps=20, rate=1.0, schedule="cosine", momentum=0.5)
 _REFINE = Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")

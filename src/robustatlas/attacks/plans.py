@@ -118,9 +118,9 @@ def ascents_of(below: Legs) -> tuple[Leg, ...]:
     return tuple(leg for leg in below if leg.role == "ascend")
 
 
-def bounds_of(careful: Optimizer[Any], far: Optimizer[Any]) -> tuple[Leg, ...]:
-    """Bounds of two kinds: a careful run towards the nearest class, and one of long steps by another objective."""
-    return Leg(Stage(careful, "margin", targets="distance"), "bound"), Leg(Stage(far, "dlr"), "bound")
+def bound(optimizer: Optimizer[Any]) -> Leg:
+    """A bound towards the nearest class."""
+    return Leg(Stage(optimizer, "margin", targets="distance"), "bound")
 
 
 def restarts(down: Optimizer[Any], kick: float = KICK) -> tuple[Leg, ...]:
