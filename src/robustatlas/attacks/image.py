@@ -78,7 +78,7 @@ _SEVERAL = 3
 
 FROM_CLEAN = (bound(FMN(_BOUND_STEPS)), Leg(Stage(long_fmn(_BOUND_STEPS), "dlr"), "bound"))
 """Of two kinds: a careful run towards the nearest class, and one of long steps by another objective."""
-_RESTARTS = restarts(AGAIN, kick=1.0)
+_RESTARTS = restarts(replace(AGAIN, steps=_BOUND_STEPS), kick=1.0)
 BOUNDS = (*FROM_CLEAN, *_RESTARTS)
 PATIENCE = StopFruitless(stubborn=12)
 
