@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from robustatlas.datasets import Dataset, Fingerprint, load_dataset, named
@@ -176,6 +176,7 @@ def test_bad_npz(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 255))
+@example(6920, 10)  # a line break in a name
 @settings(max_examples=40)
 def test_damaged_npz(tmp_path_factory: pytest.TempPathFactory, place: int, byte: int) -> None:
     """Whatever a flipped byte does, it is one sentence or the same data."""

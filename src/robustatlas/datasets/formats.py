@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.errors import UserError
+from robustatlas.wording import some
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
 _IDX_UBYTE = 0x08
@@ -27,7 +28,7 @@ def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...] | 
             if missing := {"images", "labels"} - set(archive.files):
                 raise UserError(
                     f"{path} must hold arrays named 'images' and 'labels'; it lacks {', '.join(sorted(missing))} "
-                    f"and has {', '.join(archive.files) or 'nothing'}."
+                    f"and has {some(map(repr, archive.files)) or 'nothing'}."
                 )
             classes = tuple(map(str, archive["classes"])) if "classes" in archive.files else None
             return archive["images"], archive["labels"], classes
