@@ -164,7 +164,7 @@ def test_bad_npz(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"text\.npz cannot be read"):
         load_dataset(tmp_path / "text.npz")
     np.savez(tmp_path / "x.npz", x=IMAGES)
-    with pytest.raises(UserError, match="lacks images, labels and has x"):
+    with pytest.raises(UserError, match="lacks images, labels and has 'x'"):
         load_dataset(tmp_path / "x.npz")
     np.savez(tmp_path / "objects.npz", images=IMAGES, labels=np.array([{}, 1, 2], object))
     with pytest.raises(UserError, match="without pickled objects"):
