@@ -15,6 +15,8 @@ from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Proced
 from robustatlas.attacks.lp import DENSE, LP_BELOW, LP_BOUNDS
 from robustatlas.attacks.plans import (
     AGAIN,
+    AUTO_PGD_STEPS,
+    SEVERAL,
     as_published,
     ascents_of,
     bound,
@@ -74,7 +76,6 @@ _ASCENT = PGD(steps=16, rate=0.25, schedule="cosine", momentum=0.75)
 _LONG, _BRIEF = replace(_ASCENT, rate=0.5), replace(_ASCENT, steps=10)
 _FINE, _FINEST = replace(_ASCENT, steps=25, rate=0.05), replace(_ASCENT, steps=60, rate=0.03)
 _BOUND_STEPS = 12
-_SEVERAL = 3
 
 FROM_CLEAN = (bound(FMN(_BOUND_STEPS)), Leg(Stage(long_fmn(_BOUND_STEPS), "dlr"), "bound"))
 """Of two kinds: a careful run towards the nearest class, and one of long steps by another objective."""
@@ -91,10 +92,11 @@ def usual(ascent: Optimizer[Any], several: int = 1) -> tuple[Leg, ...]:
 
 USUAL = usual(_ASCENT)
 LONG_STEPS = two_kinds(_LONG, _LONG)
-_fine = partial(two_kinds, _FINEST, _FINE, starts=4)
-FINE, FINE_TOWARDS_ALL = _fine(classes=_SEVERAL), _fine(classes=NEAREST)
+_TOWARDS, _FINE_STARTS = two_kinds(_FINEST, _FINE, classes=5, starts=4)
+FINE = (replace(_TOWARDS, runs=SEVERAL), _FINE_STARTS)
+FINE_BOTH_WAYS = (_TOWARDS, Leg(replace(_TOWARDS.stage, targets=None), runs=SEVERAL), _FINE_STARTS)
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
-the others need many starts; towards three classes, or as many as AutoAttack targets."""
+the others need many starts. On the margin towards the nearest classes alone, or also away from the true one."""
 _AWAY = (Stage(_BRIEF, "cross-entropy", start="best"), Stage(_BRIEF, "margin", start="best"))
 MANY_STARTS = legs("ascend", *_AWAY, runs=28)
 """For sets in which an ascent ends in the nearest of many valleys, as there are few numbers or draws that are never
@@ -123,10 +125,10 @@ _MANY_BOUNDS = (replace(FROM_CLEAN[0], runs=NEAREST), *FROM_CLEAN[1:])
 def by_bounds(below: tuple[Leg, ...] = USUAL) -> dict[Search, Plan]:
     """:func:`ascending`, for sets that choose among draws and never optimise these: bounds, each of which chooses anew,
     towards as many classes as AutoAttack targets, and no restarts, which would keep their draws."""
-    return ascending(below, _MANY_BOUNDS, replace(PATIENCE, patience=NEAREST))
+    return ascending(below, _MANY_BOUNDS)
 
 
-BY_ASCENTS, BY_FINE_STEPS = (ascending(below, FROM_CLEAN) for below in (MANY_STARTS, FINE_TOWARDS_ALL))
+BY_ASCENTS, BY_FINE_STEPS = (ascending(below, FROM_CLEAN) for below in (MANY_STARTS, FINE_BOTH_WAYS))
 """Without restarts, which find nothing in these sets that the ascents would not."""
 
 _AS_IN_LP = StopFruitless()
@@ -134,10 +136,13 @@ AS_LINF = ascending(LP_BELOW["linf"], LP_BOUNDS["linf"], _AS_IN_LP)
 """For sets that are boxes of as many numbers as the image has, or nearly: what the linf norm runs."""
 COEFFICIENTS = ascending(patience=_AS_IN_LP)
 """For sets that are an lp norm of coefficients."""
-_INSIDE_L1 = APGDL1(steps=60, schedule=((1.0, 1.0),))
-COEFFICIENTS_L1 = ascending(usual(_INSIDE_L1), (bound(DENSE), *_RESTARTS), _AS_IN_LP)
+_FROM_OUTSIDE = APGDL1(steps=60)
+_INSIDE_L1 = replace(_FROM_OUTSIDE, schedule=((1.0, 1.0),))
+_BELOW_L1 = (*two_kinds(_INSIDE_L1, _FROM_OUTSIDE), *unbroken(_INSIDE_L1))
+COEFFICIENTS_L1 = ascending(_BELOW_L1, (bound(DENSE), *_RESTARTS), _AS_IN_LP)
 """In l1 a step to the best vertex of the ball changes so few coefficients by so much that many ascents lead nowhere:
-bounds are those of the l1 norm, and ascents are Auto-PGD's, which need not begin outside of the ball here."""
+bounds are those of the l1 norm, and ascents are Auto-PGD's, of one kind inside of the ball, of the other from
+outside."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +210,7 @@ ENTRIES = (
         "The public code moves unperturbed colours too (gamut projection and clipping of LUV); the default adds the "
         "change of colours to the image itself. Smoothness penalty: as stadv.",
         source="Laidlaw and Feizi 2019, as run by MultiRobustBench", optimizer=Adam(_STEPS), objective="margin",
-        plans=ascending(usual(_ASCENT, _SEVERAL), at_strength=USUAL),
+        plans=ascending(usual(_ASCENT, SEVERAL), at_strength=USUAL),
     ),
     Entry(
         "fog", Fog(), HistoricalFog(), grid(50.0), "pixel values of 255",
@@ -287,7 +292,7 @@ def patch(procedure: Procedure) -> Attack:
         "side of the square, as a share of the image's",
         "Brown et al. 2017; strength as proposed with the adversarial hypervolume",
     )
-    ascent = APGD(steps=40)
+    ascent = APGD(AUTO_PGD_STEPS)
     return Attack("patch", Patch(), ascending(two_kinds(ascent, ascent)), grid(0.5), about)
 
 

@@ -7,7 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
-from robustatlas.attacks.plans import AGAIN, SWEEP, bound, insisting, legs, plans, restarts, swept, two_kinds
+from robustatlas.attacks.plans import (
+    AGAIN,
+    AUTO_PGD_STEPS,
+    SEVERAL,
+    SWEEP,
+    bound,
+    legs,
+    plans,
+    restarts,
+    swept,
+    two_kinds,
+)
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer
@@ -29,28 +40,32 @@ STRENGTHS = {"linf": grid(0.1), "l2": grid(2.5), "l1": grid(30.0), "l0": grid(20
 THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
 
-_CLASSES = 3
-"""Nearest classes that all runs of a leg go towards, where one is not enough."""
+_ASCENDED = 2
+"""Nearest classes that ascents go towards."""
 _STEPS = 24
 _ALONG_BOUNDARY = Stage(BrendelBethge(AGAIN.steps), "margin", start="best")
 DENSE = replace(long_fmn(_STEPS), dense=True)
 LP_BOUNDS = {
     "linf": (bound(FMN(_STEPS)), *restarts(AGAIN)),
     "l2": (bound(long_fmn(_STEPS)), *restarts(AGAIN)),
-    "l1": (bound(DENSE), *legs("bound", _ALONG_BOUNDARY), *restarts(AGAIN)),
+    "l1": (bound(DENSE, SEVERAL), *legs("bound", _ALONG_BOUNDARY), *restarts(AGAIN)),
 }
-"""In l1 the bound steps along the gradient itself, and restarts in the steepest direction, which moves few values until
-the box stops them: each is right on other networks. Between them the bound walks along the boundary."""
+"""In l1 bounds step along the gradient itself, towards several classes, as it says less of which is near; and restarts
+in the steepest direction, which moves few values until the box stops them: each is right on other networks. Between
+them the smallest bound walks along the boundary."""
 
 _ASCENT = PGD(steps=20, rate=1.0, schedule="cosine", momentum=0.5)
 _REFINE = Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")
-_FROM_OUTSIDE = APGDL1(steps=40)
-LP_BELOW: dict[str, tuple[Leg, ...]] = dict.fromkeys(
-    ("linf", "l2"),
-    (*two_kinds(_ASCENT, _ASCENT), *insisting(_ASCENT, _CLASSES), *legs("refine", _REFINE)),
-) | {"l1": (*two_kinds(_FROM_OUTSIDE, _FROM_OUTSIDE, _CLASSES), *legs("refine", _ALONG_BOUNDARY))}
-"""In linf and l2 stubborn samples alone ascend towards several classes; in l1 every sample does, as the gradient says
-less of which class is near, and from outside of the ball, by the schedule of APGD's authors."""
+_FROM_OUTSIDE = APGDL1(AUTO_PGD_STEPS)
+LP_BELOW = {
+    norm: (*two_kinds(ascent, ascent, _ASCENDED), *legs("refine", refine))
+    for norm, ascent, refine in (
+        ("linf", _ASCENT, _REFINE),
+        ("l2", _ASCENT, _REFINE),
+        ("l1", _FROM_OUTSIDE, _ALONG_BOUNDARY),
+    )
+}
+"""In l1 ascents begin outside of the ball, by the schedule of APGD's authors."""
 
 _SWEEPS: dict[str, Optimizer[Any]] = {
     "linf": SWEEP,
@@ -58,7 +73,7 @@ _SWEEPS: dict[str, Optimizer[Any]] = {
     "l1": APGDL1(steps=SWEEP.steps, schedule=((1.0, 1.0),)),
 }
 _FRONTIERS = {
-    norm: swept((replace(LP_BOUNDS[norm][0], runs=_CLASSES), replace(LP_BOUNDS[norm][-1], runs=2)), sweep)
+    norm: swept((replace(LP_BOUNDS[norm][0], runs=SEVERAL), replace(LP_BOUNDS[norm][-1], runs=2)), sweep)
     for norm, sweep in _SWEEPS.items()
 }
 
@@ -95,11 +110,11 @@ def sparse() -> Attack:
     """l0: sigma-zero (with a smoother count and a higher first threshold than its own) and FAB's projection bound the
     count, restarts of sigma-zero lower it; projected ascent on the largest changes, by steps from border to border of
     the box, tries below; at last FAB goes on from the smallest example."""
-    ascent = Leg(_BORDERS, runs=_CLASSES)
+    ascent = Leg(_BORDERS, runs=SEVERAL)
     made = plans(
-        (ascent, Leg(replace(_SIGMA, targets=None)), Leg(_FAB, runs=_CLASSES)),
-        (Leg(_SIGMA, "bound", _CLASSES), Leg(_FAB, "bound"), *restarts(_SIGMA_AGAIN)),
-        (ascent, Leg(replace(_FAB, start="best"), "refine", _CLASSES)),
+        (ascent, Leg(replace(_SIGMA, targets=None)), Leg(_FAB, runs=SEVERAL)),
+        (Leg(_SIGMA, "bound", SEVERAL), Leg(_FAB, "bound"), *restarts(_SIGMA_AGAIN)),
+        (ascent, Leg(replace(_FAB, start="best"), "refine", SEVERAL)),
         patience=StopFruitless(patience=4),  # its counts have more valleys
         frontier=swept((Leg(replace(_SIGMA, targets=None), "bound"),)),
     )

@@ -35,6 +35,10 @@ AGAIN = FMN(20, gamma=0.3)
 """What comes down again from a moved example: its size may fall fast."""
 KICK = 4.0
 """How far restarts move the smallest example, as a multiple of its size."""
+SEVERAL = 3
+"""Nearest classes that runs go towards where one is not enough."""
+AUTO_PGD_STEPS = 40
+"""Of ascents by Auto-PGD, which looks back at its progress ever so often and needs some length for that."""
 _PATIENCE = StopFruitless()
 
 
@@ -118,9 +122,9 @@ def ascents_of(below: Legs) -> tuple[Leg, ...]:
     return tuple(leg for leg in below if leg.role == "ascend")
 
 
-def bound(optimizer: Optimizer[Any]) -> Leg:
-    """A bound towards the nearest class."""
-    return Leg(Stage(optimizer, "margin", targets="distance"), "bound")
+def bound(optimizer: Optimizer[Any], classes: int = 1) -> Leg:
+    """Bounds towards so many of the nearest classes."""
+    return Leg(Stage(optimizer, "margin", targets="distance"), "bound", classes)
 
 
 def restarts(down: Optimizer[Any], kick: float = KICK) -> tuple[Leg, ...]:
@@ -140,11 +144,6 @@ def two_kinds(towards: Optimizer[Any], away: Optimizer[Any], classes: int = 1, s
         Leg(Stage(towards, "margin", targets="distance", start="best"), runs=classes),
         Leg(Stage(away, "cross-entropy", start="best"), runs=starts),
     )
-
-
-def insisting(towards: Optimizer[Any], classes: int) -> tuple[Leg, ...]:
-    """What stubborn samples take besides: ascents by the margin towards so many of the nearest classes."""
-    return legs("insist", Stage(towards, "margin", targets="distance", start="best"), runs=classes)
 
 
 def unbroken(towards: Optimizer[Any]) -> tuple[Leg, ...]:

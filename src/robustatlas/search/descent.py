@@ -17,24 +17,21 @@ from robustatlas.search.rules import Approach, MostPasses, Rule, StopFruitless, 
 
 class Downward(Schedule):
     """Base of both: bounds, restarts from the smallest example until some in a row have found nothing, then ascents
-    until each kind has failed, and more of them where a run after the bounds found something. Where the bounds found no
-    example, restarts wait until an ascent has.
+    until each kind has failed. Where the bounds found no example, restarts wait until an ascent has.
 
-    Indices of ``attempts``: the first restart (``again``), the first ascent (``first``), the first that only stubborn
-    samples take (``insisting``), the first of those that have no example (``unbroken``) and the first that refines
-    (``last``). Of each sample: ``smallest`` [N], its smallest
-    size when its last run ended, ``in_vain`` [N], how many runs in a row have found nothing smaller, ``stubborn`` [N]:
-    a run after the bounds did, and ``spent`` [N]: passes.
+    Indices of ``attempts``: the first restart (``again``), the first ascent (``first``), the first of those that only
+    samples without an example take (``unbroken``) and the first that refines (``last``). Of each sample: ``smallest``
+    [N], its smallest size when its last run ended, ``in_vain`` [N], how many runs after the bounds have found nothing
+    smaller in a row, ``stubborn`` [N]: one of them did, and ``spent`` [N]: passes.
     Of each attempt: ``each`` [A], the passes of one evaluation, and ``dear`` [A], those of a whole run and of all that
     refine.
     """
 
-    version = 4
+    version = 5
     order = (
         frozenset({"bound"}),
         frozenset({"restart"}),
         frozenset({"ascend"}),
-        frozenset({"insist"}),
         frozenset({"unbroken"}),
         frozenset({"refine"}),
     )
@@ -43,7 +40,7 @@ class Downward(Schedule):
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
         runs = [len(attempts_of(plan.having(*group), classes)) for group in self.order]
-        self.again, self.first, self.insisting, self.unbroken, self.last, _ = accumulate(runs)
+        self.again, self.first, self.unbroken, self.last, _ = accumulate(runs)
         self.fruitless = plan.rule(StopFruitless)
         self.smallest = torch.full_like(self.level, torch.inf, dtype=strengths.dtype)
         self.in_vain, self.stubborn = torch.zeros_like(self.level), torch.zeros_like(todo)
@@ -74,7 +71,7 @@ class Downward(Schedule):
             enough |= (attempt >= self.again) & best_size.isinf()
             attempt = torch.where(~bounding & first_example, self.again, attempt)
         attempt = torch.where(bounding & enough, attempt.clamp_min(self.first), attempt)
-        attempt = self._taken(rows, attempt, best_size)
+        attempt = self._taken(attempt, best_size)
         self.warm[rows] = fooled | bounding
         attempt, settled = self._below_bounds(rows, attempt, best_size, (attempt >= self.first) & ~refining)
         settled |= self._all_found(best_size) & (attempt >= self.again) & ~refining
@@ -83,19 +80,18 @@ class Downward(Schedule):
         self.done[rows] = (settled & best_size.isinf()) | (attempt >= len(self.attempts))
         self.attempt[rows] = attempt.clamp_max(len(self.attempts) - 1)
 
-    def _taken(self, rows: Tensor, attempt: Tensor, best_size: Tensor) -> Tensor:
+    def _taken(self, attempt: Tensor, best_size: Tensor) -> Tensor:
         """``[B]``: ``attempt`` [B], or the first after it that such a sample takes."""
-        meant = self.stubborn[rows] | (attempt < self.insisting)
-        attempt = torch.where(meant, attempt, attempt.clamp_min(self.unbroken))
         meant = best_size.isinf() | (attempt < self.unbroken)
         return torch.where(meant, attempt, attempt.clamp_min(self.last))
 
     def _enough(self, rows: Tensor, best_size: Tensor) -> Tensor:
         """``[B]``: so many runs in a row have found nothing that no more for the smallest size follow."""
         gained, rule = self._gained(best_size, self.smallest[rows]), self.fruitless
+        after_bounds = self.attempt[rows] >= self.again
         self.smallest[rows] = best_size
-        self.in_vain[rows] = in_vain = torch.where(gained, 0, self.in_vain[rows] + 1)
-        self.stubborn[rows] |= gained & (self.attempt[rows] >= self.again)
+        self.in_vain[rows] = in_vain = torch.where(gained, 0, self.in_vain[rows] + after_bounds)
+        self.stubborn[rows] |= gained & after_bounds
         if rule is None:
             return torch.zeros_like(gained)
         return in_vain >= torch.where(self.stubborn[rows], rule.stubborn, rule.patience)

@@ -105,8 +105,7 @@ class Leg:
 
     Attributes:
         stage: how a run goes.
-        role: what it is for: ``"bound"``, ``"restart"``, ``"ascend"``, ``"insist"``, ``"unbroken"``,
-            ``"refine"`` or ``"sweep"``.
+        role: what it is for: ``"bound"``, ``"restart"``, ``"ascend"``, ``"unbroken"``, ``"refine"`` or ``"sweep"``.
         runs: towards so many classes where the stage is targeted, otherwise from so many starts.
 
     Raises:

@@ -20,12 +20,11 @@ from robustatlas.host import cached
 from robustatlas.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
-Role = Literal["bound", "restart", "ascend", "insist", "unbroken", "refine", "sweep"]
+Role = Literal["bound", "restart", "ascend", "unbroken", "refine", "sweep"]
 """``"bound"``: for the smallest size, from the clean point; ``"restart"``: the same from the smallest example, moved at
-random (basin hopping, Wales and Doye 1997); ``"ascend"``: at a strength; ``"insist"``: the same, of stubborn samples
-alone (a run after the bounds found something smaller); ``"unbroken"``: the same, of samples that no run before found
-an example of, at the largest strength; ``"refine"``: for the smallest size, from the smallest example,
-at the end; ``"sweep"``: at each strength in turn, from what was found at the one beside it."""
+random (basin hopping, Wales and Doye 1997); ``"ascend"``: at a strength; ``"unbroken"``: the same, of samples that no
+run before found an example of, at the largest strength; ``"refine"``: for the smallest size, from the smallest
+example, at the end; ``"sweep"``: at each strength in turn, from what was found at the one beside it."""
 
 Effort = Literal["low", "default", "high"]
 """Fewer passes, the usual ones, several times as many; what each costs is measured in the documentation (*Effort*)."""
@@ -159,7 +158,7 @@ class StopSlowAscents(EarlyStop):
     """
 
     reason: ClassVar[str] = "an ascent that slows down does not arrive"
-    roles: ClassVar[Set[Role]] = frozenset({"ascend", "insist", "unbroken"})
+    roles: ClassVar[Set[Role]] = frozenset({"ascend", "unbroken"})
 
     parts: int = 4
     times: float = 1.0
@@ -189,14 +188,15 @@ _HIGH = 3
 
 @dataclass(frozen=True)
 class StopFruitless(Rule):
-    """Runs for the smallest size end when ``patience`` in a row (by default one of each kind of restart) have found
-    nothing smaller; a sample is stubborn once a run after the bounds did, and takes ``stubborn`` in a row. Smaller is,
-    for a descent, within a smaller strength, and for the search for the smallest size by a share of ``threshold``. High
-    effort is three times as patient."""
+    """Restarts end when ``patience`` in a row (by default one of each kind) have found nothing smaller; a sample is
+    stubborn once a run after the bounds did, and takes ``stubborn`` in a row. Smaller is, for a descent, within a
+    smaller strength, and for the search for the smallest size by a share of ``threshold``. High effort is three times
+    as patient."""
 
     reason: ClassVar[str] = "a sample that several kinds of runs in a row found nothing for is in its deepest valley"
     source: ClassVar[str] = "basin hopping (Wales and Doye 1997), as scipy.optimize.basinhopping's niter_success"
-    roles: ClassVar[Set[Role]] = frozenset({"bound", "restart"})
+    roles: ClassVar[Set[Role]] = frozenset({"restart"})
+    version: ClassVar[int] = 2
 
     patience: int = 3
     stubborn: int = 8
@@ -221,7 +221,7 @@ class Approach(Rule):
     fails: all kinds at the last share, the first alone at those before."""
 
     reason: ClassVar[str] = "large steps down are cheap, small ones at the end decide"
-    roles: ClassVar[Set[Role]] = frozenset({"bound", "ascend", "insist"})
+    roles: ClassVar[Set[Role]] = frozenset({"bound", "ascend"})
 
     shares: tuple[float, ...] = (0.9, 0.99)
 
