@@ -75,7 +75,6 @@ EDITS: dict[str, Edit] = {
     "ascents on cross-entropy": without_legs(
         lambda leg: leg.role == "ascend" and leg.stage.objective == "cross-entropy"
     ),
-    "ascents of stubborn samples alone": without_legs(lambda leg: leg.role == "insist"),
     "ascents of samples without an example": without_legs(lambda leg: leg.role == "unbroken"),
 }
 """What is taken away."""

@@ -170,7 +170,7 @@ def test_a_search_refuses_a_plan_that_it_cannot_carry_out() -> None:
         Attack("mine", Linf(), {"every": descent}, (0.1,))
     with pytest.raises(ra.UserError, match="Descent does not go by Approach"):
         Attack("mine", Linf(), {"descent": attack_named("linf").plans["minimum"]}, (0.1,))
-    with pytest.raises(ra.UserError, match="got 'refine', 'insist'"):
+    with pytest.raises(ra.UserError, match="got 'refine', 'ascend'"):
         Attack("mine", Linf(), {"descent": replace(descent, legs=descent.legs[:-3:-1])}, (0.1,))
 
 

@@ -104,7 +104,7 @@ def test_what_nothing_bounds_is_tried_at_the_largest_strength() -> None:
         if not schedule.attempts[int(schedule.attempt[0])].minimum_size:
             tried.append(float(schedule.epsilon(row, never)))
         schedule.advance(row, torch.tensor([False]), never, never)
-    assert len(tried) == schedule.insisting - schedule.first, "no stubborn sample"
+    assert len(tried) == schedule.last - schedule.first
     assert tried == pytest.approx([0.2] * len(tried))
 
 
