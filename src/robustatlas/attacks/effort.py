@@ -33,9 +33,9 @@ def at_effort(attack: Attack, effort: Effort) -> Attack:
         >>> for effort in ("low", "default", "high"):
         ...     ascents = at_effort(attack_named("l1"), effort).plans["descent"].having("ascend")
         ...     print([(leg.stage.optimizer.steps, leg.runs) for leg in ascents])
-        [(24, 2), (24, 1)]
-        [(40, 3), (40, 1)]
-        [(40, 3), (80, 6), (40, 1), (80, 2)]
+        [(24, 1), (24, 1)]
+        [(40, 2), (40, 1)]
+        [(40, 2), (80, 4), (40, 1), (80, 2)]
     """
     if effort not in get_args(Effort):
         raise UserError(f"effort={effort!r} is not known; expected one of {', '.join(map(repr, get_args(Effort)))}.")
