@@ -90,7 +90,7 @@ def test_restarts_end_after_some_in_a_row_that_find_nothing_and_bounds_do_not_co
 
 
 @SEARCHES
-def test_the_first_example_at_all_counts_and_nothing_found_is_in_vain(search: Search) -> None:
+def test_restarts_take_their_patience_from_the_first_example_that_a_bound_finds(search: Search) -> None:
     legs = (bound("a", 0.01), bound("b", 0.01), bound("c", 0.3), restarts(9, 0.5))
     begun, found = run_of(*legs, search=search, rules=in_vain(search, 3, 6))
     assert begun == ["a", "b", "c", "hop", "hop", "hop"] and found == pytest.approx(0.3)

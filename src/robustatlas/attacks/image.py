@@ -30,7 +30,7 @@ from robustatlas.attacks.plans import (
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
-from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.fmn import FMN, long_fmn
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
@@ -92,9 +92,9 @@ def usual(ascent: Optimizer[Any], several: int = 1) -> tuple[Leg, ...]:
 
 USUAL = usual(_ASCENT)
 LONG_STEPS = two_kinds(_LONG, _LONG)
-_TOWARDS, _FINE_STARTS = two_kinds(_FINEST, _FINE, classes=5, starts=4)
-FINE = (replace(_TOWARDS, runs=SEVERAL), _FINE_STARTS)
-FINE_BOTH_WAYS = (_TOWARDS, Leg(replace(_TOWARDS.stage, targets=None), runs=SEVERAL), _FINE_STARTS)
+FINE = two_kinds(_FINEST, _FINE, classes=SEVERAL, starts=4)
+_FINE_AWAY = Leg(Stage(_FINEST, "margin", start="best"), runs=SEVERAL)
+FINE_BOTH_WAYS = (replace(FINE[0], runs=5), _FINE_AWAY, *FINE[1:])
 """For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
 the others need many starts. On the margin towards the nearest classes alone, or also away from the true one."""
 _AWAY = (Stage(_BRIEF, "cross-entropy", start="best"), Stage(_BRIEF, "margin", start="best"))
@@ -137,7 +137,7 @@ AS_LINF = ascending(LP_BELOW["linf"], LP_BOUNDS["linf"], _AS_IN_LP)
 COEFFICIENTS = ascending(patience=_AS_IN_LP)
 """For sets that are an lp norm of coefficients."""
 _FROM_OUTSIDE = APGDL1(steps=60)
-_INSIDE_L1 = replace(_FROM_OUTSIDE, schedule=((1.0, 1.0),))
+_INSIDE_L1 = replace(_FROM_OUTSIDE, schedule=INSIDE)
 _BELOW_L1 = (*two_kinds(_INSIDE_L1, _FROM_OUTSIDE), *unbroken(_INSIDE_L1))
 COEFFICIENTS_L1 = ascending(_BELOW_L1, (bound(DENSE), *_RESTARTS), _AS_IN_LP)
 """In l1 a step to the best vertex of the ball changes so few coefficients by so much that many ascents lead nowhere:

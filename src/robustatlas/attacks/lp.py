@@ -20,7 +20,7 @@ from robustatlas.attacks.plans import (
     two_kinds,
 )
 from robustatlas.optimizers.apgd import APGD
-from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.brendel_bethge import BrendelBethge
 from robustatlas.optimizers.fab import FAB
@@ -70,7 +70,7 @@ LP_BELOW = {
 _SWEEPS: dict[str, Optimizer[Any]] = {
     "linf": SWEEP,
     "l2": SWEEP,
-    "l1": APGDL1(steps=SWEEP.steps, schedule=((1.0, 1.0),)),
+    "l1": APGDL1(steps=SWEEP.steps, schedule=INSIDE),
 }
 _FRONTIERS = {
     norm: swept((replace(LP_BOUNDS[norm][0], runs=SEVERAL), replace(LP_BOUNDS[norm][-1], runs=2)), sweep)

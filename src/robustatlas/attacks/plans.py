@@ -38,7 +38,8 @@ KICK = 4.0
 SEVERAL = 3
 """Nearest classes that runs go towards where one is not enough."""
 AUTO_PGD_STEPS = 40
-"""Of ascents by Auto-PGD, which looks back at its progress ever so often and needs some length for that."""
+"""Of ascents by Auto-PGD, which looks back at its progress ever so often and needs some length for that; in the
+coefficients of JPEG it takes more."""
 _PATIENCE = StopFruitless()
 
 

@@ -10,7 +10,7 @@ from robustatlas.attacks.lp import THREATS, UNITS
 from robustatlas.errors import UserError
 from robustatlas.objectives import Objective
 from robustatlas.optimizers.apgd import APGD
-from robustatlas.optimizers.apgd_l1 import APGDL1, LARGE_RADIUS
+from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE, LARGE_RADIUS
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.fab import FAB
 from robustatlas.optimizers.square import Square
@@ -54,7 +54,7 @@ class APGDSettings(AttackSettings):
     def optimizer(self, norm: str) -> Optimizer[Any]:
         """APGD in a norm."""
         if norm == "l1":
-            return APGDL1(steps=self.n_iter, schedule=LARGE_RADIUS if self.use_largereps else ((1.0, 1.0),))
+            return APGDL1(steps=self.n_iter, schedule=LARGE_RADIUS if self.use_largereps else INSIDE)
         return APGD(steps=self.n_iter, rho=self.rho)
 
 

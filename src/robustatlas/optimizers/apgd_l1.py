@@ -17,6 +17,8 @@ from robustatlas.threats.lp import L1
 
 LARGE_RADIUS = ((3.0, 0.3), (2.0, 0.3), (1.0, 0.4))
 """AutoAttack's schedule: radius as a multiple of epsilon, share of the steps."""
+INSIDE = ((1.0, 1.0),)
+"""A single stage, which never leaves the ball."""
 
 
 def _support(theta: Tensor) -> Tensor:
@@ -40,8 +42,7 @@ class APGDL1State(State):
 
 @dataclass(frozen=True)
 class APGDL1(Optimizer[APGDL1State]):
-    """Auto-PGD for l1. ``schedule``: (radius / epsilon, share of the steps) of each stage; ``((1.0, 1.0),)`` is a
-    single stage.
+    """Auto-PGD for l1. ``schedule``: (radius / epsilon, share of the steps) of each stage.
 
     The first stage takes ``density`` of the coordinates unless it starts from a given point (``warm``), as AutoAttack
     does.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.errors import UserError, brief
-from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.scalars import fraction, real
@@ -48,7 +48,7 @@ def ascent(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
     the choice of Croce and Hein (2022), from the image itself.
     """
     if isinstance(threat, L1):
-        return APGDL1(steps, schedule=((1.0, 1.0),), density=0.05)
+        return APGDL1(steps, schedule=INSIDE, density=0.05)
     return PGD(steps, rate, scaled=isinstance(threat, Perceptual))
 
 
