@@ -29,7 +29,7 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Leg, Plan
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
-from robustatlas.search.rules import MostPasses, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
+from robustatlas.search.rules import MostPasses, Role, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
 from robustatlas.threats.base import UnsupportedInputError
 from subjects import CHOSEN_ON, KEPT, correct, trained
 
@@ -53,6 +53,14 @@ def by_logits(leg: Leg) -> Leg:
     return replace(leg, stage=replace(leg.stage, targets="logits")) if ordered else leg
 
 
+def to_the_nearest(role: Role) -> Edit:
+    """Legs of that role towards one class alone."""
+    towards = ("distance", "logits")
+    return lambda plan: plan.map(
+        lambda leg: replace(leg, runs=1) if leg.role == role and leg.stage.targets in towards else leg
+    )
+
+
 def away(leg: Leg) -> bool:
     return leg.role == "restart" and leg.stage.targets is None
 
@@ -66,6 +74,7 @@ EDITS: dict[str, Edit] = {
     "`MostPasses`": without_rule(MostPasses),
     "order by distance": lambda plan: plan.map(by_logits),
     "the bound by another objective": without_legs(lambda leg: leg.role == "bound" and leg.stage.objective == "dlr"),
+    "bounds towards further classes": to_the_nearest("bound"),
     "the walk along the boundary": without_legs(lambda leg: leg.role == "bound" and leg.stage.start == "best"),
     "restarts by DLR": without_legs(lambda leg: leg.role == "restart" and leg.stage.objective == "dlr"),
     "restarts by the margin": without_legs(lambda leg: away(leg) and leg.stage.objective == "margin"),
@@ -75,6 +84,7 @@ EDITS: dict[str, Edit] = {
     "ascents on cross-entropy": without_legs(
         lambda leg: leg.role == "ascend" and leg.stage.objective == "cross-entropy"
     ),
+    "ascents towards further classes": to_the_nearest("ascend"),
     "ascents of samples without an example": without_legs(lambda leg: leg.role == "unbroken"),
 }
 """What is taken away."""

@@ -127,6 +127,16 @@ def test_ascent_raises_the_objective(family: type[Jpeg]):
     assert (gains[-1] > gains[0] + 0.5).all()
 
 
+@pytest.mark.parametrize("family", FAMILY)
+def test_goes_as_far_as_a_direction_is_long(family: type[Jpeg]):
+    """Restarts move by a whole start of the set."""
+    threat, x = family(), images(4, 3, 16)
+    epsilon, noise = torch.tensor([0.5, 1.0, 6.0, 20.0]), noise_for(x)
+    theta, kick = threat.neutral(x), threat.start(x, epsilon, noise)
+    landed = threat.move(x, theta, kick, torch.ones_like(epsilon))
+    torch.testing.assert_close(threat.size(x, landed), threat.size(x, kick), rtol=1e-4, atol=0)
+
+
 def test_gradient():
     x = images(1, 3, 16, dtype=torch.float64) * 0.2 + 0.4
     epsilon = torch.full((1,), 0.01, dtype=torch.float64)

@@ -214,6 +214,7 @@ class L1Ball(Ball):
         return _within_bound(coefficients, coefficients.abs().sum(dim=1))
 
     def step(self, coefficients: Tensor, direction: Tensor, length: Tensor) -> Tensor:
+        length = length * direction.abs().sum(dim=1)
         budget = torch.maximum(length, coefficients.abs().sum(dim=1))
         vertex = fill(direction, torch.full_like(coefficients, COEFFICIENT_BOUND), budget)
         return coefficients + (length / budget.clamp_min(_TINY))[:, None] * vertex
