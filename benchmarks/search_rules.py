@@ -8,8 +8,8 @@ gains less than .1 points beyond what seeds differ by does not earn its place.
         [--attacks linf,l2,l1,stadv,elastic,gabor,fog,snow,affine] [--samples 250] [--seeds 2] [--kept FOLDER]
         [--device cpu] [--output FILE.json]
 
-Networks are those of subjects.py, trained where they are not kept; the last decided nothing of these attacks but the
-draws of ``gabor``. ``--small``: the built-in digits network, two attacks and a few samples.
+Networks are those of subjects.py, trained where they are not kept; attention-cifar decided nothing of these attacks but
+the draws of ``gabor``. ``--small``: the built-in digits network, two attacks and a few samples.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ COEFFICIENTS = ascending(patience=_AS_IN_LP)
 _FROM_OUTSIDE = APGDL1(steps=60)
 _INSIDE_L1 = replace(_FROM_OUTSIDE, schedule=INSIDE)
 _BELOW_L1 = (*two_kinds(_INSIDE_L1, _FROM_OUTSIDE, SEVERAL), *unbroken(_INSIDE_L1))
-COEFFICIENTS_L1 = ascending(_BELOW_L1, (bound(DENSE, SEVERAL), *_RESTARTS), _AS_IN_LP)
+COEFFICIENTS_L1 = ascending(_BELOW_L1, (bound(DENSE), *_RESTARTS), _AS_IN_LP)
 """In l1 a step to the best vertex of the ball changes so few coefficients by so much that many ascents lead nowhere:
 bounds are those of the l1 norm, and ascents are Auto-PGD's, of one kind inside of the ball, of the other from
 outside."""
