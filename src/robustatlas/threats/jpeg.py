@@ -132,7 +132,7 @@ class Ball(ABC):
         """``[B]``: the norm; infinite beyond the bound on single coefficients."""
 
     def step(self, coefficients: Tensor, direction: Tensor, length: Tensor) -> Tensor:
-        """Coefficients after a step of ``length`` [B]."""
+        """Coefficients after a step of ``length`` [B] times that of ``direction`` in the norm of the set."""
         return coefficients + length[:, None] * direction
 
 
