@@ -1,13 +1,14 @@
 """How far the default of an attack is from the best known: in robust accuracy at each strength, and between seeds.
 
-Best known is, of each sample, the smallest example of some seeds of the default and, as --more says, of high effort and
-of brute force (longer ascents than any default has: three targets and two restarts, just below the best until all
-fail). A gap is the accuracy by the first seed minus that by the best known; beside it, the share of samples whose size
-is within 1 % of the best known. Networks joined by + are one row, their samples taken together.
+Best known is, of each sample, the smallest example of some seeds of the default and, as --more says, of high effort, of
+brute force (longer ascents than any default has: three targets and two restarts, just below the best until all fail)
+and of the default with two or four times the runs, patience and passes at most ("2x", "4x"). A gap is the accuracy by
+the first seed minus that by the best known; beside it, the share of samples whose size is within 1 % of the best known.
+Networks joined by + are one row, their samples taken together.
 
     python benchmarks/gaps.py [--models stadv_delta+recoloradv,mnistfc,attention-cifar] [--attacks gabor,snow,fog]
-        [--first 5000] [--samples 20] [--seeds 5] [--more "high effort,brute force"] [--times 1.0] [--search descent]
-        [--networks FOLDER] [--kept FOLDER] [--device cpu] [--output FILE.json]
+        [--first 5000] [--samples 20] [--seeds 5] [--more "2x,4x,high effort,brute force"] [--times 1.0]
+        [--search descent] [--networks FOLDER] [--kept FOLDER] [--device cpu] [--output FILE.json]
 
 Networks are those of subjects.py, trained where the folder has none; ``mnistfc``, the fully connected one of VNN-COMP
 2021 with four hidden layers and one-hot outputs; and CIFAR-10 ResNet-32 weights by the end of their names. The last two
@@ -21,7 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from robustatlas.models.architectures import resnet32
 from robustatlas.models.weights import load_weights
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+from robustatlas.search.rules import MostPasses, Rule, StopFruitless
 from robustatlas.threats.base import UnsupportedInputError
 from subjects import HELD_OUT, KEPT, KINDS, correct, fully_connected, trained
 
@@ -87,11 +89,28 @@ def contenders(attack: Attack, seeds: int, more: Collection[str]) -> Iterator[tu
         yield "high effort", attack, {"effort": "high"}
     if "brute force" in more:
         yield "brute force", forced(attack), {"seed": seeds}
+    for times in (2, 4):
+        if f"{times}x" in more:
+            yield f"{times}x", longer(attack, times), {"seed": 0}
 
 
 def forced(attack: Attack) -> Attack:
     """The attack with other ascents, and nothing after them."""
     return replace(attack, plans=plans(BRUTE_FORCE, attack.plans["descent"].having("bound"), BRUTE_FORCE))
+
+
+def longer(attack: Attack, times: int) -> Attack:
+    """The attack with so many times the runs after its bounds, patience with them, and passes at most."""
+
+    def leg_of(leg: Leg) -> Leg:
+        return leg if leg.role in ("bound", "refine") else replace(leg, runs=times * leg.runs)
+
+    def rule_of(rule: Rule) -> Rule:
+        if isinstance(rule, StopFruitless):
+            return replace(rule, patience=times * rule.patience, stubborn=times * rule.stubborn)
+        return replace(rule, passes=times * rule.passes) if isinstance(rule, MostPasses) else rule
+
+    return replace(attack, plans={name: plan.map(leg_of, rule_of) for name, plan in attack.plans.items()})
 
 
 def found(
@@ -126,7 +145,8 @@ def judged(
     """The row of an attack: accuracies, gap, and how seeds differ."""
     seeds = [found for what, found in sizes.items() if what.startswith("seed")]
     best = np.minimum.reduce(list(sizes.values()))
-    gap = accuracies(seeds[0], strengths) - accuracies(best, strengths)
+    gaps = {what: accuracies(each, strengths) - accuracies(best, strengths) for what, each in sizes.items()}
+    gap = gaps["seed 0"]
     levels = np.searchsorted(strengths * (1 + STRENGTH_TOLERANCE), np.stack(seeds))
     return {
         "attack": name,
@@ -139,6 +159,7 @@ def judged(
         "largest gap": round(float(gap.max()), 2),
         "within 1 %": round(100 * float((seeds[0] <= 1.01 * best).mean()), 1),
         "seeds differ": round(100 * float((levels.min(0) != levels.max(0)).mean()), 1),
+        "each": {what: [round(float(gaps[what].mean()), 2), round(passes[what], 1)] for what in sizes},
     }
 
 
@@ -172,6 +193,21 @@ def row_of(name: str, joined: str, asked: argparse.Namespace) -> dict[str, Any] 
     )
 
 
+def report(rows: Sequence[dict[str, Any]]) -> None:
+    """Two tables: the default beside the best known, and each of what was tried."""
+    console = Console(width=118)
+    columns = [name for name in rows[0] if name != "each"]
+    table = Table(*columns, title="Robust accuracy in % of correct samples, mean over strengths; gaps in points")
+    for row in rows:
+        table.add_row(*(str(row[name]) for name in columns))
+    console.print(table)
+    tried = list(rows[0]["each"])
+    table = Table("networks", "attack", *tried, title="Mean gap in points; passes")
+    for row in rows:
+        table.add_row(row["networks"], row["attack"], *("{:.2f}; {:,.0f}".format(*row["each"][what]) for what in tried))
+    console.print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -197,10 +233,7 @@ def main() -> None:
                 rows.append(row)
                 print(json.dumps(row), flush=True)
     if rows:
-        table = Table(*rows[0], title="Robust accuracy in % of correct samples, mean over strengths; gaps in points")
-        for row in rows:
-            table.add_row(*map(str, row.values()))
-        Console(width=118).print(table)
+        report(rows)
     if asked.output:
         asked.output.write_text(json.dumps(rows, indent=1) + "\n")
 

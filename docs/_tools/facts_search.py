@@ -47,6 +47,21 @@ def gaps_minimum_table() -> str:
     return table(("network", "attack", "images", "passes", "within 1 %"), rows, 3)
 
 
+def gaps_budgets_table() -> str:
+    """What more passes find where the default misses most."""
+    budgets = ("seed 0", "seed 1", "2x", "4x", "high effort")
+    rows = [
+        (
+            f"`{row['networks']}` ({row['samples']})",
+            f"`{row['attack']}`",
+            *("{:.1f}; {:,.0f}".format(*row["each"][budget]) for budget in budgets),
+        )
+        for row in stored("gaps_budgets")
+    ]
+    head = ("network (images)", "attack", "default", "another seed", "twice", "four times", "high effort")
+    return table(head, rows, 5)
+
+
 def frontier_table() -> str:
     rows = [
         (
