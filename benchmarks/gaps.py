@@ -45,6 +45,7 @@ from robustatlas.search.rules import MostPasses, Rule, StopFruitless
 from robustatlas.threats.base import UnsupportedInputError
 from subjects import HELD_OUT, KEPT, KINDS, correct, fully_connected, trained
 
+MORE = ("high effort", "brute force", "2x", "4x")
 ATTACKS = "gabor,snow,fog,recolor,jpeg-linf,elastic"
 _SHORT = PGD(60, rate=0.25, schedule="cosine", momentum=0.75)
 _LONG = PGD(100, rate=0.5, schedule="cosine", momentum=0.5)
@@ -178,7 +179,7 @@ def row_of(name: str, joined: str, asked: argparse.Namespace) -> dict[str, Any] 
             base.threat.check(data.images[:1])
         except UnsupportedInputError:
             return None
-        for what, attack, settings in contenders(base, asked.seeds, asked.more.split(",")):
+        for what, attack, settings in contenders(base, asked.seeds, asked.more):
             key = f"{who}/{name}/{what}/{asked.first}-{asked.samples}-{asked.times:g}"
             key += f"-{asked.search}" * (asked.search != "descent")
             settings |= {"search": "descent" if what == "brute force" else asked.search}
@@ -226,6 +227,9 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
+    asked.more = list(filter(None, asked.more.split(",")))
+    if unknown := set(asked.more) - set(MORE):
+        parser.error(f"--more got {', '.join(sorted(unknown))}; expected some of {', '.join(MORE)}")
     rows: list[dict[str, Any]] = []
     for joined in asked.models.split(","):
         for name in asked.attacks.split(","):
