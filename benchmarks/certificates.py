@@ -35,10 +35,10 @@ from crown_by_matrices import Layer, Matrices, margins, matrices
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.certificates import Samples, Subject, certificate_named
 from robustatlas.certificates.bounds import Bounds
+from robustatlas.certificates.certify import forecast
 from robustatlas.certificates.network import Network
-from robustatlas.certification import forecast
+from robustatlas.common.files import cache_folder
 from robustatlas.evaluation.request import Request
-from robustatlas.files import cache_folder
 from robustatlas.models.architectures import resnet32
 from robustatlas.training import Settings, recipe_named
 

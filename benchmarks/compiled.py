@@ -30,10 +30,10 @@ from rich.table import Table
 from torch import Tensor
 
 import robustatlas as ra
-from robustatlas.classifier import Precision
-from robustatlas.classifier.compiled import Compiled
-from robustatlas.classifier.layout import ChannelsLast
 from robustatlas.models.architectures import resnet18, resnet20, resnet32
+from robustatlas.models.classifier import Precision
+from robustatlas.models.classifier.compiled import Compiled
+from robustatlas.models.classifier.layout import ChannelsLast
 from robustatlas.models.weights import load_weights
 
 NETS = {"resnet20": resnet20, "resnet18": resnet18}

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.attacks.definition import Effort
-from robustatlas.facts import facts_of
+from robustatlas.report.facts import facts_of
 
 QUALITIES, SHARES = np.array([0.1, 0.3, 0.4, 0.6, 0.7, 0.9]), np.array([0.1, 0.1, 0.1, 0.3, 0.2, 0.2])
 WEIGHT, SPREAD, DEVIATION = torch.tensor([1.0, -0.5, 0.25, 0.75, -1.0, 0.5], dtype=torch.float64), 0.05, 0.3

@@ -206,7 +206,7 @@ def workers_of(driver: int) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == driver and b"robustatlas.workers" in (entry / "cmdline").read_bytes():
+            if parent == driver and b"robustatlas.evaluation.workers" in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
         except (OSError, IndexError):
             continue

@@ -26,7 +26,7 @@ from torch import nn
 
 import robustatlas as ra
 from resumed import Resumed
-from robustatlas.datasets import Dataset
+from robustatlas.data import Dataset
 from robustatlas.models.broken import SOUND
 
 Given = tuple[ra.Classifier, Dataset]

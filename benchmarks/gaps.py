@@ -37,11 +37,11 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Leg, Stage
 from robustatlas.attacks.plans import plans
+from robustatlas.attacks.search.rules import MostPasses, Rule, StopFruitless
 from robustatlas.models.architectures import resnet32
 from robustatlas.models.weights import load_weights
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
-from robustatlas.search.rules import MostPasses, Rule, StopFruitless
 from robustatlas.threats.base import UnsupportedInputError
 from subjects import HELD_OUT, KEPT, KINDS, correct, fully_connected, trained
 

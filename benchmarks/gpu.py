@@ -23,10 +23,10 @@ from typing import Any
 import torch
 
 import robustatlas as ra
-from robustatlas.classifier import undisturbed
-from robustatlas.classifier.precision import products_in
-from robustatlas.datasets import Dataset, InMemory
+from robustatlas.data import Dataset, InMemory
 from robustatlas.models.architectures import architecture_named
+from robustatlas.models.classifier import undisturbed
+from robustatlas.models.classifier.precision import products_in
 
 RESULTS = Path(__file__).parent / "results" / "gpu.json"
 ROUNDS = 5

@@ -37,15 +37,15 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from resumed import Resumed
-from robustatlas.bundle import flat, per_sample
-from robustatlas.indicators import LookedAt
-from robustatlas.indicators.base import DIRECTIONS
-from robustatlas.indicators.differences import cosine_of
-from robustatlas.indicators.directional import AGREES
+from robustatlas.checks.indicators import LookedAt
+from robustatlas.checks.indicators.base import DIRECTIONS
+from robustatlas.checks.indicators.differences import cosine_of
+from robustatlas.checks.indicators.directional import AGREES
+from robustatlas.common.bundle import flat, per_sample
+from robustatlas.common.noise import Noise
 from robustatlas.models.architectures import resnet32, small_cnn
 from robustatlas.models.broken import BROKEN, SOUND
 from robustatlas.models.weights import load_weights
-from robustatlas.noise import Noise
 
 KINDS = ("wave", "leak", "signs")
 POINTS = 5.0

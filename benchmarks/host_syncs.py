@@ -28,8 +28,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import robustatlas as ra
 from robustatlas import engine
+from robustatlas.common.host import LOOK_EVERY, looking_every
 from robustatlas.engine import lanes
-from robustatlas.host import LOOK_EVERY, looking_every
 
 RANKED = ("linf", "l2", "l1", "stadv", "recolor", "lpips", "elastic", "jpeg-linf", "snow")
 _aten = torch.ops.aten

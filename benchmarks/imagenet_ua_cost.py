@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.imagenet_ua import ENTRIES
-from robustatlas.bundle import Tree, gradient, watched
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Tree, gradient, watched
+from robustatlas.common.noise import Noise
 
 SIDE = 224
 

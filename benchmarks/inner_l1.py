@@ -29,18 +29,18 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from resumed import Resumed, Row
-from robustatlas.bundle import per_sample
-from robustatlas.datasets import Dataset
-from robustatlas.noise import Noise
-from robustatlas.objectives import cross_entropy
+from robustatlas.common.bundle import per_sample
+from robustatlas.common.noise import Noise
+from robustatlas.data import Dataset
+from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.crafting import Crafted, Start, craft
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.vertex_ascent import VertexAscent
 from robustatlas.threats.lp import L1, Linf, Lp
 from robustatlas.training import Opponent, Settings, network_for, opponents_of, recipe_named
-from robustatlas.training.crafting import Crafted, Start, craft
 
 STEPS = 10
 _PURPOSE = "inner-l1"

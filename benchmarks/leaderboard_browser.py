@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import sync_playwright
 
+from robustatlas.metrics.references import Defense, Reference, load_reference
 from robustatlas.outcomes import AccuracyTable
-from robustatlas.references import Defense, Reference, load_reference
 from robustatlas.report import pages
 from robustatlas.report.leaderboard import build_leaderboard
 

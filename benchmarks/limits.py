@@ -33,14 +33,14 @@ from torch import Tensor, nn
 import robustatlas as ra
 from gradient_step import STRENGTHS, Behind, Subject, claimed, is_right, networks
 from resumed import Resumed
-from robustatlas.bundle import per_sample
-from robustatlas.indicators import INDICATORS, LookedAt
-from robustatlas.indicators.base import DIRECTIONS
-from robustatlas.indicators.border import BorderGradient
-from robustatlas.indicators.differences import Differences
-from robustatlas.indicators.directional import AGREES
+from robustatlas.checks.indicators import INDICATORS, LookedAt
+from robustatlas.checks.indicators.base import DIRECTIONS
+from robustatlas.checks.indicators.border import BorderGradient
+from robustatlas.checks.indicators.differences import Differences
+from robustatlas.checks.indicators.directional import AGREES
+from robustatlas.common.bundle import per_sample
+from robustatlas.common.noise import Noise
 from robustatlas.models.weights import load_weights
-from robustatlas.noise import Noise
 from subjects import CHOSEN_ON, KEPT, KINDS, REPORTED, fully_connected, trained
 
 RESULTS = Path(__file__).parent / "results"

@@ -16,7 +16,7 @@ import numpy as np
 
 from robustatlas import metrics
 from robustatlas.metrics import AccuracyStatistics, OutcomeTable, SampleStatistic
-from robustatlas.references import load_reference
+from robustatlas.metrics.references import load_reference
 
 SAMPLES, REPLICATES = 10_000, 1_000
 

@@ -26,8 +26,8 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.facts import facts_of
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
+from robustatlas.report.facts import facts_of
 
 STRENGTHS = [0.05, 0.1, 0.15, 0.2]
 

@@ -30,8 +30,8 @@ import torch
 
 import robustatlas as ra
 from robustatlas.evaluation.dispatcher import Dispatcher
+from robustatlas.evaluation.progress import Progress
 from robustatlas.outcomes import Run
-from robustatlas.progress import Progress
 
 RESULTS = Path(__file__).parent / "results" / "ray_nodes.json"
 NETWORKS = ("builtin:digits-linf", "builtin:digits-standard")

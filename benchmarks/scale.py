@@ -23,11 +23,11 @@ import torch
 
 import robustatlas as ra
 from robustatlas.evaluation import Cluster
+from robustatlas.evaluation.workers.cluster import connected
 from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import spans_of
 from robustatlas.outcomes.tables import write_parquet
-from robustatlas.workers.cluster import connected
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
 MEASURED = ("linf", "l2", "l1", "l0", "stadv", "elastic")
@@ -161,8 +161,8 @@ _DRAWN = """
     from torch import nn
     import robustatlas as ra
     from robustatlas.attacks.definition import Attack, Stage
-    from robustatlas.datasets import Fingerprint, Rows
-    from robustatlas.workers.memory import hand_back_at_once
+    from robustatlas.data import Fingerprint, Rows
+    from robustatlas.evaluation.workers.memory import hand_back_at_once
     from robustatlas.optimizers.pgd import PGD
     from robustatlas.threats.lp import Linf
 

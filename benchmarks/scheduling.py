@@ -28,9 +28,9 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.evaluation.costs import Costs, weight_of
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.plan import Task, record_of, samples_of
+from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.work import Found, Job, Manner
 from robustatlas.outcomes.claims import Claims
-from robustatlas.progress import Progress
 
 RESULTS = Path(__file__).parent / "results"
 SPREAD = Path(__file__).parents[1] / "docs" / "board" / "runs" / "standard"

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Leg, Plan
+from robustatlas.attacks.search.rules import MostPasses, Role, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
-from robustatlas.search.rules import MostPasses, Role, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
 from robustatlas.threats.base import UnsupportedInputError
 from subjects import CHOSEN_ON, KEPT, correct, trained
 

@@ -28,7 +28,7 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.suites import RANKED, UNRANKED
-from robustatlas.datasets import Dataset
+from robustatlas.data import Dataset
 from robustatlas.models.architectures import resnet32
 from robustatlas.models.weights import load_weights
 from robustatlas.threats.base import UnsupportedInputError

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from robustatlas.datasets import Dataset
+from robustatlas.data import Dataset
 from robustatlas.models.architectures import small_cnn
 from robustatlas.training import Recipe, Settings, TrainingDisplay, recipe_named, train
 

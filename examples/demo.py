@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 import robustatlas as ra
-from robustatlas.references import Reference
+from robustatlas.metrics.references import Reference
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
 

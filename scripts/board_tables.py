@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from robustatlas.facts import numbers
-from robustatlas.facts.against import hold_against
 from robustatlas.metrics import Interval, SampleStatistic, bootstrap_replicates
+from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AccuracyTable
-from robustatlas.references import Reference
-from robustatlas.result import Result
+from robustatlas.report.facts import numbers
+from robustatlas.report.facts.against import hold_against
+from robustatlas.results.result import Result
 
 _METRICS = ("CR ind-avg", "CR ind-worst", "mUAR")
 

@@ -30,12 +30,12 @@ from torch import nn
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack, Effort, grid
 from robustatlas.attacks.suites import SUITES
-from robustatlas.classifier import Classifier, Origin
-from robustatlas.datasets import Dataset
+from robustatlas.common.files import write_text
+from robustatlas.data import Dataset
 from robustatlas.evaluation import Cluster
-from robustatlas.files import write_text
+from robustatlas.metrics.references import load_reference
+from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.defenses import BitDepthReduction, Defended, JPEGCompression, MedianSmoothing, Transformation
-from robustatlas.references import load_reference
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.training import ReferencePlan, Settings, load_trained, make_reference, network_for, recipe_named
 from robustatlas.training.shared_out import Fill, fill_folders

@@ -1,4 +1,4 @@
-"""Write src/robustatlas/datasets/digits.npz: scikit-learn's 8x8 digits with a fixed stratified split."""
+"""Write src/robustatlas/data/digits.npz: scikit-learn's 8x8 digits with a fixed stratified split."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from robustatlas.datasets import Dataset, load_dataset
+from robustatlas.common.noise import Noise
+from robustatlas.data import Dataset, load_dataset
 from robustatlas.models.architectures import digits_cnn
-from robustatlas.noise import Noise
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L2, Linf
 from robustatlas.training import Recipe, Settings, adversarial_examples, recipe_named, train

@@ -15,8 +15,8 @@ from hypothesis import settings
 
 import robustatlas
 from nursery import Nursery, alive
-from robustatlas import registry
-from robustatlas.workers import process
+from robustatlas.common import registry
+from robustatlas.evaluation.workers import process
 
 # What tests find does not depend on the machine; those of a GPU run by `make test-gpu`.
 if "ROBUSTATLAS_TEST_GPU" not in os.environ:
@@ -46,7 +46,10 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
     made = Nursery(
-        "robustatlas.workers.serving", "robustatlas.evaluation", "robustatlas.training.shared_out", "test_scale"
+        "robustatlas.evaluation.workers.serving",
+        "robustatlas.evaluation",
+        "robustatlas.training.shared_out",
+        "test_scale",
     )
     yield made
     made.close()
@@ -59,7 +62,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> Iterator[list[
 
     def popen(command: list[str], pass_fds: list[int], **_: Any) -> Any:
         assert "serve" in command[2]
-        worker = nursery.child("robustatlas.workers.serving:serve", descriptors=pass_fds)
+        worker = nursery.child("robustatlas.evaluation.workers.serving:serve", descriptors=pass_fds)
         numbers.append(worker.pid)
         return worker
 

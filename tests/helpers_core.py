@@ -21,10 +21,10 @@ import robustatlas as ra
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack, Leg, Search, Stage
 from robustatlas.attacks.plans import plans
-from robustatlas.noise import Noise
+from robustatlas.attacks.search.plan import ruled
+from robustatlas.attacks.search.rules import Rule
+from robustatlas.common.noise import Noise
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
-from robustatlas.search.plan import ruled
-from robustatlas.search.rules import Rule
 from robustatlas.threats.lp import L0, L1, L2, Linf, Lp
 
 P = {"linf": np.inf, "l2": 2.0, "l1": 1.0, "l0": 0.0}

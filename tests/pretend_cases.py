@@ -25,8 +25,8 @@ from helpers_core import FEW, benchmark, brief
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.cli import app
+from robustatlas.common.host import LOOK_EVERY, looking_every
 from robustatlas.engine import loop
-from robustatlas.host import LOOK_EVERY, looking_every
 from robustatlas.models.defenses import BitDepthReduction, Defended
 from robustatlas.threats.features import load_features
 from robustatlas.threats.perceptual import PerceptualDistance

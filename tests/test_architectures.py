@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.models.architectures import (
     ARCHITECTURES,
     PreActResNet,

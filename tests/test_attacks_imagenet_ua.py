@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.references.imagenet_ua import CIFAR10, CORE
+from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE
 
 SUITES = ("imagenet-ua", "imagenet-ua-extra")
 SIDES = (16, 18)

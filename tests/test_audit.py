@@ -13,11 +13,11 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.search.plan import Stage
 from robustatlas.cli import app
 from robustatlas.evaluation import auditing
 from robustatlas.evaluation.auditing import search_again
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.search.plan import Stage
 
 DATA = ra.load_dataset("digits")
 MODEL = ra.load_model("builtin:digits-standard")

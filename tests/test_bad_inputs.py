@@ -21,9 +21,9 @@ from torch import nn
 import bad_inputs
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.classifier import seeded
 from robustatlas.cli import main
 from robustatlas.evaluation import forecast
+from robustatlas.models.classifier import seeded
 from robustatlas.training import Settings
 
 LONG = "x" * 300

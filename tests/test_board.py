@@ -17,10 +17,10 @@ import pytest
 import torch
 
 import robustatlas as ra
-from robustatlas.references import load_reference
+from robustatlas.common.wording import wording
+from robustatlas.evaluation.workers.travel import packed
+from robustatlas.metrics.references import load_reference
 from robustatlas.training import RECIPES
-from robustatlas.wording import wording
-from robustatlas.workers.travel import packed
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "make_board.py"
 

@@ -15,17 +15,17 @@ from typer.testing import CliRunner
 import robustatlas as ra
 from robustatlas.cli import app
 from robustatlas.cli._share import share_here
-from robustatlas.errors import UserError
-from robustatlas.facts import hold_against
+from robustatlas.common.errors import UserError
+from robustatlas.evaluation.workers.share import Share
+from robustatlas.metrics.references import Reference, load_reference
+from robustatlas.metrics.references.building import ReferenceModel, reference_of
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.references import Reference, load_reference
-from robustatlas.references.building import ReferenceModel, reference_of
+from robustatlas.report.facts import hold_against
 from robustatlas.training import Card, ReferencePlan, Settings, calibrate, load_trained, make_reference, read_card
 from robustatlas.training.calibration import calibrated, match_strengths
 from robustatlas.training.references import missing
-from robustatlas.workers.share import Share
 
 # Kang et al. 2019, "Testing Robustness Against Unforeseen Adversaries": ATA in percent on CIFAR-10 of the published
 # calibrations (github.com/ddkang/advex-uar), rounded; those of Elastic at 4 and 16 are read off the paper's figure 14.

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.callbacks import Look, watching
-from robustatlas.callbacks.undisturbed import bare
 from robustatlas.metrics.intervals import Interval
+from robustatlas.training.callbacks import Look, watching
+from robustatlas.training.callbacks.undisturbed import bare
 from test_docs import blocks
 
 Looking = Callable[[nn.Module, int], dict[str, float]]
@@ -287,7 +287,7 @@ def test_keras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         history = net.fit(x, y, 64, 2, verbose=0, callbacks=callbacks).history
         return net.get_weights(), history
 
-    from robustatlas.callbacks.on_keras import classifier_of
+    from robustatlas.training.callbacks.on_keras import classifier_of
 
     callback = ra.callbacks.Keras("digits", **SHORT, folder=tmp_path)
     (alone, _), (watched, history) = fitted([]), fitted([callback])

@@ -13,17 +13,17 @@ from matplotlib.image import imread
 
 from robustatlas.cli import main
 from robustatlas.cli._card import blocks
-from robustatlas.errors import UserError
-from robustatlas.facts import facts_of
-from robustatlas.facts.card import card_of, row_strips, run_hash
-from robustatlas.facts.rows import Row, run_row
-from robustatlas.facts.strips import CELLS, half_wrong
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.certified import CertifiedSizes
-from robustatlas.references import Reference
 from robustatlas.report.card import card, colour_of
+from robustatlas.report.facts import facts_of
+from robustatlas.report.facts.card import card_of, row_strips, run_hash
+from robustatlas.report.facts.rows import Row, run_row
+from robustatlas.report.facts.strips import CELLS, half_wrong
 from robustatlas.report.thumbnail import row_card
-from robustatlas.result import Result
+from robustatlas.results.result import Result
 from run_files import write
 
 GRID = {"linf": [0.01, 0.02, 0.04], "l2": [0.5, 1.0]}

@@ -12,7 +12,7 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.certificates import Samples, Subject, certificate_named
 from robustatlas.certificates.lipschitz import _convolution, rates_of
 from robustatlas.certificates.operations import Convolution
-from robustatlas.facts import facts_of
+from robustatlas.report.facts import facts_of
 
 L2 = attack_named("l2")
 

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import robustatlas as ra
-from robustatlas.certification import forecast, recheck
+from robustatlas.certificates.certify import forecast, recheck
 from robustatlas.cli import main
-from robustatlas.errors import RobustnessWarning
+from robustatlas.common.errors import RobustnessWarning
 from robustatlas.evaluation.request import Request
-from robustatlas.exports import EXPORTERS
-from robustatlas.exports.evidence import SCHEMA, evidence_of
 from robustatlas.outcomes import Run, merge
 from robustatlas.outcomes.certified import CertificateRecord
 from robustatlas.outcomes.query import query
+from robustatlas.report.exports import EXPORTERS
+from robustatlas.report.exports.evidence import SCHEMA, evidence_of
 
 COUNT = 6
 COMMON = {"samples": COUNT, "progress": False}
@@ -124,8 +124,8 @@ def test_a_forecast_writes_nothing(tmp_path: Path, model: ra.Classifier, data: r
 def test_where_bounds_would_never_end_a_forecast_says_at_most(
     monkeypatch: pytest.MonkeyPatch, model: ra.Classifier, data: ra.Dataset
 ) -> None:
-    monkeypatch.setattr("robustatlas.certification.certifying._PATIENCE", 1e-9)
-    monkeypatch.setattr("robustatlas.certification.certifying.done", lambda *given: pytest.fail("it is tried"))
+    monkeypatch.setattr("robustatlas.certificates.certifying._PATIENCE", 1e-9)
+    monkeypatch.setattr("robustatlas.certificates.certifying.done", lambda *given: pytest.fail("it is tried"))
     for method, attack in (("crown", "linf"), ("line", "brightness")):
         (each,) = forecast(model, data, Request(attacks=attack, progress=False), method).expected
         assert each.bounded and 0 < each.seconds < 1e4

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.classifier import Classifier, seeded
 from robustatlas.models.architectures import digits_cnn
+from robustatlas.models.classifier import Classifier, seeded
 
 X = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.classifier import Classifier, Precision, true_float32, undisturbed
-from robustatlas.classifier.precision import products_in
 from robustatlas.models.architectures import digits_cnn
+from robustatlas.models.classifier import Classifier, Precision, true_float32, undisturbed
+from robustatlas.models.classifier.precision import products_in
 
 X = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from robustatlas.classifier.compiled import Compiled, fixed_size, fixed_weights
+from robustatlas.models.classifier.compiled import Compiled, fixed_size, fixed_weights
 
 
 def net() -> nn.Module:

@@ -18,9 +18,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from robustatlas.datasets import Dataset, Fingerprint, load_dataset, named
-from robustatlas.datasets.download import download, download_members
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.data import Dataset, Fingerprint, load_dataset, named
+from robustatlas.data.download import download, download_members
 
 IMAGES = np.zeros((3, 8, 8), np.uint8)
 

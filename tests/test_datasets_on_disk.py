@@ -15,8 +15,8 @@ from PIL import Image
 from torch import nn
 
 import robustatlas as ra
-from robustatlas.datasets import Fingerprint, InMemory, Rows, of_torch, remembered
-from robustatlas.datasets.dataset import Dataset
+from robustatlas.data import Fingerprint, InMemory, Rows, of_torch, remembered
+from robustatlas.data.dataset import Dataset
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 10), np.uint8)
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2])
@@ -99,7 +99,7 @@ def test_mapped_arrays(tmp_path: Path, images: Any, monkeypatch: pytest.MonkeyPa
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "mine.npz", images=images, labels=LABELS, classes=["ant", "bee", "cat"])
         small = ra.load_dataset(tmp_path / "mine.npz")
-        monkeypatch.setattr("robustatlas.datasets.on_disk._LARGE", 0)
+        monkeypatch.setattr("robustatlas.data.on_disk._LARGE", 0)
         large = ra.load_dataset(tmp_path / "mine.npz")
         same(large, small)
         assert not isinstance(large.rows, InMemory) and large.classes == ("ant", "bee", "cat")

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import plans_of
-from robustatlas.classifier.backward import Backward, going_back
-from robustatlas.datasets import load_dataset
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
+from robustatlas.data import load_dataset
 from robustatlas.models import load_model
+from robustatlas.models.classifier.backward import Backward, going_back
 from robustatlas.models.defenses import (
     BitDepthReduction,
     Defended,
@@ -25,13 +26,12 @@ from robustatlas.models.defenses import (
     Transformation,
     detection_threshold,
 )
-from robustatlas.noise import Noise
-from robustatlas.objectives import margin_of
+from robustatlas.models.objectives import margin_of
+from robustatlas.optimizers.crafting import craft
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.square import Square
 from robustatlas.threats.lp import Linf
 from robustatlas.training import Opponent, adversarial_examples
-from robustatlas.training.crafting import craft
 
 
 def picture(channels: int, height: int, width: int) -> Tensor:

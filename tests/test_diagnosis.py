@@ -18,16 +18,15 @@ from typer.testing import CliRunner
 import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.checks.indicators import INDICATORS, Indicator, LookedAt, Measured
+from robustatlas.checks.verdict import EXCLUDED, FEW, Diagnosis
 from robustatlas.cli import app
-from robustatlas.diagnosis import Diagnosis
-from robustatlas.diagnosis.verdict import EXCLUDED, FEW
+from robustatlas.common.noise import Noise
 from robustatlas.evaluation.plan import samples_of
 from robustatlas.evaluation.reading import question_of, readings_of
-from robustatlas.indicators import INDICATORS, Indicator, LookedAt, Measured
 from robustatlas.models.architectures import digits_cnn
 from robustatlas.models.broken import BROKEN
 from robustatlas.models.broken.sound import Patches, Residual, perceptron
-from robustatlas.noise import Noise
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
 
 DATA = ra.load_dataset("digits")

@@ -12,10 +12,10 @@ from rich.console import Console
 
 import outcomes_examples as examples
 import robustatlas as ra
-from robustatlas import display
+from robustatlas.common.tabular import MOST_ROWS, Tabular
 from robustatlas.metrics import AccuracyTable, RobustnessCurve
+from robustatlas.outcomes import display
 from robustatlas.outcomes.query import Table
-from robustatlas.tabular import MOST_ROWS, Tabular
 
 COLUMNS = ["index", "label", "clean_prediction", "attack", "minimal_strength", "minimal_size", "found_class", "forward",
            "backward"]  # fmt: skip

@@ -15,9 +15,9 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.kinds import kinds, stages_run
+from robustatlas.attacks.search import SEARCHES
 from robustatlas.attacks.suites import SUITES
 from robustatlas.cli import main
-from robustatlas.search import SEARCHES
 from robustatlas.training import RECIPES
 
 ROOT = Path(__file__).parents[1]

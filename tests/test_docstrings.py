@@ -25,15 +25,14 @@ import pytest
 
 MODULES = (
     "robustatlas",
-    "robustatlas.classifier",
-    "robustatlas.datasets",
+    "robustatlas.models.classifier",
+    "robustatlas.data",
     "robustatlas.evaluation",
     "robustatlas.metrics",
     "robustatlas.models",
     "robustatlas.outcomes",
-    "robustatlas.peers",
-    "robustatlas.references",
-    "robustatlas.sanity",
+    "robustatlas.metrics.references",
+    "robustatlas.checks.sanity",
     "robustatlas.training",
 )
 FRAMEWORKS = ("jax", "tensorflow")

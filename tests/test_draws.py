@@ -16,16 +16,16 @@ import robustatlas as ra
 from helpers_core import linear
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import plans_of
-from robustatlas.errors import UserError
-from robustatlas.facts import facts_of
-from robustatlas.facts.against import hold_against
-from robustatlas.facts.numbers import intervals_against
-from robustatlas.noise import Noise
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
+from robustatlas.metrics.references import Reference
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import OutcomeTable, query
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
-from robustatlas.references import Reference
+from robustatlas.report.facts import facts_of
+from robustatlas.report.facts.against import hold_against
+from robustatlas.report.facts.numbers import intervals_against
 from robustatlas.threats.lp import Linf
 
 

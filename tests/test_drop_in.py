@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from helpers_core import digits_images, digits_network
+from robustatlas.compat.autoattack_settings import ATTACKS, NORMS, Ensemble
 from robustatlas.drop_in import AutoAttack
-from robustatlas.drop_in.settings import ATTACKS, NORMS, Ensemble
 
 pytestmark = pytest.mark.filterwarnings("ignore:device='cuda'")
 STRENGTHS = {"Linf": 0.06, "L2": 0.4, "L1": 1.5}

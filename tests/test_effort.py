@@ -12,7 +12,7 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Leg
 from robustatlas.attacks.effort import at_effort
-from robustatlas.search.rules import MostPasses, StopFruitless, StopLaggingRuns, StopSlowAscents
+from robustatlas.attacks.search.rules import MostPasses, StopFruitless, StopLaggingRuns, StopSlowAscents
 
 NINE = 9
 

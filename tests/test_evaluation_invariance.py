@@ -15,9 +15,9 @@ import robustatlas as ra
 from helpers_core import brief, digits_images, digits_network
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack
-from robustatlas.host import looking_every
+from robustatlas.attacks.search import SEARCHES
+from robustatlas.common.host import looking_every
 from robustatlas.outcomes import Run
-from robustatlas.search import SEARCHES
 
 SAMPLES = 8
 STRENGTHS = {

@@ -18,8 +18,8 @@ from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import plans_of
-from robustatlas.host import looking_every
-from robustatlas.noise import Noise
+from robustatlas.common.host import looking_every
+from robustatlas.common.noise import Noise
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.lp import Linf
 

@@ -20,17 +20,17 @@ from torch import Tensor, nn
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack, Search, Stage
 from robustatlas.attacks.plans import plans_of
-from robustatlas.datasets import Beginning, Fingerprint, Rows
+from robustatlas.data import Beginning, Fingerprint, Rows
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.dispatcher import SECONDS, SMALLEST, Dispatcher
 from robustatlas.evaluation.plan import Task, Work
+from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.work import Found, Job, Manner
+from robustatlas.evaluation.workers.memory import hand_back
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, SAMPLE_COLUMNS
-from robustatlas.progress import Progress
 from robustatlas.threats.lp import Linf
-from robustatlas.workers.memory import hand_back
 from test_evaluation_memory import Live
 
 STRENGTHS = (0.1, 0.2, 0.3, 0.4)
@@ -163,7 +163,7 @@ def test_large_pieces_are_handed_back_at_once() -> None:
     script = """
         import ctypes
         import numpy as np
-        from robustatlas.workers.memory import hand_back_at_once
+        from robustatlas.evaluation.workers.memory import hand_back_at_once
 
         def resident():
             return int(open("/proc/self/statm").read().split()[1]) * 4096

@@ -13,9 +13,9 @@ import pytest
 
 import robustatlas as ra
 from robustatlas.cli import main
-from robustatlas.exports import EXPORTERS
-from robustatlas.exports.evidence import SCHEMA, evidence_of
 from robustatlas.outcomes.tables import read_abouts
+from robustatlas.report.exports import EXPORTERS
+from robustatlas.report.exports.evidence import SCHEMA, evidence_of
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from robustatlas import registry
 from robustatlas.attacks.catalogue import ATTACKS, attack_named, catalogue
 from robustatlas.attacks.definition import Attack
-from robustatlas.errors import RobustnessWarning, UserError
-from robustatlas.registry import Registry, subclass_of
+from robustatlas.common import registry
+from robustatlas.common.errors import RobustnessWarning, UserError
+from robustatlas.common.registry import Registry, subclass_of
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
 
@@ -36,7 +36,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     installed(folder, "more-atlas", points)
     (folder / "torn.py").write_text("import no_such_thing\n", encoding="utf-8")
     kinds = [*re.findall(r"\[(.*?)\]", points)]
-    assert len(kinds) == 7 and len(list((folder / "more_atlas").iterdir())) == 7
+    assert len(kinds) == 9 and len(list((folder / "more_atlas").iterdir())) == 9
     installed(folder, "torn", "".join(f"[{kind}]\ntorn = torn:Thing\n" for kind in kinds))
     return folder
 
@@ -52,7 +52,7 @@ USED = """
 import json
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.references import Reference
+from robustatlas.metrics.references import Reference
 
 data = ra.load_dataset("digits").take(20)
 model = ra.load_model("linear:10")
@@ -111,7 +111,9 @@ def test_functions_and_commands_know_the_names(package: Path, tmp_path: Path) ->
     assert "half" in said["recipes"]
     assert "linear:" in said["help"]
     assert "shortfall" in said["show"]
-    assert len(said) == 6 + 4
+    assert "edge" in said["diagnose runs/linear"]
+    assert "The attack with the smallest sizes" in (tmp_path / "linear.html").read_text(encoding="utf-8")
+    assert len(said) == 6 + 6
     assert (tmp_path / "nets" / "half" / "card.json").is_file()
 
 

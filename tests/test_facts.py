@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import run_files
-from robustatlas.errors import UserError
-from robustatlas.facts import chosen_reference, facts_of, fitting_reference, hold_against, what_is_shared
-from robustatlas.facts.comparison import distinct_names
-from robustatlas.facts.field import BENCHMARKED, beside_the_field
-from robustatlas.facts.rows import run_row
-from robustatlas.facts.units import unit_of
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.references import Reference, available_references, load_reference
 from robustatlas.outcomes import AccuracyTable
-from robustatlas.references import Reference, available_references, load_reference
-from robustatlas.result import Result, load_result
-from robustatlas.results import Results
+from robustatlas.report.facts import chosen_reference, facts_of, fitting_reference, hold_against, what_is_shared
+from robustatlas.report.facts.comparison import distinct_names
+from robustatlas.report.facts.field import BENCHMARKED, beside_the_field
+from robustatlas.report.facts.rows import run_row
+from robustatlas.report.facts.units import unit_of
+from robustatlas.results.many import Results
+from robustatlas.results.result import Result, load_result
 from robustatlas.threats.corruption import CORRUPTIONS
 
 PUBLISHED = load_reference("multirobustbench-cifar10")

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 import robustatlas as ra
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.errors import UserError
+from robustatlas.checks.sanity import check_attacks, check_model
+from robustatlas.checks.sanity.inputs import check_inputs
+from robustatlas.common.errors import UserError
 from robustatlas.models.frameworks.jax import CompiledJax
-from robustatlas.sanity import check_attacks, check_model
-from robustatlas.sanity.inputs import check_inputs
 
 NET = digits_network()
 WEIGHTS = [(layer.weight.numpy(), layer.bias.numpy()) for layer in NET if isinstance(layer, nn.Linear)]  # type: ignore[attr-defined]

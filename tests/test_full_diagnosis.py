@@ -12,13 +12,13 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.plans import plans_of
-from robustatlas.indicators import INDICATORS, LookedAt, Measured
-from robustatlas.indicators.binarisation import Binarisation
-from robustatlas.indicators.paths import path
-from robustatlas.indicators.searched import OWN, SEED, PlantedTest, Searched
-from robustatlas.noise import Noise
+from robustatlas.attacks.search.plan import Stage
+from robustatlas.checks.indicators import INDICATORS, LookedAt, Measured
+from robustatlas.checks.indicators.binarisation import Binarisation
+from robustatlas.checks.indicators.paths import path
+from robustatlas.checks.indicators.searched import OWN, SEED, PlantedTest, Searched
+from robustatlas.common.noise import Noise
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.search.plan import Stage
 from robustatlas.trust import binarised, full
 from robustatlas.trust.binarised import binarisation
 
@@ -66,7 +66,7 @@ def test_what_each_is_for_is_seen_and_a_sound_network_is_not(name: str) -> None:
 
 
 def test_random_noise_that_succeeds_where_gradients_fail_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robustatlas.indicators.carlini._DRAWS", 40)
+    monkeypatch.setattr("robustatlas.checks.indicators.carlini._DRAWS", 40)
     far = replace(searched(24), epsilon=0.4)
     assert int(read("random-draws", look(ra.load_model("broken:zero-backward"), 24, far)).doubtful.sum()) >= 2
     assert not read("random-draws", look(SOUND, 24, far)).doubtful.any()
@@ -155,12 +155,12 @@ def test_a_network_without_a_last_linear_layer_is_not_tested() -> None:
 
 
 def test_all_are_read_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robustatlas.indicators.carlini._DRAWS", 20)
+    monkeypatch.setattr("robustatlas.checks.indicators.carlini._DRAWS", 20)
     monkeypatch.setattr(full, "_OTHERS", ("fab",))
     monkeypatch.setattr(full, "_IMAGE_ATTACKS", ("stadv",))
     monkeypatch.setattr(full, "PLANTED", 1)
-    monkeypatch.setattr("robustatlas.remedies.ways.distilled.__defaults__", (2,))
-    monkeypatch.setattr("robustatlas.indicators.unstable._DRAWS", 5)
+    monkeypatch.setattr("robustatlas.checks.remedies.ways.distilled.__defaults__", (2,))
+    monkeypatch.setattr("robustatlas.checks.indicators.unstable._DRAWS", 5)
     found = ra.diagnose(SOUND, DATA, samples=2, full=True)
     names = {finding.name for finding in found.indicators}
     assert set(INDICATORS) - {"binarisation", "black-box"} <= names

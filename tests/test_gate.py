@@ -14,9 +14,9 @@ from scipy.stats import binomtest
 import outcomes_examples as examples
 import robustatlas as ra
 from robustatlas.cli import main
-from robustatlas.facts import facts_of
-from robustatlas.gate import FORMATS, Check, Requirement, check_against, check_requirements
 from robustatlas.metrics import proportion_interval
+from robustatlas.report.facts import facts_of
+from robustatlas.report.gate import FORMATS, Check, Requirement, check_against, check_requirements
 
 STRENGTHS = {"linf": [0.1, 0.2, 0.3]}
 

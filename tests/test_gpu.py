@@ -20,8 +20,8 @@ from torch import Tensor, nn
 import robustatlas as ra
 from helpers_core import benchmark, brief
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.classifier import Precision
-from robustatlas.host import LOOK_EVERY, looking_every
+from robustatlas.common.host import LOOK_EVERY, looking_every
+from robustatlas.models.classifier import Precision
 from robustatlas.training import RECIPES, recipe_named, train
 from test_training import FAST, against, convolutional
 

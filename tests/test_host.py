@@ -14,8 +14,8 @@ import robustatlas as ra
 from helpers_core import benchmark, brief
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Procedure, Search
-from robustatlas.classifier import Precision
-from robustatlas.host import LOOK_EVERY, cached, constant, indices, looking_every, maybe_any, stride, to_host
+from robustatlas.common.host import LOOK_EVERY, cached, constant, indices, looking_every, maybe_any, stride, to_host
+from robustatlas.models.classifier import Precision
 from robustatlas.outcomes import Outcome
 from robustatlas.threats.jpeg import JpegL1
 from robustatlas.threats.lp import project_l1_ball

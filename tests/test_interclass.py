@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.metrics import interclass_distances
 
 NORMS = {"linf": "chebyshev", "l2": "euclidean", "l1": "cityblock"}

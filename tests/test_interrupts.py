@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from robustatlas.__main__ import STOPPED, run
-from robustatlas.interrupts import interrupts_wait
+from robustatlas.common.interrupts import interrupts_wait
 from robustatlas.outcomes.tables import read_parquet, write_parquet
 
 
@@ -99,7 +99,7 @@ class Moment(NamedTuple):
 
 MOMENTS = [
     *map(Moment, ("rich.console", "typer", "duckdb", "pydantic", "torch", "robustatlas.evaluation")),
-    *(Moment(name, True) for name in ("pydantic", "torch", "robustatlas.classifier")),
+    *(Moment(name, True) for name in ("pydantic", "torch", "robustatlas.models.classifier")),
 ]
 
 

@@ -19,16 +19,16 @@ import pytest
 from typer.testing import CliRunner
 
 from robustatlas.cli.leaderboard import app, server
-from robustatlas.errors import UserError
-from robustatlas.facts.ranks import score_of
-from robustatlas.facts.rows import About, Row, published_rows, read_about, run_row
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import LONGEST_NAME
+from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.outcomes import AccuracyTable
-from robustatlas.references import Reference, load_reference
 from robustatlas.report import pages
+from robustatlas.report.facts.ranks import score_of
+from robustatlas.report.facts.rows import About, Row, published_rows, read_about, run_row
 from robustatlas.report.leaderboard import MOST_BESIDE, board_data, build_leaderboard
 from robustatlas.report.names import LONGEST_PART, parts
-from robustatlas.result import Result
-from robustatlas.wording import LONGEST_NAME
+from robustatlas.results.result import Result
 
 REFERENCE = Reference(
     name="small",
@@ -85,7 +85,7 @@ def test_of_many_runs_without_a_reference_too(tmp_path: Path, monkeypatch: pytes
         alive.append(weakref.ref(mine := result(str(path), data="mine")))
         return mine
 
-    monkeypatch.setattr(sys.modules["robustatlas.results"], "load_result", read)
+    monkeypatch.setattr(sys.modules["robustatlas.results.many"], "load_result", read)
     done = CliRunner().invoke(app, [*(f"model-{k}" for k in range(MOST_BESIDE + 6)), "-o", str(tmp_path / "board")])
     assert done.exit_code == 0, done.output
     assert f"model-{MOST_BESIDE + 5}" in (tmp_path / "board" / "index.html").read_text()
@@ -244,7 +244,7 @@ def test_the_board_takes_the_reference_that_fits(
 ) -> None:
     for data in ("cifar10", "digits"):
         monkeypatch.setattr(
-            sys.modules["robustatlas.results"], "load_result", lambda path, data=data: result(data=data)
+            sys.modules["robustatlas.results.many"], "load_result", lambda path, data=data: result(data=data)
         )
         done = CliRunner().invoke(app, [*command, "run", "-o", str(tmp_path / data)])
         assert done.exit_code == 0

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robustatlas.facts.ranks import rank_ranges, ranks
 from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen, ratio_of
+from robustatlas.metrics.references import load_reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable
-from robustatlas.references import load_reference
+from robustatlas.report.facts.ranks import rank_ranges, ranks
 
 VECTORS = json.loads((Path(__file__).parent / "goldens" / "leaderboard_vectors.json").read_text())
 PUBLISHED = VECTORS["published"]

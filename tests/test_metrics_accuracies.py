@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.metrics import AccuracyTable
 
 

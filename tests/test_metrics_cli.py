@@ -22,8 +22,8 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
 from robustatlas.cli.show import chosen_facts, print_facts
-from robustatlas.errors import UserError
-from robustatlas.facts import fitting_reference
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import rough
 from robustatlas.metrics import (
     AccuracyTable,
     adversarial_hypervolume,
@@ -34,9 +34,9 @@ from robustatlas.metrics import (
     percent_seen,
     stability_constant,
 )
-from robustatlas.references import Reference, load_reference
-from robustatlas.result import Result, load_result
-from robustatlas.wording import rough
+from robustatlas.metrics.references import Reference, load_reference
+from robustatlas.report.facts import fitting_reference
+from robustatlas.results.result import Result, load_result
 
 GRIDS = {"linf": [0.005 * k for k in range(1, 21)], "l2": [0.125 * k for k in range(1, 21)]}
 
@@ -430,7 +430,7 @@ def test_merge_version_and_module(command, runs, tmp_path):
 def test_a_reference_is_written_whole_or_not_at_all(runs, tmp_path, monkeypatch):
     saved = tmp_path / "mine.json"
     saved.write_text("before")
-    monkeypatch.setattr("robustatlas.files._flush", full_disk)
+    monkeypatch.setattr("robustatlas.common.files._flush", full_disk)
     with pytest.raises(UserError, match="No space left"):
         compare(runs, reference="none", save_reference=saved)
     assert saved.read_text() == "before" and [path.name for path in tmp_path.iterdir()] == ["mine.json"]

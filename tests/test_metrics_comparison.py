@@ -12,9 +12,9 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from robustatlas import metrics
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.metrics import AccuracyStatistics, AccuracyTable, OutcomeTable
-from robustatlas.result import Result
+from robustatlas.results.result import Result
 
 STRENGTHS = {"p": [1.0, 2.0, 3.0], "q": [0.5, 1.0]}
 REFERENCE = AccuracyTable(95, {"p": {1: 90, 2: 80, 3: 70}, "q": {0.5: 85, 1: 60}})

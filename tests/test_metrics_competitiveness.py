@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robustatlas import metrics
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.metrics import AccuracyTable
-from robustatlas.references import load_reference
+from robustatlas.metrics.references import load_reference
 
 GOLDENS = Path(__file__).parent / "goldens" / "metrics"
 REFERENCE = load_reference("multirobustbench-cifar10")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.metrics import RobustnessCurve, envelope, local_optimality
 
 sizes = arrays(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.metrics import adversarial_hypervolume, hypervolume_at_levels, normalised_cross_entropy
 
 GOLDEN = [[0.8, 0.5, 0.2, -0.1], [0.6, 0.3, 0.4, 0.1], [-0.2, -0.3, -0.4, -0.5]]

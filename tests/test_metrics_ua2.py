@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 import robustatlas as ra
-from robustatlas.errors import UserError
-from robustatlas.exports.numbers import numbers_of
-from robustatlas.facts.numbers import own
-from robustatlas.facts.plain import plain_run
-from robustatlas.facts.rows import nothing_to_hold_against, run_row
-from robustatlas.facts.run import facts_of
-from robustatlas.gate.requirements import Requirement, number_of
+from robustatlas.common.errors import UserError
 from robustatlas.metrics import AccuracyTable, ua2
+from robustatlas.metrics.references import published_ua2
+from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, in_sound_units
 from robustatlas.metrics.ua2 import level_positions
-from robustatlas.references import published_ua2
-from robustatlas.references.imagenet_ua import CIFAR10, CORE, IMAGENET, in_sound_units
+from robustatlas.report.exports.numbers import numbers_of
+from robustatlas.report.facts.numbers import own
+from robustatlas.report.facts.plain import plain_run
+from robustatlas.report.facts.rows import nothing_to_hold_against, run_row
+from robustatlas.report.facts.run import facts_of
+from robustatlas.report.gate.requirements import Requirement, number_of
 
 PUBLISHED = {
     "jpeg": 38.57, "elastic": 10.78, "wood": 19.16, "glitch": 8.86, "kaleidoscope": 0.20, "pixel": 6.35,

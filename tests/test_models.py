@@ -13,11 +13,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from robustatlas import Classifier
-from robustatlas.classifier import ModelIdentity
-from robustatlas.datasets import load_dataset
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.data import load_dataset
 from robustatlas.models import builtin_names, load_model, parse_settings
 from robustatlas.models.architectures import digits_cnn, resnet32, small_cnn
+from robustatlas.models.classifier import ModelIdentity
 
 MODELS = """
 from __future__ import annotations

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 
 DRAWS = ["uniform", "symmetric", "normal", "exponential", "sign"]
 

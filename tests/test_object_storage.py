@@ -17,8 +17,8 @@ import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.cli import app
-from robustatlas.errors import RobustnessWarning
-from robustatlas.files import Address, named
+from robustatlas.common.errors import RobustnessWarning
+from robustatlas.common.files import Address, named
 from robustatlas.outcomes import Run, merge, query
 from robustatlas.outcomes.storage import bucket, objects, packing, sending
 from robustatlas.outcomes.storage.objects import Objects

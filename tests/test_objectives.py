@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from robustatlas.objectives import OBJECTIVES, cross_entropy, dlr, log_margin, margin, margin_of, probability_margin
+from robustatlas.models.objectives import (
+    OBJECTIVES,
+    cross_entropy,
+    dlr,
+    log_margin,
+    margin,
+    margin_of,
+    probability_margin,
+)
 
 GOLDENS = np.load(Path(__file__).parent / "goldens" / "lp.npz")
 

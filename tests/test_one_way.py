@@ -51,7 +51,7 @@ def test_one_place_finds_the_name_that_was_meant() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Import) and any(name.name == "difflib" for name in node.names)
     ]
-    assert using == ["src/robustatlas/wording.py"]
+    assert using == ["src/robustatlas/common/wording.py"]
 
 
 def raised(tree: ast.AST) -> list[ast.expr]:

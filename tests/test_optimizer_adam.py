@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.threats.color import Hue

@@ -14,10 +14,10 @@ from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import plans_of
-from robustatlas.bundle import join, take
-from robustatlas.classifier import Classifier
-from robustatlas.errors import UserError
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import join, take
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
+from robustatlas.models.classifier import Classifier
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1

@@ -13,9 +13,9 @@ import pytest
 
 import outcomes_examples as examples
 from robustatlas.cli.query import query as command
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.outcomes import query
-from robustatlas.result import load_result
+from robustatlas.results.result import load_result
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import outcomes_examples as examples
-from robustatlas.errors import UserError
-from robustatlas.result import Result
+from robustatlas.common.errors import UserError
+from robustatlas.results.result import Result
 
 GRID = np.array([0.1, 0.2, 0.3])
 

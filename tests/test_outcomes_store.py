@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import outcomes_examples as examples
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.outcomes import AttackRecord, OutcomeTable, Run, merge
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, SAMPLE_COLUMNS
 from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
-from robustatlas.result import load_result
+from robustatlas.results.result import load_result
 
 COMPARED = ("strengths", "minimal_size", "found_class", "margins", "fooled", "forward", "backward")
 
@@ -337,7 +337,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     script = """
         import resource, signal, sys
         import outcomes_examples as examples
-        from robustatlas.errors import UserError
+        from robustatlas.common.errors import UserError
 
         run = examples.fill(examples.begin(sys.argv[1]), examples.PARTS[:1])
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

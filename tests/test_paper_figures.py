@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robustatlas.errors import UserError
-from robustatlas.figures import plot_convergence, plot_frontier, plot_scores
+from robustatlas.common.errors import UserError
 from robustatlas.metrics import (
     RobustnessCurve,
     adversarial_hypervolume,
@@ -14,6 +13,7 @@ from robustatlas.metrics import (
     hypervolume_at_levels,
     hypervolume_limit,
 )
+from robustatlas.metrics.figures import plot_convergence, plot_frontier, plot_scores
 
 
 def test_the_change_of_slope_is_found_where_it_is() -> None:

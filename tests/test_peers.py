@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from helpers_core import digits_network
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.evaluation.progress import Progress
 from robustatlas.optimizers.external import Asked
-from robustatlas.progress import Progress
 
 
 class Counted(nn.Module):

@@ -20,24 +20,24 @@ from robustatlas.attacks.definition import Attack, Leg, Plan, Search, Stage
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.search import SEARCHES, search_named
+from robustatlas.attacks.search.rules import Rule
 from robustatlas.attacks.suites import WAYS_BACK, attacks_of
 from robustatlas.attacks.table import rows_of
+from robustatlas.common.noise import Noise
 from robustatlas.engine.numerics import NUMERICS, Numerics
 from robustatlas.evaluation.plan import record_of, samples_of
 from robustatlas.evaluation.prepared import prepared
+from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Job, Manner, done
 from robustatlas.models.defenses import BitDepthReduction
-from robustatlas.noise import Noise
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
+from robustatlas.optimizers.crafting import Opponent, craft
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
-from robustatlas.progress import Progress
-from robustatlas.search import SEARCHES, search_named
-from robustatlas.search.rules import Rule
 from robustatlas.threats.lp import Linf
-from robustatlas.training.crafting import Opponent, craft
 
 # What was wrong, as a user saw it.
 
@@ -254,7 +254,7 @@ def test_a_new_version_of_a_part_changes_the_keys_of_the_plans_that_it_is_part_o
             part |= kind in (type(attack.threat), Numerics)
             assert (now[search] != known[search]) == part, (kind.__name__, search)
     with monkeypatch.context() as patch:
-        patch.setattr("robustatlas.objectives._VERSIONS", {"dlr": 2})
+        patch.setattr("robustatlas.models.objectives._VERSIONS", {"dlr": 2})
         now = keys(attack)
     assert {search for search in known if now[search] == known[search]} == {"frontier"}, "which has no dlr"
 

@@ -12,7 +12,7 @@ from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Stage
 from robustatlas.attacks.plans import plans_of
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.square import Square
 from test_frameworks import labels_of, softmax

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import robustatlas.metrics
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.metrics import AccuracyTable
-from robustatlas.references import Reference, available_fields, available_references, load_field, load_reference
+from robustatlas.metrics.references import Reference, available_fields, available_references, load_field, load_reference
 
 GOLDENS = Path(__file__).parent / "goldens" / "metrics"
 
@@ -199,7 +199,7 @@ def test_metrics_and_the_command_line_s_help_work_without_torch():
 import sys
 import robustatlas.cli
 from robustatlas import metrics
-from robustatlas.references import load_reference
+from robustatlas.metrics.references import load_reference
 reference = load_reference("multirobustbench-cifar10")
 entry = reference.defense("Rebuffi2021Fixing_L2")
 print(f"{metrics.competitiveness_ratio(entry.accuracies, reference):.2f}")

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.errors import UserError
-from robustatlas.facts import facts_of
+from robustatlas.common.errors import UserError
+from robustatlas.report.facts import facts_of
 
 REJECTED = 0.2
 """A margin within this of zero is rejected."""

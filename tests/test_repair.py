@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.bundle import flat
-from robustatlas.indicators import LookedAt
-from robustatlas.noise import Noise
-from robustatlas.remedies import around, at_logits, rescaled, ways
+from robustatlas.checks.indicators import LookedAt
+from robustatlas.checks.remedies import around, at_logits, rescaled, ways
+from robustatlas.common.bundle import flat
+from robustatlas.common.noise import Noise
 
 DATA = ra.load_dataset("digits")
 STRENGTHS = {"linf": [0.1, 0.2]}

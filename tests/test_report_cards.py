@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from robustatlas.cli import main
-from robustatlas.errors import UserError
-from robustatlas.facts.rows import about_of, read_card
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AccuracyTable, Run, merge
-from robustatlas.references import Reference
+from robustatlas.report.facts.rows import about_of, read_card
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
-from robustatlas.result import Result, load_result
+from robustatlas.results.result import Result, load_result
 from run_files import write
 
 STRENGTHS = {"linf": [0.01, 0.02]}

@@ -15,8 +15,10 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
-from robustatlas.errors import UserError
-from robustatlas.figures import (
+from robustatlas.common.errors import UserError
+from robustatlas.common.styles import styles_of
+from robustatlas.metrics import AccuracyTable, RobustnessCurve
+from robustatlas.metrics.figures import (
     SEQUENCE,
     plot_accuracy_matrix,
     plot_convergence,
@@ -26,10 +28,8 @@ from robustatlas.figures import (
     plot_scores,
     plot_two_sided,
 )
-from robustatlas.metrics import AccuracyTable, RobustnessCurve
 from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.report.training import plot_training
-from robustatlas.styles import styles_of
 
 UNIT = "largest change of a pixel value"
 A = RobustnessCurve(np.array([0.0, 0.01, 0.02, 0.03, np.inf]), attack="linf", unit=UNIT)

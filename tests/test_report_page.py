@@ -19,24 +19,24 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from robustatlas.cli.report import report
-from robustatlas.errors import UserError
-from robustatlas.facts import facts_of, fitting_reference, standings
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import size, strength
 from robustatlas.metrics.competitiveness import competitiveness_ratio
 from robustatlas.metrics.intervals import accuracy_interval
+from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
 from robustatlas.outcomes import AccuracyTable, AttackRecord, CallRecord
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.circumstances import circumstances
-from robustatlas.references import Reference, load_reference
 from robustatlas.report import words
+from robustatlas.report.facts import facts_of, fitting_reference, standings
 from robustatlas.report.gallery import examples, picture
 from robustatlas.report.labels import placed
 from robustatlas.report.page import build_report
 from robustatlas.report.ticks import Tick, without_collisions
 from robustatlas.report.words import summary, trust_together, verdict
-from robustatlas.result import Result
-from robustatlas.wording import size, strength
+from robustatlas.results.result import Result
 
 SMALL = Reference(
     name="small",
@@ -362,7 +362,7 @@ def test_equal_names_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_gallery_goes_from_small_to_large(tmp_path: Path) -> None:
-    from robustatlas.datasets import Dataset
+    from robustatlas.data import Dataset
 
     run = result(("linf",), samples=30)
     images = np.random.default_rng(0).random((30, 3, 4, 4), dtype=np.float32)

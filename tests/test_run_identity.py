@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.errors import RobustnessWarning
+from robustatlas.common.errors import RobustnessWarning
 from robustatlas.outcomes import merge
 
 STRENGTHS = {"linf": [0.05, 0.1, 0.2]}

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.classifier import Classifier
-from robustatlas.sanity import check_model
+from robustatlas.checks.sanity import check_model
+from robustatlas.models.classifier import Classifier
 
 DATA = ra.load_dataset("digits")
 NET = ra.load_model("builtin:digits-linf").net

@@ -26,12 +26,12 @@ from helpers_core import digits_images
 from nursery import Nursery, alive
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import as_published
+from robustatlas.evaluation.progress import Progress
+from robustatlas.evaluation.workers.share import share_of, share_of_environment
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import Run, merge
 from robustatlas.outcomes.claims import Claims
-from robustatlas.progress import Progress
 from robustatlas.threats.lp import L2, Linf
-from robustatlas.workers.share import share_of, share_of_environment
 
 COUNT = 12
 PLANS = as_published(Stage(PGD(steps=6), "cross-entropy"))
@@ -405,7 +405,7 @@ def test_a_damaged_part_is_computed_again(tmp_path: Path, damaged: Callable[[byt
 
 
 def test_a_full_disk_stops_with_one_sentence(tmp_path: Path, whole: ra.Result) -> None:
-    from robustatlas import files
+    from robustatlas.common import files
 
     class Full(Seen):
         def finish(self, *_: Any) -> None:

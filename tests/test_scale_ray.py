@@ -17,11 +17,11 @@ pytest.importorskip("ray")
 import robustatlas as ra
 import test_scale as scale
 import test_training_shared_out as shared_out
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.evaluation import Cluster
+from robustatlas.evaluation.workers.cluster import connected
 from robustatlas.training import make_reference
 from robustatlas.training.shared_out import fill_folders
-from robustatlas.workers.cluster import connected
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import run_files
-from robustatlas.facts import facts_of
 from robustatlas.metrics import AccuracyStatistics, RobustnessCurve, bootstrap_intervals, union_accuracy
 from robustatlas.outcomes import query
+from robustatlas.report.facts import facts_of
 from robustatlas.report.page import build_report
-from robustatlas.result import Result, load_result
+from robustatlas.results.result import Result, load_result
 
 ROUNDING = (1 - 1e-7, 1.0, 1 + 1.2e-7, 1 + 9e-6)
 """Factors by which a size that was found at a strength may differ from it."""
@@ -130,8 +130,8 @@ def test_a_size_above_its_strength_by_rounding_is_broken_there_everywhere(tmp_pa
 @pytest.mark.parametrize("confidence", [0.95])
 def test_one_interval_for_each_number(confidence: float, tmp_path: Path) -> None:
     """A single proportion has its exact interval wherever it stands; a mean over one strength is one."""
-    from robustatlas.facts import standings
     from robustatlas.metrics import accuracy_interval
+    from robustatlas.report.facts import standings
 
     generator = np.random.default_rng(0)
     sizes = [generator.exponential(0.2, 60) for _ in range(2)]

@@ -14,11 +14,11 @@ import robustatlas as ra
 from robustatlas.attacks.definition import Attack, Leg, Plan, Stage
 from robustatlas.attacks.image import BY_ASCENTS, ascending
 from robustatlas.attacks.passes import limited_passes
-from robustatlas.bundle import Bundle, Fixed, over
-from robustatlas.noise import Noise
+from robustatlas.attacks.search.rules import MostPasses, Rule
+from robustatlas.common.bundle import Bundle, Fixed, over
+from robustatlas.common.noise import Noise
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.search.rules import MostPasses, Rule
 from robustatlas.threats.base import ThreatModel
 
 PIXELS = 4

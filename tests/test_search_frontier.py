@@ -14,12 +14,12 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Stage, grid
 from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.search.frontier import FrontierSearch
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.facts import facts_of
+from robustatlas.common.wording import UPPER_BOUND
 from robustatlas.metrics import adversarial_hypervolume
 from robustatlas.optimizers.apgd import APGD
-from robustatlas.search.frontier import FrontierSearch
-from robustatlas.wording import UPPER_BOUND
+from robustatlas.report.facts import facts_of
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ from robustatlas.attacks.definition import Leg, Stage
 from robustatlas.attacks.plans import DESCENT
 from robustatlas.attacks.table import words_of
 from robustatlas.cli import app
-from robustatlas.facts import facts_of
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.union import smallest_of
+from robustatlas.report.facts import facts_of
 
 WEAK = Leg(Stage(FMN(3), "margin"), "bound")
 STRONG = Leg(Stage(PGD(30), "margin"))

@@ -14,13 +14,13 @@ from helpers_core import bounded, digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Leg, Stage
 from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.search.descent import Minimum
+from robustatlas.attacks.search.rules import StopFruitless
 from robustatlas.evaluation.costs import weight_of
 from robustatlas.evaluation.plan import Task, record_of
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
-from robustatlas.search.descent import Minimum
-from robustatlas.search.rules import StopFruitless
 
 
 def linear(dimensions: int = 12) -> tuple[nn.Linear, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:

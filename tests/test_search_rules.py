@@ -16,12 +16,12 @@ from helpers_core import with_plan
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Leg, Search, Stage
 from robustatlas.attacks.plans import DESCENT, MINIMUM
+from robustatlas.attacks.search.plan import Plan
+from robustatlas.attacks.search.rules import MostPasses, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents, Trace
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.square import Square
-from robustatlas.search.plan import Plan
-from robustatlas.search.rules import MostPasses, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents, Trace
 
 BEGUN: list[str] = []
 

@@ -19,12 +19,12 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import plans_of
-from robustatlas.classifier.randomness import seeded
+from robustatlas.attacks.search.plan import ruled
+from robustatlas.attacks.search.rules import MostPasses
 from robustatlas.models.architectures import resnet32
+from robustatlas.models.classifier.randomness import seeded
 from robustatlas.models.weights import load_weights
 from robustatlas.optimizers.apgd_l1 import APGDL1
-from robustatlas.search.plan import ruled
-from robustatlas.search.rules import MostPasses
 
 IMAGES = 100
 STRENGTHS = {

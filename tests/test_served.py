@@ -24,7 +24,7 @@ from test_docs import blocks
 
 X, Y = digits_images(6)
 SQUARE: dict[str, Any] = {"attacks": "square-linf", "strengths": {"square-linf": [0.1, 0.3]}, "progress": False}
-pytestmark = pytest.mark.filterwarnings("ignore::robustatlas.errors.RobustnessWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::robustatlas.common.errors.RobustnessWarning")
 
 
 @pytest.fixture(autouse=True)

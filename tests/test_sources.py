@@ -20,9 +20,9 @@ from torch import nn
 from typer.testing import CliRunner
 
 import robustatlas as ra
-from robustatlas.classifier import Origin
 from robustatlas.cli import _models, app
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.models.classifier import Origin
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.schemes import SCHEMES
 from robustatlas.models.sources.packages import optional

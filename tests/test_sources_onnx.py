@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from helpers_core import digits_network
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from test_frameworks import agree
 
 onnx = pytest.importorskip("onnx")

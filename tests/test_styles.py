@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from robustatlas.common.styles import COLOURS, DASHES, MARKERS, styles_of
 from robustatlas.outcomes.identity import ModelRecord
-from robustatlas.styles import COLOURS, DASHES, MARKERS, styles_of
 
 SEEN_BY = {
     "normal": np.eye(3),

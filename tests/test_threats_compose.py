@@ -7,8 +7,8 @@ import torch
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.bundle import over
-from robustatlas.errors import UserError
+from robustatlas.common.bundle import over
+from robustatlas.common.errors import UserError
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.color import Brightness, Hue
 from robustatlas.threats.compose import Compose, carben

@@ -9,7 +9,7 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.threats import corruption_maps as maps
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.corruption import CORRUPTIONS, Corruption

@@ -10,7 +10,7 @@ from torch import nn
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.image import image_attacks
-from robustatlas.classifier import Classifier
+from robustatlas.models.classifier import Classifier
 from robustatlas.threats.perceptual import Perceptual
 from threat_properties import check_finite, check_sound, images
 

@@ -11,7 +11,7 @@ from torch import Tensor
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.plans import plans
-from robustatlas.bundle import Fixed, gradient, over, watched
+from robustatlas.common.bundle import Fixed, gradient, over, watched
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.fog import Fog, FogTheta, crop, level_count, plasma, plasma_side
 from robustatlas.threats.historical.fog import HistoricalFog, HistoricalFogTheta

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robustatlas.bundle import Fixed, over
+from robustatlas.common.bundle import Fixed, over
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.gabor import Gabor, GaborTheta, convolve, gabor_kernel, random_kernel
 from robustatlas.threats.historical.gabor import HistoricalGabor, HistoricalGaborTheta, stretched_noise

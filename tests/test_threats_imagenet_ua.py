@@ -14,9 +14,9 @@ from torch import Tensor
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.imagenet_ua import ENTRIES
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.bundle import Fixed, gradient, watched
+from robustatlas.common.bundle import Fixed, gradient, watched
+from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, EXTRA, IMAGENET
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.references.imagenet_ua import CIFAR10, CORE, EXTRA, IMAGENET
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.historical.imagenet_ua.mix import HistoricalUaMix
 from robustatlas.threats.imagenet_ua import shapes

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from robustatlas.bundle import Fixed
+from robustatlas.common.bundle import Fixed
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.historical.jpeg import (
     HistoricalJpeg,

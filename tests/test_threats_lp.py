@@ -13,8 +13,8 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from helpers_core import THREATS, distance_to_halfspace
-from robustatlas.host import looking_every
-from robustatlas.noise import Noise
+from robustatlas.common.host import looking_every
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import per_sample
 from robustatlas.threats.lp import L1, L2, Linf, norm, project_l1_ball, to_box
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robustatlas.bundle import over
+from robustatlas.common.bundle import over
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.patch import Patch
 from threat_properties import (

@@ -11,10 +11,10 @@ import robustatlas as ra
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import plans_of
-from robustatlas.classifier import Classifier
-from robustatlas.classifier.backward import going_back
-from robustatlas.errors import UserError
-from robustatlas.objectives import margin
+from robustatlas.common.errors import UserError
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.backward import going_back
+from robustatlas.models.objectives import margin
 from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.optimizers.lpa import LPA, FastLPA
 from robustatlas.optimizers.perceptual_descent import PerceptualDescent

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.classifier import Classifier
+from robustatlas.models.classifier import Classifier
 from robustatlas.threats.box import BoxThreat
 from robustatlas.threats.lp import Linf
 from robustatlas.threats.probe import probe

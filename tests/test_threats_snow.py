@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from robustatlas.bundle import Fixed, over
+from robustatlas.common.bundle import Fixed, over
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.historical.snow import HistoricalSnow, HistoricalSnowTheta
 from robustatlas.threats.snow import Snow, SnowTheta, promise, random_kernels, snow_layer, streak

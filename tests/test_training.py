@@ -16,12 +16,13 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.datasets import Dataset, load_dataset
-from robustatlas.datasets.rows import InMemory
-from robustatlas.errors import UserError
-from robustatlas.files import write_atomically
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_atomically
+from robustatlas.common.noise import Noise
+from robustatlas.data import Dataset, load_dataset
+from robustatlas.data.rows import InMemory
 from robustatlas.models.architectures import small_cnn
-from robustatlas.noise import Noise
+from robustatlas.optimizers.crafting import in_mode
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L2, Linf
 from robustatlas.training import (
@@ -39,7 +40,6 @@ from robustatlas.training import (
 )
 from robustatlas.training.augmentation import augmentation_named
 from robustatlas.training.checkpoint import CHECKPOINT
-from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Update, accuracy
 from robustatlas.training.schedules import schedule_named
 from robustatlas.training.watch import concerns

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 import robustatlas as ra
 from robustatlas.cli import app
-from robustatlas.datasets import Dataset, load_dataset
-from robustatlas.datasets.rows import Rows
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
+from robustatlas.data import Dataset, load_dataset
+from robustatlas.data.rows import Rows
 from robustatlas.models.weights import load_weights
-from robustatlas.noise import Noise
 from robustatlas.report.training import plot_training, write_training_page
 from robustatlas.training import Recipe, Settings, TrainingDisplay, load_trained, read_card, recipe_named, train
 from robustatlas.training.augmentation import cutmix, resized_crop

@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bounds_by_hand import crown_ibp, ibp, kw, worst_loss
-from robustatlas.classifier import Classifier
-from robustatlas.datasets import Dataset
-from robustatlas.errors import UserError
-from robustatlas.noise import Noise
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
+from robustatlas.data import Dataset
+from robustatlas.models.classifier import Classifier
+from robustatlas.optimizers.crafting import ball_point, craft_pair
 from robustatlas.threats import lp
 from robustatlas.training import Settings, load_trained, network_for, read_card, train
-from robustatlas.training.crafting import ball_point, craft_pair
 from robustatlas.training.recipes import RECIPES, Batch, Memory, Recipe, recipe_named
 
 SIZE, CLASSES, COUNT = 6, 4, 7

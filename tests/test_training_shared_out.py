@@ -11,7 +11,7 @@ import pytest
 
 import robustatlas as ra
 from nursery import alive
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.training import ReferencePlan, Settings, make_reference
 from robustatlas.training.shared_out import fill_folders
 from test_scale import started, until

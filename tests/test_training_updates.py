@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.datasets import Dataset
+from robustatlas.data import Dataset
 from robustatlas.training import RECIPES, recipe_named, train
 from robustatlas.training.recipes.base import Batch, Memory
 from training_loops import BOUND, PLAIN, PRINTED, RATES, Rule, Seen, ce, example, followed, same, seen, sgd

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from bounds_by_hand import crown_ibp, ibp, kw, pieces, worst_loss
-from robustatlas.datasets import Dataset
+from robustatlas.data import Dataset
 from robustatlas.training import recipe_named, train
 from robustatlas.training.recipes.base import Batch
 from training_loops import PRINTED, RATES, Seen, ce, followed, same, seen

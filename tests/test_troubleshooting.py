@@ -14,18 +14,18 @@ SOURCES = ROOT / "src" / "robustatlas"
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 
 SAID_BY = {
-    "callbacks/watching.py": ("_failed", "_none_fitted"),
+    "training/callbacks/watching.py": ("_failed", "_none_fitted"),
     "evaluation/evaluating.py": ("_rejections",),
     "evaluation/plan.py": ("those_that_fit",),
-    "diagnosis/verdict.py": ("warned",),
+    "checks/verdict.py": ("warned",),
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
-    "wording.py": ("void_sentence",),
+    "common/wording.py": ("void_sentence",),
 }
 """Functions outside of ``sanity`` that return sentences to be shown as warnings."""
 HANDED_ON = {
-    "callbacks/watching.py",
-    "errors.py",
+    "training/callbacks/watching.py",
+    "common/errors.py",
     "evaluation/prepared.py",
     "outcomes/accuracies.py",
     "training/epoch.py",
@@ -63,10 +63,10 @@ def sentences(node: ast.AST) -> Iterator[Text]:
 def warnings_of(path: Path) -> Iterator[list[str]]:
     """The pieces of each warning that a file makes."""
     name, source = path.relative_to(SOURCES).as_posix(), path.read_text(encoding="utf-8")
-    if "warn(" not in source and name not in SAID_BY and not name.startswith("sanity/"):
+    if "warn(" not in source and name not in SAID_BY and not name.startswith("checks/sanity/"):
         return
     tree = ast.parse(source)
-    if name.startswith("sanity/"):
+    if name.startswith("checks/sanity/"):
         for text in sentences(tree):
             if sum(map(len, found := pieces(text))) >= ENTIRE:
                 yield found
@@ -95,7 +95,9 @@ def plain(text: str) -> str:
 
 def test_warnings_were_found() -> None:
     assert len(WARNINGS) >= 15
-    assert {"sanity/model.py", "evaluation/evaluating.py", "classifier/compiled.py"} <= {name for name, _ in WARNINGS}
+    assert {"checks/sanity/model.py", "evaluation/evaluating.py", "models/classifier/compiled.py"} <= {
+        name for name, _ in WARNINGS
+    }
 
 
 @pytest.mark.parametrize(("name", "found"), WARNINGS, ids=lambda value: value if isinstance(value, str) else None)

@@ -17,12 +17,12 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Stage
 from robustatlas.attacks.plans import plans, plans_of
 from robustatlas.cli import app
-from robustatlas.errors import UserError
-from robustatlas.facts import best_known, facts_of
-from robustatlas.facts.rows import run_row
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.references import Reference
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import merge
-from robustatlas.references import Reference
+from robustatlas.report.facts import best_known, facts_of
+from robustatlas.report.facts.rows import run_row
 from robustatlas.report.words import summary
 
 WEAK = replace(attack_named("linf"), strengths=(0.05, 0.1, 0.2), plans=plans_of(Stage(PGD(1), "margin")))

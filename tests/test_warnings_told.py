@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.cli import main
-from robustatlas.errors import RobustnessWarning
-from robustatlas.facts import facts_of
-from robustatlas.facts.rows import run_row
+from robustatlas.common.errors import RobustnessWarning
+from robustatlas.evaluation.progress import Progress
+from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.progress import Progress
-from robustatlas.references.reference import Reference
+from robustatlas.report.facts import facts_of
+from robustatlas.report.facts.rows import run_row
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
 

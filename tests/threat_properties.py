@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from robustatlas.bundle import Tree, dot, free, gradient, over, take, watched
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Tree, dot, free, gradient, over, take, watched
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
 GOLDENS = Path(__file__).parent / "goldens"

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from robustatlas.optimizers.crafting import Crafted, Opponent
 from robustatlas.training import Settings, update
-from robustatlas.training.crafting import Crafted, Opponent
 from robustatlas.training.recipes import ascending, base, e_at, msd, uniform, variation
 from robustatlas.training.recipes.base import Batch, Memory
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import nn
 
 import robustatlas as ra
-from robustatlas.datasets import Dataset
+from robustatlas.data import Dataset
 from robustatlas.training import Recipe, Settings, load_trained, network_for
 
 

@@ -28,7 +28,7 @@ from robustatlas.metrics import (
     unforeseen_attack_robustness,
 )
 from robustatlas.metrics.competitiveness import RatioKind
-from robustatlas.references import Reference, load_reference
+from robustatlas.metrics.references import Reference, load_reference
 
 BOARD = Path(__file__).parents[2] / "docs" / "board"
 NORMS = ("linf", "l2", "l1")

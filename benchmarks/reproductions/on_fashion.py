@@ -16,7 +16,7 @@ from claims import Claim, joint_training, over_seeds
 from networks import trained
 
 import robustatlas as ra
-from robustatlas.datasets import Dataset
+from robustatlas.data import Dataset
 from robustatlas.training import Settings, recipe_named
 
 SEEDS = (0, 1, 2)

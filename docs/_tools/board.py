@@ -10,7 +10,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 import robustatlas as ra
-from robustatlas.references import load_reference
+from robustatlas.metrics.references import load_reference
 from robustatlas.report.leaderboard import build_leaderboard
 
 TITLES = {

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import robustatlas as ra
 from robustatlas import training
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.search import SEARCHES
+from robustatlas.attacks.search import SEARCHES
 
 SOURCES = Path(__file__).parents[1]
 RESERVED = ("genindex", "py-modindex", "search")

@@ -60,7 +60,7 @@ import foolbox
 fmodel = foolbox.PyTorchModel(model, bounds=(0, 1))
 """,
     "extending": """
-from robustatlas.search import SEARCHES, Schedule
+from robustatlas.attacks.search import SEARCHES, Schedule
 SEARCHES["downwards"] = Schedule  # an installed package has given the name before
 """,
     "coming_from": """

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 import robustatlas as ra
-from robustatlas import wording
-from robustatlas.noise import Noise
-from robustatlas.objectives import cross_entropy
+from robustatlas.common import wording
+from robustatlas.common.noise import Noise
+from robustatlas.models.objectives import cross_entropy
+from robustatlas.optimizers.crafting import Opponent, craft
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.training.crafting import Opponent, craft
 
 SIDE, FINER = 64, 3
 CLASSES = ("house", "boat", "balloon", "tree")

@@ -13,28 +13,31 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from robustatlas.version import __version__
+from robustatlas.common.bound import WHERE
+from robustatlas.common.version import __version__
 
 if TYPE_CHECKING:
     from robustatlas import callbacks, metrics
     from robustatlas.attacks.catalogue import compose
     from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Stage
     from robustatlas.attacks.plans import plans_of
-    from robustatlas.certification import certify
-    from robustatlas.classifier import Classifier
-    from robustatlas.datasets import Dataset, load_dataset
-    from robustatlas.errors import UserError
+    from robustatlas.certificates.certify import certify
+    from robustatlas.common.errors import UserError
+    from robustatlas.compat.adapters import external
+    from robustatlas.compat.foolbox import as_foolbox
+    from robustatlas.compat.torchattacks import as_torchattacks
+    from robustatlas.data import Dataset, load_dataset
     from robustatlas.evaluation import evaluate
     from robustatlas.evaluation.until import evaluate_until
     from robustatlas.evaluation.verification import verify
-    from robustatlas.figures import plot_accuracy_matrix, plot_curves
+    from robustatlas.metrics.figures import plot_accuracy_matrix, plot_curves
+    from robustatlas.metrics.references import load_reference
     from robustatlas.models import load_model
+    from robustatlas.models.classifier import Classifier
     from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions, from_tensorflow
     from robustatlas.models.gradients import straight_through, surrogate
     from robustatlas.outcomes import Outcome
-    from robustatlas.peers import as_foolbox, as_torchattacks, external
-    from robustatlas.references import load_reference
-    from robustatlas.result import Result, load_result
+    from robustatlas.results.result import Result, load_result
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
     from robustatlas.trust import audit, diagnose, evaluate_by_rules, repair
@@ -82,39 +85,41 @@ __all__ = [
     "verify",
 ]
 
+WHERE["Result.card"] = "robustatlas.report.card:card_of_result"
+
 _HOME = {
     "AttackInfo": "attacks.definition",
     "Attack": "attacks.definition",
-    "Classifier": "classifier",
-    "Dataset": "datasets",
+    "Classifier": "models.classifier",
+    "Dataset": "data",
     "Leg": "attacks.definition",
     "Outcome": "outcomes",
     "Plan": "attacks.definition",
-    "Result": "result",
+    "Result": "results.result",
     "Stage": "attacks.definition",
     "ThreatModel": "threats.base",
-    "UserError": "errors",
-    "as_foolbox": "peers",
-    "as_torchattacks": "peers",
+    "UserError": "common.errors",
+    "as_foolbox": "compat.foolbox",
+    "as_torchattacks": "compat.torchattacks",
     "audit": "trust",
-    "certify": "certification",
+    "certify": "certificates.certify",
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",
     "evaluate_by_rules": "trust",
     "evaluate_until": "evaluation.until",
-    "external": "peers",
+    "external": "compat.adapters",
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",
     "from_predictions": "models.frameworks",
     "from_tensorflow": "models.frameworks",
-    "load_dataset": "datasets",
+    "load_dataset": "data",
     "load_model": "models",
-    "load_reference": "references",
-    "load_result": "result",
+    "load_reference": "metrics.references",
+    "load_result": "results.result",
     "plans_of": "attacks.plans",
-    "plot_accuracy_matrix": "figures",
-    "plot_curves": "figures",
+    "plot_accuracy_matrix": "metrics.figures",
+    "plot_curves": "metrics.figures",
     "repair": "trust",
     "straight_through": "models.gradients",
     "surrogate": "models.gradients",
@@ -123,9 +128,17 @@ _HOME = {
 }
 
 
+_MODULES = {
+    "callbacks": "callbacks",
+    "errors": "common.errors",
+    "metrics": "metrics",
+    "references": "metrics.references",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("callbacks", "metrics"):
-        return import_module(f"robustatlas.{name}")
+    if name in _MODULES:
+        return import_module(f"robustatlas.{_MODULES[name]}")
     if name in _HOME:
         return getattr(import_module(f"robustatlas.{_HOME[name]}"), name)
     raise AttributeError(f"module 'robustatlas' has no attribute {name!r}")

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.circumstances import circumstances
-from robustatlas.references import Reference
-from robustatlas.result import Result
+from robustatlas.results.result import Result
 
 AXE = Path(__file__).with_name("axe.min.js")
 """axe-core 4.14.1, Mozilla Public License 2.0, https://github.com/dequelabs/axe-core (used by these tests only)."""

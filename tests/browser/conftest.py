@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from browser.browser_helpers import HOSTILE, complete_result, synthetic_result, without_plots
-from robustatlas.references import Reference, load_reference
+from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from robustatlas.common.wording import rough, size, strength, wording
 from robustatlas.metrics.registry import against_reference
-from robustatlas.wording import rough, size, strength, wording
 
 Told = Mapping[str, Any]
 """Of one run what ``show --json`` prints."""

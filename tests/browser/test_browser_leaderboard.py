@@ -15,11 +15,11 @@ import pytest
 
 from browser.browser_helpers import HOSTILE, IN_THE_DARK, complete_result, synthetic_result, without_plots
 from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen
+from robustatlas.metrics.references import Reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
-from robustatlas.references import Reference
 from robustatlas.report.leaderboard import build_leaderboard
-from robustatlas.result import Result
+from robustatlas.results.result import Result
 
 Visit = Callable[..., Any]
 VECTORS = json.loads((Path(__file__).parents[1] / "goldens" / "leaderboard_vectors.json").read_text())

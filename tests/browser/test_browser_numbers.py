@@ -11,11 +11,11 @@ import pytest
 from browser.browser_helpers import complete_result, synthetic_result, with_certificates
 from browser.page_numbers import board_differences, differences
 from robustatlas.cli.show import chosen_facts
-from robustatlas.facts.comparison import distinct_names
-from robustatlas.references import Reference
+from robustatlas.metrics.references import Reference
+from robustatlas.report.facts.comparison import distinct_names
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
-from robustatlas.result import Result
+from robustatlas.results.result import Result
 
 Visit = Callable[..., Any]
 

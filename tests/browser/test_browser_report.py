@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from browser.browser_helpers import HOSTILE, IN_THE_DARK, synthetic_result
-from robustatlas.references import Reference
+from robustatlas.metrics.references import Reference
 from robustatlas.report.page import build_report
 
 Visit = Callable[..., Any]

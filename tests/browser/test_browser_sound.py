@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from browser.browser_helpers import complete_result, serious_problems, without_plots
-from robustatlas.references import Reference
+from robustatlas.metrics.references import Reference
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from browser.browser_helpers import complete_result, synthetic_result, without_plots
-from robustatlas.references import Reference
+from robustatlas.metrics.references import Reference
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
-from robustatlas.result import Result
+from robustatlas.results.result import Result
 
 Visit = Callable[..., Any]
 WIDTHS = (390, 641, 768, 1024, 1200, 1440)

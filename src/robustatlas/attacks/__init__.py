@@ -1,1 +1,1 @@
-"""Attacks: what one is, and the catalogue of named ones."""
+"""Attacks: a threat model, objectives and optimizers as a plan; the catalogue of named ones, and the searches."""

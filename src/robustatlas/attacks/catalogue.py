@@ -11,11 +11,11 @@ from typing import get_args
 from robustatlas.attacks import composed
 from robustatlas.attacks.definition import Attack, AttackInfo, Procedure, Stage
 from robustatlas.attacks.plans import plans_of
-from robustatlas.classifier import Errors
-from robustatlas.errors import UserError, brief, first_line, warn
+from robustatlas.common.errors import UserError, brief, first_line, warn
+from robustatlas.common.registry import Registry
+from robustatlas.common.wording import instead
+from robustatlas.models.classifier import Errors
 from robustatlas.optimizers import OPTIMIZERS
-from robustatlas.registry import Registry
-from robustatlas.wording import instead
 
 Attacks = Attack | Callable[..., Attack | Iterable[Attack]]
 """An attack, or a function of nothing or of the procedure that makes one or several."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from robustatlas.attacks.definition import Attack, AttackInfo, grid
 from robustatlas.attacks.image import ascending
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real
 from robustatlas.outcomes.strengths import LARGEST_STRENGTH
-from robustatlas.scalars import real
 from robustatlas.threats.compose import Compose, carben
 from robustatlas.threats.perceptual import Perceptual
 

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from robustatlas.errors import UserError, brief
+from robustatlas.attacks.search import SEARCHES, Search, search_named
+from robustatlas.attacks.search.plan import Leg, Plan, Stage
+from robustatlas.attacks.search.rules import Effort, MostQueries
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real
 from robustatlas.outcomes.records import ATTACK_NAME
 from robustatlas.outcomes.strengths import check_strengths
-from robustatlas.scalars import real
-from robustatlas.search import SEARCHES, Search, search_named
-from robustatlas.search.plan import Leg, Plan, Stage
-from robustatlas.search.rules import Effort, MostQueries
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.imagenet_ua.sizes import is_large
 
 if TYPE_CHECKING:
-    from robustatlas.classifier import Classifier, Errors
+    from robustatlas.models.classifier import Classifier, Errors
 
 __all__ = ["Attack", "AttackInfo", "Effort", "Leg", "Plan", "Procedure", "Search", "Stage", "grid"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from robustatlas.classifier import Classifier
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes.hashes import sha256_of_tensors
 
 

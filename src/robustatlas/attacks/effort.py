@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import get_args
 
 from robustatlas.attacks.definition import Attack, Effort, Search
-from robustatlas.errors import UserError
-from robustatlas.search import search_named
-from robustatlas.search.plan import Leg, Plan
+from robustatlas.attacks.search import search_named
+from robustatlas.attacks.search.plan import Leg, Plan
+from robustatlas.common.errors import UserError
 
 _LESS = 0.6
 """Of the steps, and of the targets or restarts, of a leg at low effort."""

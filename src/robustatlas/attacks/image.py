@@ -27,7 +27,9 @@ from robustatlas.attacks.plans import (
     two_kinds,
     unbroken,
 )
-from robustatlas.objectives import Objective
+from robustatlas.attacks.search.plan import NEAREST, Judge, ruled
+from robustatlas.attacks.search.rules import PATIENT, MostPasses, StopFruitless
+from robustatlas.models.objectives import Objective
 from robustatlas.optimizers.adam import Adam
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
@@ -39,8 +41,6 @@ from robustatlas.optimizers.perceptual_descent import PerceptualDescent
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.optimizers.scan import Once, Scan
-from robustatlas.search.plan import NEAREST, Judge, ruled
-from robustatlas.search.rules import PATIENT, MostPasses, StopFruitless
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Brightness, Contrast, Hue, Saturation
 from robustatlas.threats.corruption import CORRUPTIONS, Corruption

@@ -15,9 +15,9 @@ import numpy as np
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage
 from robustatlas.attacks.image import BY_ASCENTS, BY_FINE_STEPS, FINE, USUAL, ascending, by_bounds
 from robustatlas.attacks.plans import ascents_of, legs
+from robustatlas.attacks.search.plan import ruled
+from robustatlas.metrics.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, in_sound_units
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, in_sound_units
-from robustatlas.search.plan import ruled
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.historical.imagenet_ua.blur import HistoricalUaBlur
 from robustatlas.threats.historical.imagenet_ua.edge import HistoricalUaEdge

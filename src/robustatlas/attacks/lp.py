@@ -19,6 +19,7 @@ from robustatlas.attacks.plans import (
     swept,
     two_kinds,
 )
+from robustatlas.attacks.search.rules import MostPasses, StopFruitless
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
 from robustatlas.optimizers.base import Optimizer
@@ -27,7 +28,6 @@ from robustatlas.optimizers.fab import FAB
 from robustatlas.optimizers.fmn import FMN, long_fmn
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
-from robustatlas.search.rules import MostPasses, StopFruitless
 from robustatlas.threats.lp import L0, L1, L2, Linf, Lp
 
 UNITS = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from robustatlas.search import Search, search_named
-from robustatlas.search.plan import Plan
-from robustatlas.search.rules import MostPasses
+from robustatlas.attacks.search import Search, search_named
+from robustatlas.attacks.search.plan import Plan
+from robustatlas.attacks.search.rules import MostPasses
 
 
 def most_passes(plan: Plan, search: Search, strengths: int, classes: int, chooses: bool = False) -> int:

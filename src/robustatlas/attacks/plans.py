@@ -6,12 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from robustatlas.optimizers.base import Optimizer
-from robustatlas.optimizers.fmn import FMN
-from robustatlas.optimizers.pgd import PGD
-from robustatlas.search import Search
-from robustatlas.search.plan import NEAREST, Leg, Plan, Stage, ruled
-from robustatlas.search.rules import (
+from robustatlas.attacks.search import Search
+from robustatlas.attacks.search.plan import NEAREST, Leg, Plan, Stage, ruled
+from robustatlas.attacks.search.rules import (
     PATIENT,
     Approach,
     MostPasses,
@@ -21,6 +18,9 @@ from robustatlas.search.rules import (
     StopLaggingRuns,
     StopSlowAscents,
 )
+from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
 
 Legs = Iterable[Leg]
 

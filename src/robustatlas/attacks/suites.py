@@ -10,17 +10,17 @@ from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Search, Stage, grid
 from robustatlas.attacks.imagenet_ua import at_levels
 from robustatlas.attacks.plans import as_published, plans
-from robustatlas.classifier import Classifier, Knowledge
-from robustatlas.classifier.backward import Backward
-from robustatlas.errors import UserError
+from robustatlas.attacks.search.rules import PATIENT
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.references import load_reference
+from robustatlas.metrics.references.imagenet_ua import CORE, EXTRA
+from robustatlas.models.classifier import Classifier, Knowledge
+from robustatlas.models.classifier.backward import Backward
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.square import Square
-from robustatlas.references import load_reference
-from robustatlas.references.imagenet_ua import CORE, EXTRA
-from robustatlas.search.rules import PATIENT
 from robustatlas.threats.lp import L1, L2, Linf
 
 PAPER = "paper"

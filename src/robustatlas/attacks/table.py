@@ -10,8 +10,8 @@ from robustatlas.attacks.definition import Attack, Effort, Search
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.passes import limited_passes
 from robustatlas.attacks.plans import DESCENT, MINIMUM
-from robustatlas.search.plan import Leg
-from robustatlas.search.rules import Role
+from robustatlas.attacks.search.plan import Leg
+from robustatlas.attacks.search.rules import Role
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 _ORDER = (*get_args(Role), "rule", "")

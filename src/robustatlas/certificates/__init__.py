@@ -1,4 +1,4 @@
-"""Certificates: sizes up to which nothing can be found, per sample; one method a file."""
+"""Certificates: sizes up to which nothing can be found; one method a file, and ``certify``, which drives them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import fields
 from typing import Any
 
 from robustatlas.certificates.base import Certificate, Samples, Subject
-from robustatlas.errors import UserError
-from robustatlas.registry import Registry, subclass_of
-from robustatlas.wording import instead
+from robustatlas.common.errors import UserError
+from robustatlas.common.registry import Registry, subclass_of
+from robustatlas.common.wording import instead
 
 __all__ = ["CERTIFICATES", "Certificate", "Samples", "Subject", "certificate_named"]
 
@@ -26,7 +26,7 @@ CERTIFICATES: Registry[type[Certificate]] = Registry(
         "lipschitz": "certificates.lipschitz:Lipschitz",
         "smoothing": "certificates.smoothing:Smoothing",
     },
-    "a class derived from robustatlas.certificates.Certificate",
+    "a class derived from robustatlas.extending.Certificate",
     subclass_of(Certificate),
 )
 """Method -> its class; a new one is one file and one line here."""

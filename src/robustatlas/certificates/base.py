@@ -13,8 +13,8 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.network import Network
 from robustatlas.certificates.reading import read
-from robustatlas.classifier import Classifier
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.lp import Lp
 

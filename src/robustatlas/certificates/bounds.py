@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
 from robustatlas.certificates.activations import Activation, Lines
 from robustatlas.certificates.beyond import Sides
 from robustatlas.certificates.graph import Node
@@ -24,6 +23,7 @@ from robustatlas.certificates.operations import AffineOperation, Convolution, De
 from robustatlas.certificates.pooling import MaxPool, Picked
 from robustatlas.certificates.regions import NormBall, Region, Segment
 from robustatlas.certificates.windowed import Windowed, least, side_by_side
+from robustatlas.common.bundle import per_sample
 
 
 @dataclass

@@ -19,7 +19,7 @@ from robustatlas.certificates.interval import whole
 from robustatlas.certificates.milp import Inside, NearestPoint
 from robustatlas.certificates.piecewise import AffineMap, Floats, Piecewise, deviations, other_than_relu
 from robustatlas.certificates.regions import NormBall
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 _MOST_NEURONS = 2048
 _CERTAIN = 1 - 1e-7

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.bundle import per_sample
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.price import most_seconds
 from robustatlas.certificates.regions import Segment
+from robustatlas.common.bundle import per_sample
 from robustatlas.threats.color import Line
 
 _FIRST = 1 / 32

@@ -14,7 +14,7 @@ from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.distances import distances
 from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.windowed import Windowed
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from robustatlas.certificates.piecewise import deviations
 from robustatlas.certificates.pooling import MaxPool
 from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.windowed import Windowed
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 Of = Literal["vector", "each", "one"]
 _PER_MARGIN: dict[Of, float] = {"vector": 2**0.5, "each": 2.0, "one": 1.0}

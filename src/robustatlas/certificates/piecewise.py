@@ -63,7 +63,7 @@ def other_than_relu(network: Network) -> str:
     Example:
         >>> from torch import nn
         >>> from robustatlas.certificates.reading import read
-        >>> from robustatlas.classifier import Classifier
+        >>> from robustatlas.models.classifier import Classifier
         >>> net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2))
         >>> other_than_relu(Network(read(Classifier(net), (2,))))
         'an activation other than ReLU'

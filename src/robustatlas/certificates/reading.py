@@ -15,10 +15,10 @@ from robustatlas.certificates.graph import Graph, Node
 from robustatlas.certificates.operations import Moved
 from robustatlas.certificates.readings import NOTHING, PLACES, READINGS, Call, Of, depends, flat, in_double, inputs_of
 from robustatlas.certificates.windowed import Shape
-from robustatlas.classifier import Classifier
-from robustatlas.classifier.normalisation import normalised
-from robustatlas.classifier.outputs import as_logits, logits_in
-from robustatlas.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.normalisation import normalised
+from robustatlas.models.classifier.outputs import as_logits, logits_in
 
 
 class _Whole(nn.Module):

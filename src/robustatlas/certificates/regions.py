@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
 from robustatlas.certificates.distances import distances
 from robustatlas.certificates.windowed import Windowed, least
+from robustatlas.common.bundle import per_sample
 
 
 class Region(ABC):

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import Certificate, Samples, Subject, norm_of
-from robustatlas.errors import UserError
-from robustatlas.noise import Noise
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
 
 _TOGETHER = 50
 """Draws of a sample that share a stream, so that numbers do not depend on what is computed at once."""

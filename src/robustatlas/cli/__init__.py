@@ -34,8 +34,8 @@ from robustatlas.cli.report import report
 from robustatlas.cli.show import show
 from robustatlas.cli.train import train
 from robustatlas.cli.verify import verify
-from robustatlas.errors import UserError
-from robustatlas.version import __version__
+from robustatlas.common.errors import UserError
+from robustatlas.common.version import __version__
 
 
 def _print_version(asked: bool) -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from robustatlas.cli._options import names_in
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 if TYPE_CHECKING:
     from robustatlas.attacks.definition import Attack, Procedure
-    from robustatlas.classifier import Classifier
+    from robustatlas.models.classifier import Classifier
 
 PERCEPTUAL = "lpips"
 """The attack that compares images by the features of a network."""

@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._terminal import safe, shown, table
-from robustatlas.facts.card import ResultCard
-from robustatlas.facts.run import AttackFacts, RunFacts
-from robustatlas.facts.standard import STANDARD
-from robustatlas.facts.strips import CELLS, Strip
-from robustatlas.wording import marked, size
+from robustatlas.common.wording import marked, size
+from robustatlas.report.facts.card import ResultCard
+from robustatlas.report.facts.run import AttackFacts, RunFacts
+from robustatlas.report.facts.standard import STANDARD
+from robustatlas.report.facts.strips import CELLS, Strip
 
 _BLOCKS = "·░▒▓█"
 _LETTERS = ".-=*#"
@@ -55,7 +55,7 @@ def blocks(strip: Strip, encoding: str = "utf-8", wide: bool = True) -> str:
     reference, nothing where it was not searched.
 
     Example:
-        >>> from robustatlas.facts.strips import Strip
+        >>> from robustatlas.report.facts.strips import Strip
         >>> shades = (100.0,) * 24 + (20.0,) * 12 + (None,) * 12
         >>> blocks(Strip("l2", "L2", shades, 1.0, 0.5, 0.4, 0.6, None, False, None, False))
         '████████████|░░░░░'

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from robustatlas.cli._help import MODEL
 from robustatlas.cli._terminal import print_run
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 if TYPE_CHECKING:
-    from robustatlas.classifier import Classifier
-    from robustatlas.datasets import Dataset
+    from robustatlas.data import Dataset
     from robustatlas.evaluation.request import Request
+    from robustatlas.models.classifier import Classifier
 
 Draws = Annotated[
     int | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, Group, RenderableType
 
 from robustatlas.cli._terminal import safe, table
-from robustatlas.wording import counted, duration, volume
+from robustatlas.common.wording import counted, duration, volume
 
 if TYPE_CHECKING:
     from robustatlas.evaluation import Forecast

@@ -13,13 +13,13 @@ from rich.console import Console
 from robustatlas.cli._help import COMPUTE, DATA, MODEL
 from robustatlas.cli._options import parse_statistic
 from robustatlas.cli._terminal import safe
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import listed
 from robustatlas.models.schemes import SCHEMES
-from robustatlas.wording import listed
 
 if TYPE_CHECKING:
-    from robustatlas.classifier import Classifier, Precision
-    from robustatlas.datasets import Dataset
+    from robustatlas.data import Dataset
+    from robustatlas.models.classifier import Classifier, Precision
 
 Model = Annotated[
     str,
@@ -173,7 +173,7 @@ def zero_shot(model: str, classes: Path | None, prompt: list[str] | None) -> dic
 
 def data_for(model: Classifier, name: str, resize: int | None = None, crop: int | None = None) -> Dataset:
     """The data set of that name; pictures in folders have the size that is given, or else the one ``model`` states."""
-    from robustatlas.datasets import load_dataset
+    from robustatlas.data import load_dataset
     from robustatlas.models.resizing import Resizing
 
     stated = model.prepare
@@ -201,8 +201,8 @@ def loaded(
     standard error."""
     import torch
 
-    from robustatlas.classifier import Classifier
     from robustatlas.models import load_model, parse_settings
+    from robustatlas.models.classifier import Classifier
 
     if name is not None and not name.strip():
         raise UserError("--name is empty; give the model a name, or leave the option out.")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from robustatlas.errors import UserError
-from robustatlas.scalars import fraction
+from robustatlas.common.errors import UserError
+from robustatlas.common.scalars import fraction
 
 MOST_STRENGTHS = 10_000
 """More strengths of one attack than this are a slip of the fingers."""

@@ -9,12 +9,12 @@ from rich.console import Console
 from robustatlas.cli._terminal import safe
 
 if TYPE_CHECKING:
-    from robustatlas.workers.share import Share
+    from robustatlas.evaluation.workers.share import Share
 
 
 def share_here(part: str | None) -> Share:
     """What ``--part`` says, or else the surroundings; that these were asked is said."""
-    from robustatlas.workers.share import share_of, share_of_environment
+    from robustatlas.evaluation.workers.share import share_of, share_of_environment
 
     found = share_of_environment() if part is None else None
     if found is None:

@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli._terminal import safe
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import listed
 from robustatlas.outcomes import Run
-from robustatlas.wording import listed
 
 
 @contextmanager

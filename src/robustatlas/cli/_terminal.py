@@ -17,11 +17,11 @@ from rich.markup import escape, render
 from rich.padding import Padding
 from rich.table import Table
 
-from robustatlas.facts.standard import NEAR, STANDARD
+from robustatlas.common.wording import MARK, in_shell, marked
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
-from robustatlas.result import Result
-from robustatlas.wording import MARK, in_shell, marked
+from robustatlas.report.facts.standard import NEAR, STANDARD
+from robustatlas.results.result import Result
 
 _GAP = 2
 """Columns between two columns of a table."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from robustatlas.classifier import Classifier
-    from robustatlas.datasets import Rows
+    from robustatlas.data import Rows
+    from robustatlas.models.classifier import Classifier
 
 _BATCH, _ROUNDS = 16, 3
 _GAIN = 0.9

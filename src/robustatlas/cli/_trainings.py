@@ -13,10 +13,10 @@ from rich.table import Table
 
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 if TYPE_CHECKING:
-    from robustatlas.datasets import Dataset
+    from robustatlas.data import Dataset
     from robustatlas.training import Recipe, Settings, Trained
 
 
@@ -60,11 +60,10 @@ class TrainingRequest:
 
 def carry_out(asked: TrainingRequest, out: Path, seed: int) -> None:
     """Train, and say what came of it."""
-    import robustatlas as ra
     from robustatlas.models.card import WEIGHTS
     from robustatlas.models.weights import load_weights
     from robustatlas.report.training import write_training_page
-    from robustatlas.training import network_for
+    from robustatlas.training import network_for, train
 
     recipe, settings, notes = asked.plan(seed)
     net = network_for(asked.architecture, asked.data, seed)
@@ -72,7 +71,7 @@ def carry_out(asked: TrainingRequest, out: Path, seed: int) -> None:
         load_weights(net, asked.weights / WEIGHTS if asked.weights.is_dir() else asked.weights)
         notes.append(f"It began with the weights in {asked.weights}.")
     with stopped_by_hand(lambda: f"Stopped. The checkpoint is in {out}; the same command goes on from there."):
-        trained = ra.train(
+        trained = train(
             net, asked.data, recipe, settings=settings, out=out, architecture=asked.architecture, device=asked.device,
             progress=True, extra=asked.extra, keep=asked.keep, notes=notes,
         )  # fmt: skip

@@ -11,14 +11,14 @@ from rich.table import Table
 
 from robustatlas.cli._help import ATTACKS
 from robustatlas.cli._terminal import safe, shown, table
-from robustatlas.errors import UserError
-from robustatlas.scalars import fraction
-from robustatlas.wording import counted
+from robustatlas.common.errors import UserError
+from robustatlas.common.scalars import fraction
+from robustatlas.common.wording import counted
 
 if TYPE_CHECKING:
     from robustatlas.evaluation.request import Request
     from robustatlas.evaluation.until import Known
-    from robustatlas.result import Result
+    from robustatlas.results.result import Result
 
 Until = Annotated[
     str | None,
@@ -44,7 +44,7 @@ def result_of(model: Any, data: Any, request: Request, until: str | None, agains
     """Evaluate; with ``until`` as many samples as it takes, and print what is known of all."""
     from robustatlas.evaluation.auditing import evaluated_and_audited
     from robustatlas.evaluation.until import evaluated_until
-    from robustatlas.workers.memory import hand_back_at_once
+    from robustatlas.evaluation.workers.memory import hand_back_at_once
 
     hand_back_at_once()
     if until is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robustatlas.cli._help import DISTRIBUTED
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 if TYPE_CHECKING:
     from robustatlas.evaluation import Cluster

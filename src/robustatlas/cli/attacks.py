@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from robustatlas.wording import CORRUPTION, GROUPS, OTHER, wording
+from robustatlas.common.wording import CORRUPTION, GROUPS, OTHER, wording
 
 if TYPE_CHECKING:
     from robustatlas.attacks.definition import Attack

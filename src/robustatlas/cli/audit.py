@@ -35,12 +35,14 @@ def audit(
 
         robustatlas audit runs/mynet
     """
-    import robustatlas as ra
+    from robustatlas.data import load_dataset
+    from robustatlas.results.result import load_result
+    from robustatlas.trust import audit as audited
 
     given = None
     if weights is not None or settings or mean is not None or std is not None or device is not None:
-        identity = ra.load_result(run).identity
+        identity = load_result(run).identity
         source = identity.model.source if identity is not None else ""
         given = _models.loaded(source, weights, settings, mean, std, device)
-    images = None if data is None else ra.load_dataset(data)
-    Console(highlight=False).print(accuracy_tables(ra.audit(run, images, model=given, samples=samples, seed=seed)))
+    images = None if data is None else load_dataset(data)
+    Console(highlight=False).print(accuracy_tables(audited(run, images, model=given, samples=samples, seed=seed)))

@@ -81,7 +81,7 @@ def calibrate(
 
         robustatlas calibrate elastic --reference ata/reference.json -o uar.json
     """
-    from robustatlas.references import load_reference
+    from robustatlas.metrics.references import load_reference
     from robustatlas.training.calibration import calibrate as choose
     from robustatlas.training.calibration import calibrated
 

@@ -11,10 +11,10 @@ from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import printable
 from robustatlas.cli.show import chosen_facts
-from robustatlas.errors import UserError
-from robustatlas.facts import chosen_reference
+from robustatlas.common.errors import UserError
 from robustatlas.report import card as cards
-from robustatlas.result import load_result
+from robustatlas.report.facts import chosen_reference
+from robustatlas.results.result import load_result
 
 
 def card(

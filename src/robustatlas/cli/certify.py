@@ -17,9 +17,9 @@ from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import accuracy_tables, print_run
 from robustatlas.cli._threads import set_threads
-from robustatlas.errors import UserError
-from robustatlas.files import named
-from robustatlas.scalars import fraction
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import named
+from robustatlas.common.scalars import fraction
 
 if TYPE_CHECKING:
     from robustatlas.certificates import Certificate
@@ -124,10 +124,10 @@ def certify(
 
     Ctrl-C stops it, and the same command continues it.
     """
-    from robustatlas.certification.certifying import certified, expected
+    from robustatlas.certificates.certifying import certified, expected
     from robustatlas.cli.evaluate import run_folder
     from robustatlas.evaluation.request import Request
-    from robustatlas.workers.memory import hand_back_at_once
+    from robustatlas.evaluation.workers.memory import hand_back_at_once
 
     classifier = _models.loaded(model, weights, settings, mean, std, device)
     dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)

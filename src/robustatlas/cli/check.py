@@ -13,9 +13,10 @@ from robustatlas.cli import _runs
 from robustatlas.cli._help import GENERAL, OUTPUT
 from robustatlas.cli._terminal import safe
 from robustatlas.cli.show import chosen_facts
-from robustatlas.errors import UserError
-from robustatlas.files import one_sentence, write_text
-from robustatlas.gate import (
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import one_sentence, write_text
+from robustatlas.common.wording import counted
+from robustatlas.report.gate import (
     FORMATS,
     Check,
     Judged,
@@ -25,8 +26,7 @@ from robustatlas.gate import (
     check_requirements,
     check_verdict,
 )
-from robustatlas.result import load_result
-from robustatlas.wording import counted
+from robustatlas.results.result import load_result
 
 FAILED = 3
 """Exit code where a check fails; a mistake in the command itself ends with 1 or 2."""

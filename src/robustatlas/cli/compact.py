@@ -10,8 +10,8 @@ from rich.console import Console
 
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import safe
+from robustatlas.common.wording import counted, in_shell, volume
 from robustatlas.outcomes import compact as compact_runs
-from robustatlas.wording import counted, in_shell, volume
 
 
 def compact(

@@ -18,11 +18,8 @@ from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli.show import named_points
-from robustatlas.errors import UserError
-from robustatlas.facts import Shared, chosen_reference, hold_against, what_is_shared
-from robustatlas.facts.against import Held
-from robustatlas.facts.comparison import Compared, volume_name
-from robustatlas.facts.numbers import union_strengths
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import LONGEST_NAME, UPPER_BOUND, counted, listed, shortened_apart, some
 from robustatlas.metrics import (
     AdversarialHypervolume,
     Interval,
@@ -37,11 +34,14 @@ from robustatlas.metrics import (
     rank_sum_test,
     signed_rank_test,
 )
+from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import against_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.references import Reference
-from robustatlas.results import Results
-from robustatlas.wording import LONGEST_NAME, UPPER_BOUND, counted, listed, shortened_apart, some
+from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
+from robustatlas.report.facts.against import Held
+from robustatlas.report.facts.comparison import Compared, volume_name
+from robustatlas.report.facts.numbers import union_strengths
+from robustatlas.results.many import Results
 
 _SIGNIFICANT = 0.05
 

@@ -14,11 +14,11 @@ from robustatlas.cli import _models
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.outcomes import storage
 
 if TYPE_CHECKING:
-    from robustatlas.diagnosis import Diagnosis
+    from robustatlas.checks.verdict import Diagnosis
 
 
 def diagnose(
@@ -104,22 +104,25 @@ def diagnose(
 
         robustatlas diagnose runs/mynet --repair
     """
-    import robustatlas as ra
+    from robustatlas.data import load_dataset
+    from robustatlas.results.result import load_result
+    from robustatlas.trust import diagnose as diagnosed
+    from robustatlas.trust import repair as repaired
 
     run = Path(subject)
     is_run = storage.is_run(run)
     given = None
     if not is_run or weights is not None or mean is not None or std is not None or settings:
-        source = ra.load_result(run).identity if is_run else None
+        source = load_result(run).identity if is_run else None
         name = source.model.source if source is not None else subject
         given = _models.loaded(name, weights, settings, mean, std, device)
-    images = None if data is None else ra.load_dataset(data)
+    images = None if data is None else load_dataset(data)
     if repair:
         if not is_run:
             raise UserError(f"--repair adds evidence to a run, and {subject} is none; evaluate it first.")
-        Console(highlight=False).print(ra.repair(run, images, model=given))
+        Console(highlight=False).print(repaired(run, images, model=given))
         return
-    found = ra.diagnose(
+    found = diagnosed(
         run if is_run or given is None else given,
         images,
         attacks=names_in(attacks),

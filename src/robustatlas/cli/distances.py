@@ -18,8 +18,8 @@ from rich.table import Table
 from robustatlas.cli import _runs
 from robustatlas.cli._help import DATA, OUTPUT
 from robustatlas.cli._terminal import safe
-from robustatlas.errors import UserError
-from robustatlas.files import write_atomically
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_atomically
 from robustatlas.metrics import interclass_distances
 from robustatlas.metrics.interclass import InterclassDistances, LpNorm
 
@@ -61,7 +61,7 @@ def distances(
 
         robustatlas distances cifar10 --norm linf,l2
     """
-    from robustatlas.datasets import load_dataset
+    from robustatlas.data import load_dataset
 
     chosen = _parse_norms(norms)
     _check(samples, split, output)

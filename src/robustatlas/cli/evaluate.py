@@ -18,16 +18,16 @@ from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
 from robustatlas.cli._terminal import accuracy_tables, print_run, print_ways_out
 from robustatlas.cli._threads import set_threads
-from robustatlas.errors import UserError
-from robustatlas.facts.rows import read_card
-from robustatlas.files import named
-from robustatlas.wording import in_path
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import named
+from robustatlas.common.wording import in_path
+from robustatlas.report.facts.rows import read_card
 
 if TYPE_CHECKING:
-    from robustatlas.classifier import Classifier, Precision
-    from robustatlas.datasets import Dataset
+    from robustatlas.data import Dataset
     from robustatlas.evaluation.request import Request
-    from robustatlas.result import Result
+    from robustatlas.models.classifier import Classifier, Precision
+    from robustatlas.results.result import Result
 
 
 def evaluate(
@@ -249,7 +249,7 @@ def _set_threads(threads: int | None, model: Classifier, data: Dataset, verbose:
 
 def _conclude(result: Result, card: Mapping[str, Any], folder: Path, request: Request) -> None:
     """Keep what is said of the model, and print the tables."""
-    from robustatlas.workers.share import share_of
+    from robustatlas.evaluation.workers.share import share_of
 
     share = share_of(request.part)
     result.describe(card)
@@ -262,7 +262,7 @@ def _conclude(result: Result, card: Mapping[str, Any], folder: Path, request: Re
 
 
 def _precision(given: str) -> Precision:
-    from robustatlas.classifier import Precision
+    from robustatlas.models.classifier import Precision
 
     if given not in get_args(Precision):
         raise UserError(f"--precision {given} is not known; expected one of {', '.join(get_args(Precision))}.")

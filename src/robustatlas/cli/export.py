@@ -10,10 +10,10 @@ from rich.console import Console
 
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import safe
-from robustatlas.errors import UserError
-from robustatlas.exports import EXPORTERS
-from robustatlas.result import load_result
-from robustatlas.wording import instead
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import instead
+from robustatlas.report.exports import EXPORTERS
+from robustatlas.results.result import load_result
 
 
 def export(

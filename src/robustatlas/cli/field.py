@@ -18,12 +18,12 @@ from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe, table
-from robustatlas.files import named
-from robustatlas.wording import counted, duration, in_shell, size, volume
+from robustatlas.common.files import named
+from robustatlas.common.wording import counted, duration, in_shell, size, volume
 
 if TYPE_CHECKING:
     from robustatlas.evaluation.field import Done, FieldModel
-    from robustatlas.result import Result
+    from robustatlas.results.result import Result
 
 
 def field(

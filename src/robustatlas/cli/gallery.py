@@ -62,7 +62,7 @@ def gallery(
 
         robustatlas gallery builtin:digits-linf --data digits --attacks linf,elastic,stadv -o gallery.png
     """
-    from robustatlas.datasets import load_dataset
+    from robustatlas.data import load_dataset
     from robustatlas.report.sheet import picture_kind, plot_gallery, save_gallery
 
     picture_kind(output)

@@ -12,11 +12,11 @@ import typer
 from robustatlas.cli import _runs
 from robustatlas.cli._help import MODEL, OUTPUT, Command, Group
 from robustatlas.cli._terminal import printable
-from robustatlas.errors import UserError
-from robustatlas.facts import chosen_reference
-from robustatlas.references import load_reference
-from robustatlas.results import Results
-from robustatlas.wording import in_shell
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import in_shell
+from robustatlas.metrics.references import load_reference
+from robustatlas.report.facts import chosen_reference
+from robustatlas.results.many import Results
 
 PUBLISHED = "multirobustbench-cifar10"
 """The reference with published defenses, which make a board without any run."""

@@ -11,9 +11,9 @@ from rich.console import Console
 from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import accuracy_tables, print_run, safe, table
-from robustatlas.files import named
+from robustatlas.common.files import named
 from robustatlas.outcomes import merge as merge_runs
-from robustatlas.result import Result, load_result
+from robustatlas.results.result import Result, load_result
 
 Output = Annotated[
     Path,

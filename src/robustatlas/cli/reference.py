@@ -17,7 +17,7 @@ from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
 
 if TYPE_CHECKING:
-    from robustatlas.references import Reference
+    from robustatlas.metrics.references import Reference
 
 
 def reference(
@@ -153,12 +153,12 @@ def reference(
     Slurm array take theirs by themselves. `--workers 4` trains four models at once. `--ray-address auto` uses all
     machines of a cluster.
     """
-    import robustatlas as ra
     from robustatlas.cli.train import settings_from
+    from robustatlas.data import load_dataset
     from robustatlas.models import parse_settings
     from robustatlas.training.references import ReferencePlan, make_reference, missing
 
-    training = ra.load_dataset(data, "train")
+    training = load_dataset(data, "train")
     if training_samples is not None:
         training = training.take(training_samples, stratified=True, seed=seed)
     plan = ReferencePlan(
@@ -181,7 +181,7 @@ def reference(
         found = make_reference(
             plan,
             training,
-            ra.load_dataset(data),
+            load_dataset(data),
             out,
             share,
             device,

@@ -10,9 +10,9 @@ import typer
 from robustatlas.cli import _runs
 from robustatlas.cli._help import DATA, MODEL, OUTPUT
 from robustatlas.cli._terminal import printable
-from robustatlas.facts import chosen_reference
-from robustatlas.facts.rows import read_about
-from robustatlas.result import load_result
+from robustatlas.report.facts import chosen_reference
+from robustatlas.report.facts.rows import read_about
+from robustatlas.results.result import load_result
 
 
 def report(
@@ -50,7 +50,7 @@ def report(
 
         robustatlas report runs/mynet-cifar10 -o report.html
     """
-    from robustatlas.datasets import load_dataset
+    from robustatlas.data import load_dataset
     from robustatlas.report.page import build_report
 
     results = [load_result(run) for run in runs]

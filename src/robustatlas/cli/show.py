@@ -19,15 +19,15 @@ from robustatlas.cli._card import strip_table
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
-from robustatlas.errors import UserError
-from robustatlas.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
-from robustatlas.facts.card import ResultCard, card_of
-from robustatlas.facts.run import ReferenceFacts
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import UPPER_BOUND, listed, marked, rough, size, some
+from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import of_attack, of_model
-from robustatlas.references import Reference
+from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
+from robustatlas.report.facts.card import ResultCard, card_of
+from robustatlas.report.facts.run import ReferenceFacts
 from robustatlas.report.words import findings, headline
-from robustatlas.result import Result, load_result
-from robustatlas.wording import UPPER_BOUND, listed, marked, rough, size, some
+from robustatlas.results.result import Result, load_result
 
 
 def show(

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING
-from robustatlas.errors import UserError
-from robustatlas.wording import instead
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import instead
 
 if TYPE_CHECKING:
     from robustatlas.training import Settings
@@ -198,18 +198,18 @@ def train(
 
     After Ctrl-C or a crash the same command continues the training, and ends with the same weights as without a stop.
     """
-    import robustatlas as ra
     from robustatlas.cli._trainings import TrainingRequest, carry_out
+    from robustatlas.data import load_dataset
     from robustatlas.models import parse_settings
     from robustatlas.training.against import parse_against
 
-    dataset = ra.load_dataset(data, "train")
+    dataset = load_dataset(data, "train")
     if samples is not None:
         dataset = dataset.take(samples, stratified=True, seed=seed)
     asked = TrainingRequest(
         architecture=arch,
         data=dataset,
-        extra=None if extra is None else ra.load_dataset(extra, "train"),
+        extra=None if extra is None else load_dataset(extra, "train"),
         preset=preset,
         recipe=recipe,
         against=parse_against(against) or None,

@@ -12,11 +12,11 @@ from robustatlas.cli import _models
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, MODEL, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe, table
+from robustatlas.common.wording import counted
 from robustatlas.outcomes import Run
-from robustatlas.wording import counted
 
 if TYPE_CHECKING:
-    from robustatlas.classifier import Classifier
+    from robustatlas.models.classifier import Classifier
 
 
 def verify(
@@ -138,7 +138,7 @@ def verify(
 
 def _recheck(run: Path, model: Classifier, data: str | None) -> None:
     """Print which certificates hold; the command fails where one does not."""
-    from robustatlas.certification import recheck
+    from robustatlas.certificates.certify import recheck
 
     found = recheck(run, model=model, data=data)
     console = Console(highlight=False)

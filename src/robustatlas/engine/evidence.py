@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Tree, put, select, take
+from robustatlas.attacks.search.plan import Judge
+from robustatlas.common.bundle import Tree, put, select, take
 from robustatlas.engine.judging import fooled_at
 from robustatlas.engine.lanes import Lanes, those
 from robustatlas.engine.ledger import charged
 from robustatlas.engine.numerics import JUDGED, NUMERICS
 from robustatlas.engine.reduced import Doubtful
 from robustatlas.engine.setting import Setting
-from robustatlas.objectives import margin_of
+from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation
-from robustatlas.search.plan import Judge
 
 
 def record_margins(setting: Setting, lanes: Lanes, evaluation: Evaluation) -> None:

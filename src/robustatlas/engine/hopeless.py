@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from robustatlas.attacks.search.plan import Leg
 from robustatlas.engine.setting import Setting
-from robustatlas.search.plan import Leg
 
 
 def skip_hopeless(setting: Setting, rows: Tensor) -> None:

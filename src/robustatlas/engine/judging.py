@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from robustatlas.attacks.search.plan import Judge
 from robustatlas.engine.ledger import Ledger
 from robustatlas.engine.numerics import NUMERICS
 from robustatlas.optimizers.base import Evaluation
-from robustatlas.search.plan import Judge
 
 
 def to_beat(ledger: Ledger, rows: Tensor, judge: Judge) -> Tensor:

@@ -8,21 +8,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Bundle, Tree, gradient, largest, over, per_sample, select, take, watched
-from robustatlas.classifier import Classifier
-from robustatlas.classifier.backward import going_back
-from robustatlas.classifier.precision import products_in
+from robustatlas.attacks.search import Schedule
+from robustatlas.attacks.search.plan import Stage
+from robustatlas.attacks.search.rules import Trace
+from robustatlas.common.bundle import Bundle, Tree, gradient, largest, over, per_sample, select, take, watched
+from robustatlas.common.host import indices, looking_is_free, maybe_any
 from robustatlas.engine.judging import judged, to_beat
 from robustatlas.engine.ledger import charged
 from robustatlas.engine.numerics import NUMERICS, SEARCH
 from robustatlas.engine.setting import Setting
 from robustatlas.engine.starts import begun, with_own_draws
-from robustatlas.host import indices, looking_is_free, maybe_any
-from robustatlas.objectives import OBJECTIVES, margin_of
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.backward import going_back
+from robustatlas.models.classifier.precision import products_in
+from robustatlas.models.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem
-from robustatlas.search import Schedule
-from robustatlas.search.plan import Stage
-from robustatlas.search.rules import Trace
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.bundle import Tree, put, take
-from robustatlas.classifier import Classifier
+from robustatlas.common.bundle import Tree, put, take
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
 from robustatlas.engine.numerics import CLEAN
-from robustatlas.errors import UserError
-from robustatlas.noise import Noise
-from robustatlas.objectives import margin_of
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.objectives import margin_of
 
 
 @dataclass

@@ -3,8 +3,8 @@
 Samples are attacked in *lanes*. All lanes of a batch run the same stage, each at its own strength, target and step; a
 lane whose run ends is verified, its sample's schedule says what comes next, and the lane is given to the next run.
 
-The host looks for ended runs every few steps (:mod:`robustatlas.host`). Until then an ended lane repeats its last step,
-of which nothing is entered but the passes; so results do not depend on how often the host looks.
+The host looks for ended runs every few steps (:mod:`robustatlas.common.host`). Until then an ended lane repeats its
+last step, of which nothing is entered but the passes; so results do not depend on how often the host looks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from dataclasses import replace
 
 import torch
 
-from robustatlas.bundle import join
+from robustatlas.attacks.search.plan import Stage
+from robustatlas.common.bundle import join
+from robustatlas.common.host import indices, stride, to_host
 from robustatlas.engine.evidence import record_in_full, record_margins, record_queries, verify
 from robustatlas.engine.hopeless import can_skip, skip_hopeless
 from robustatlas.engine.judging import to_beat
@@ -23,8 +25,6 @@ from robustatlas.engine.lanes import Lanes, enter, further, moved, those
 from robustatlas.engine.ledger import Ledger, check_finite
 from robustatlas.engine.queue import Queue
 from robustatlas.engine.setting import Setting, prepare
-from robustatlas.host import indices, stride, to_host
-from robustatlas.search.plan import Stage
 
 
 def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) -> Ledger:

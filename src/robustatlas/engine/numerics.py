@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import torch
 
+from robustatlas.attacks.search.plan import NEAREST
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
-from robustatlas.search.plan import NEAREST
 
 
 @dataclass(frozen=True)

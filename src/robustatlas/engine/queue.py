@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.host import indices, looking_is_free, to_host
-from robustatlas.search import Schedule
+from robustatlas.attacks.search import Schedule
+from robustatlas.common.host import indices, looking_is_free, to_host
 
 _EMPTY = 1 / 4
 """The share of lanes that may stand empty until the next look."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Bundle, Tree
+from robustatlas.common.bundle import Bundle, Tree
 from robustatlas.optimizers.base import Problem
 
 

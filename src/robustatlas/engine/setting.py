@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.classifier import Classifier
+from robustatlas.attacks.search import Schedule, Search, search_named
+from robustatlas.common.host import indices, to_host
+from robustatlas.common.noise import Noise
 from robustatlas.engine.ledger import Ledger, open_ledger
 from robustatlas.engine.reduced import RoughMargins
 from robustatlas.engine.targets import TargetClasses
-from robustatlas.host import indices, to_host
-from robustatlas.noise import Noise
-from robustatlas.search import Schedule, Search, search_named
+from robustatlas.models.classifier import Classifier
 
 
 @dataclass

@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Tree, gradient, over, put, select, take, watched
-from robustatlas.classifier import Classifier
-from robustatlas.classifier.backward import going_back
+from robustatlas.attacks.search import Schedule
+from robustatlas.attacks.search.plan import Stage
+from robustatlas.common.bundle import Tree, gradient, over, put, select, take, watched
+from robustatlas.common.host import looking_is_free
 from robustatlas.engine.ledger import Ledger, charged
 from robustatlas.engine.numerics import CLEAN, DRAWS
-from robustatlas.host import looking_is_free
-from robustatlas.objectives import OBJECTIVES
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.backward import going_back
+from robustatlas.models.objectives import OBJECTIVES
 from robustatlas.optimizers.base import Problem
-from robustatlas.search import Schedule
-from robustatlas.search.plan import Stage
 
 
 def begun(

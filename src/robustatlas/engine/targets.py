@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.bundle import dot, gradient, watched
-from robustatlas.classifier import Classifier
+from robustatlas.attacks.search.plan import Stage
+from robustatlas.common.bundle import dot, gradient, watched
 from robustatlas.engine.ledger import Ledger, charged
 from robustatlas.engine.numerics import CLEAN, NUMERICS, TARGET
-from robustatlas.search.plan import Stage
+from robustatlas.models.classifier import Classifier
 
 
 @dataclass

@@ -10,15 +10,15 @@ import torch
 from torch import nn
 
 from robustatlas.attacks.definition import Effort, Procedure, Search
-from robustatlas.classifier import Classifier
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Expected, Forecast, forecasted
 from robustatlas.evaluation.plan import Attacks, Data, Samples, Strengths
 from robustatlas.evaluation.prepared import DEFAULT_BATCH
+from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.request import Request
-from robustatlas.progress import Progress
-from robustatlas.result import Result
-from robustatlas.workers import Cluster
+from robustatlas.evaluation.workers import Cluster
+from robustatlas.models.classifier import Classifier
+from robustatlas.results.result import Result
 
 __all__ = [
     "DEFAULT_BATCH",

@@ -16,17 +16,17 @@ from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.passes import most_passes
-from robustatlas.classifier import Classifier, seeded, undisturbed
-from robustatlas.errors import UserError
+from robustatlas.checks.indicators import LookedAt
+from robustatlas.checks.remedies import around, estimated
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import Data, samples_of
 from robustatlas.evaluation.prepared import Model
 from robustatlas.evaluation.request import Request
-from robustatlas.indicators import LookedAt
-from robustatlas.noise import Noise
-from robustatlas.remedies import around, estimated
-from robustatlas.result import Result
-from robustatlas.workers.share import WHOLE
+from robustatlas.evaluation.workers.share import WHOLE
+from robustatlas.models.classifier import Classifier, seeded, undisturbed
+from robustatlas.results.result import Result
 
 SAMPLES = 50
 """Of an audit, by default."""
@@ -58,7 +58,7 @@ def search_again(result: Result, model: Model, data: Data, samples: int, seed: i
         seed: of their choice, which does not depend on the order of the samples.
 
     Returns:
-        the result, whose :meth:`~robustatlas.result.Result.audited` says what would be left.
+        the result, whose :meth:`~robustatlas.results.result.Result.audited` says what would be left.
 
     Raises:
         UserError: numbers that are of no run.

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.plan import Integers, Work
+from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.work import Found, Job, Manner
 from robustatlas.outcomes.claims import Claims
-from robustatlas.progress import Progress
 
 SECONDS = 45.0
 """Aimed at for a part: the most that a crash loses is about a minute."""

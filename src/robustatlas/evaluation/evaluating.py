@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import counted
 from robustatlas.evaluation.costs import Costs, weight_of
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.identity import check_answers
@@ -21,14 +22,13 @@ from robustatlas.evaluation.prepared import Model, Prepared, given, prepared, su
 from robustatlas.evaluation.reading import diagnosed, question_of
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Doer, doing_elsewhere
+from robustatlas.evaluation.workers import Cluster, work_elsewhere, work_here
 from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.circumstances import command_line, now
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.records import spans_of
 from robustatlas.outcomes.storage import answers_of
-from robustatlas.result import Result
-from robustatlas.wording import counted
-from robustatlas.workers import Cluster, work_elsewhere, work_here
+from robustatlas.results.result import Result
 
 _SURE = 0.05
 """Of the most passes that plans may take, what samples take on average at the least: 5.0 % and more were measured, of

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from robustatlas.errors import UserError
-from robustatlas.files import Address, named
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import Address, named
 from robustatlas.outcomes import Run, sha256_of_array
 from robustatlas.outcomes.storage import is_run
 

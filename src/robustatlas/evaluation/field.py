@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from robustatlas.classifier import Classifier
-from robustatlas.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line
+from robustatlas.common.files import named
+from robustatlas.common.scalars import fraction
+from robustatlas.common.wording import in_path
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Forecast, forecasted
 from robustatlas.evaluation.plan import Data
 from robustatlas.evaluation.request import Request
-from robustatlas.files import named
 from robustatlas.models import load_model, parse_settings
-from robustatlas.result import Result
-from robustatlas.scalars import fraction
-from robustatlas.wording import in_path
+from robustatlas.models.classifier import Classifier
+from robustatlas.results.result import Result
 
 _GRAMMAR = "SOURCE [--name NAME] [--weights FILE] [--mean NUMBERS] [--std NUMBERS] [--set NAME=VALUE]..."
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robustatlas.classifier import Classifier, Passes
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real
 from robustatlas.evaluation.costs import weight_of
 from robustatlas.evaluation.dispatcher import SECONDS, SMALLEST
 from robustatlas.evaluation.identity import check_answers
@@ -21,10 +21,10 @@ from robustatlas.evaluation.plan import Data, Task, Work, tasks_for
 from robustatlas.evaluation.prepared import Model, given, prepared, surroundings
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Job, Manner, done
+from robustatlas.evaluation.workers import Cluster
+from robustatlas.models.classifier import Classifier, Passes
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import AttackRecord
-from robustatlas.scalars import real
-from robustatlas.workers import Cluster
 
 _FEW = 8
 """Samples that are attacked to the end, if time allows."""

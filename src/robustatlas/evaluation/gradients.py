@@ -12,13 +12,13 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import flat
-from robustatlas.classifier import Classifier
-from robustatlas.classifier.backward import Backward
-from robustatlas.datasets import Beginning
-from robustatlas.noise import Noise
+from robustatlas.checks.sanity.gradients import margin_gradients, without_gradient
+from robustatlas.common.bundle import flat
+from robustatlas.common.noise import Noise
+from robustatlas.data import Beginning
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.backward import Backward
 from robustatlas.outcomes.gradients import GradientRecord, Numbers
-from robustatlas.sanity.gradients import margin_gradients, without_gradient
 
 _PROJECTIONS = 8
 

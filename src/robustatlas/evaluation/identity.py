@@ -11,16 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
-from robustatlas.classifier import Classifier, Origin, seeded
-from robustatlas.errors import UserError
+from robustatlas.checks.sanity.gradients import AT_ONCE
+from robustatlas.common.bundle import per_sample
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
 from robustatlas.evaluation.plan import Work
-from robustatlas.noise import Noise
-from robustatlas.objectives import margin_of
+from robustatlas.models.classifier import Classifier, Origin, seeded
+from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.identity import LOGIT_TOLERANCE
-from robustatlas.sanity.gradients import AT_ONCE
 
 
 def identity_of(model: Classifier, shape: Sequence[int], data: DataRecord) -> Identity:

@@ -7,8 +7,8 @@ import time
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
-from robustatlas.classifier import Classifier
+from robustatlas.common.bundle import per_sample
+from robustatlas.models.classifier import Classifier
 
 _LARGEST = 4096
 _GAIN = 1.1

@@ -15,23 +15,23 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.search import search_named
+from robustatlas.attacks.search.plan import MINIMUM_SIZE
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.attacks.table import words_of
-from robustatlas.classifier import Classifier
-from robustatlas.datasets import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
-from robustatlas.datasets.arrays import array_of, tensor_of
+from robustatlas.checks.sanity import check_inputs
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real
+from robustatlas.common.wording import instead
+from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
+from robustatlas.data.arrays import array_of, tensor_of
 from robustatlas.engine.numerics import NUMERICS
-from robustatlas.errors import UserError, brief
+from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of
-from robustatlas.sanity import check_inputs
-from robustatlas.scalars import real
-from robustatlas.search import search_named
-from robustatlas.search.plan import MINIMUM_SIZE
 from robustatlas.threats.base import UnsupportedInputError
-from robustatlas.wording import instead
 
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
 Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]

@@ -12,22 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Plan, Search
-from robustatlas.classifier import Classifier, seeded, undisturbed
-from robustatlas.classifier.failing import with_what_gradient_it_has
-from robustatlas.errors import UserError, warn
+from robustatlas.checks.sanity import GRADIENTS, check_attacks, check_model, ways_back
+from robustatlas.common.errors import UserError, warn
+from robustatlas.common.host import looking_is_free
+from robustatlas.common.wording import void_sentence
 from robustatlas.evaluation.gradients import gradient_record
 from robustatlas.evaluation.identity import identity_of
 from robustatlas.evaluation.memory import fitting_batch, seconds_of_a_batch
 from robustatlas.evaluation.plan import Data, Task, Work, chosen_attacks, record_of, samples_of, those_that_fit
+from robustatlas.evaluation.progress import Progress, progress_shown
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Manner
-from robustatlas.host import looking_is_free
+from robustatlas.models.classifier import Classifier, seeded, undisturbed
+from robustatlas.models.classifier.failing import with_what_gradient_it_has
 from robustatlas.outcomes import Identity
 from robustatlas.outcomes.gradients import GradientRecord
-from robustatlas.progress import Progress, progress_shown
-from robustatlas.sanity import GRADIENTS, check_attacks, check_model, ways_back
 from robustatlas.threats.probe import probe
-from robustatlas.wording import void_sentence
 
 DEFAULT_BATCH = 256
 _BACK = 2

@@ -11,20 +11,20 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack, Plan
-from robustatlas.classifier import Classifier, seeded
-from robustatlas.classifier.failing import with_what_gradient_it_has
-from robustatlas.diagnosis import Diagnosis
+from robustatlas.checks.indicators import INDICATORS, Indicator, LookedAt, Measured
+from robustatlas.checks.sanity import ways_back
+from robustatlas.checks.verdict import Diagnosis
+from robustatlas.common.noise import Noise
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Work
-from robustatlas.indicators import INDICATORS, Indicator, LookedAt, Measured
-from robustatlas.noise import Noise
+from robustatlas.models.classifier import Classifier, seeded
+from robustatlas.models.classifier.failing import with_what_gradient_it_has
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
 from robustatlas.outcomes.records import spans_of
-from robustatlas.sanity import ways_back
 
 FEWEST = 32
 """Samples that are looked at in any case, where there are so many."""

@@ -13,14 +13,14 @@ import torch
 
 from robustatlas.attacks.definition import Effort, Procedure, Search
 from robustatlas.attacks.suites import default_attacks
-from robustatlas.classifier import Classifier
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import whole
 from robustatlas.evaluation.plan import Attacks, Samples, Strengths
+from robustatlas.evaluation.progress import Progress
+from robustatlas.evaluation.workers import Cluster, cluster_of
+from robustatlas.evaluation.workers.share import Share, share_of
+from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import Identity, Run
-from robustatlas.progress import Progress
-from robustatlas.scalars import whole
-from robustatlas.workers import Cluster, cluster_of
-from robustatlas.workers.share import Share, share_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,4 +155,6 @@ def _check_switch(name: str, value: Any) -> None:
 
 def _check_progress(progress: Any) -> None:
     if progress is not None and not isinstance(progress, (bool, np.bool_, Progress)):
-        raise UserError(f"progress={progress!r}; expected True, False, None or an object of robustatlas.progress.")
+        raise UserError(
+            f"progress={progress!r}; expected True, False, None or an object of robustatlas.evaluation.progress."
+        )

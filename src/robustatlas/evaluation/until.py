@@ -12,17 +12,17 @@ import numpy as np
 import scipy  # which imports its parts where they are used: stats takes long
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import Samples, samples_of
 from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.workers.share import WHOLE
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
 from robustatlas.outcomes.shared import common_strengths
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.result import Result, load_result
-from robustatlas.scalars import real
-from robustatlas.workers.share import WHOLE
+from robustatlas.results.result import Result, load_result
 
 CONFIDENCE = 0.95
 _FIRST = 64

@@ -16,23 +16,23 @@ from torch import Tensor
 
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack
-from robustatlas.bundle import take
-from robustatlas.classifier import Classifier, seeded, undisturbed
-from robustatlas.classifier.rejection import folded
-from robustatlas.datasets import as_inputs
+from robustatlas.common.bundle import take
+from robustatlas.common.noise import Noise
+from robustatlas.data import as_inputs
 from robustatlas.engine.ledger import Ledger, check_finite
 from robustatlas.evaluation.identity import check_same
 from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.evaluation.plan import Task
-from robustatlas.noise import Noise
-from robustatlas.objectives import margin_of
+from robustatlas.evaluation.workers import Do
+from robustatlas.evaluation.workers.memory import hand_back
+from robustatlas.models.classifier import Classifier, seeded, undisturbed
+from robustatlas.models.classifier.rejection import folded
+from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes import Identity
 from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.outcomes.parts import AdversarialExamples
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.strengths import snapped
-from robustatlas.workers import Do
-from robustatlas.workers.memory import hand_back
 
 Arrays = dict[str, NDArray[Any]]
 

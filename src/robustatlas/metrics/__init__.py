@@ -1,4 +1,4 @@
-"""Every number that robustatlas reports, as pure functions of outcomes and accuracies."""
+"""Every number that robustatlas reports, as pure functions of outcomes; published references; figures."""
 
 from robustatlas.metrics.audit import Audited, audited
 from robustatlas.metrics.averages import average_accuracy, union_accuracy

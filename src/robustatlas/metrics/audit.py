@@ -8,10 +8,10 @@ import numpy as np
 import scipy  # which imports its parts where they are used: special takes long
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import MARK
 from robustatlas.metrics.intervals import check_confidence
 from robustatlas.outcomes.outcome import percent
-from robustatlas.wording import MARK
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.outcome import check_minimal, percent
 from robustatlas.outcomes.strengths import snapped

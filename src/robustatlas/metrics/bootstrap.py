@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import whole
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
+from robustatlas.metrics.references.matching import CLEAN, chosen_attacks, match_cells
+from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.references.matching import CLEAN, chosen_attacks, match_cells
-from robustatlas.references.reference import Reference
-from robustatlas.scalars import whole
 
 Floats = NDArray[np.float64]
 

@@ -9,11 +9,11 @@ import numpy as np
 import scipy  # which imports its parts where they are used: stats takes long
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.scalars import reals
 from robustatlas.outcomes.shared import check_paired
 from robustatlas.outcomes.strengths import same_strength
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.scalars import reals
 
 Floats = NDArray[np.float64]
 

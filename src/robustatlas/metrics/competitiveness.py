@@ -9,10 +9,10 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.references.matching import MatchedCells, known_attacks, match_cells, seen_mask
+from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.references.matching import MatchedCells, known_attacks, match_cells, seen_mask
-from robustatlas.references.reference import Reference
 
 RatioKind = Literal["ind-avg", "ind-worst", "exp", "max"]
 

@@ -10,13 +10,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real, reals
+from robustatlas.common.tabular import Grid, Tabular
+from robustatlas.common.wording import counted
+from robustatlas.common.wording import size as written
 from robustatlas.metrics.intervals import check_confidence, proportion_bounds
 from robustatlas.outcomes.outcome import Outcome, check_minimal, percent
-from robustatlas.scalars import real, reals
-from robustatlas.tabular import Grid, Tabular
-from robustatlas.wording import counted
-from robustatlas.wording import size as written
 
 BandKind = Literal["simultaneous", "pointwise"]
 
@@ -300,7 +300,7 @@ class RobustnessCurve(Tabular):
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Draw the curve with its band; see `robustatlas.plot_curves`."""
-        from robustatlas.figures import plot_curves  # here, as matplotlib takes a second
+        from robustatlas.metrics.figures import plot_curves  # here, as matplotlib takes a second
 
         return plot_curves([self], ax=ax, **options)
 

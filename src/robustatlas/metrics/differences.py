@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.metrics.bootstrap import FEW, SampleStatistic, bootstrap_replicates
 from robustatlas.metrics.comparison import mcnemar
 from robustatlas.metrics.intervals import Interval, percentile_interval

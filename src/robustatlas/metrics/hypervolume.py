@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.scalars import real, reals
 from robustatlas.outcomes.outcome import percent
-from robustatlas.scalars import real, reals
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.metrics.curves import RobustnessCurve
 
 LpNorm = Literal["linf", "l2", "l1"]

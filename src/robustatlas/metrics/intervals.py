@@ -8,9 +8,9 @@ import numpy as np
 import scipy  # which imports its parts where they are used: special takes long
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real, reals
 from robustatlas.outcomes.outcome import percent
-from robustatlas.scalars import real, reals
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 
 def success_over_queries(queries: ArrayLike, at: Sequence[int]) -> NDArray[np.float64]:

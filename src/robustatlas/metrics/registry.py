@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from robustatlas.common.registry import Registry
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
 from robustatlas.metrics.ua2 import ua2_statistics
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import numpy as np
 import scipy  # which imports its parts where they are used: special takes long
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.scalars import reals
 from robustatlas.metrics.intervals import check_confidence
-from robustatlas.scalars import reals
 
 Floats = NDArray[np.float64]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import check_confidence
-from robustatlas.scalars import real
 
 _POINTS = 100
 """Sizes at which the curve is looked at, and candidates for the change."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real
+from robustatlas.metrics.references.matching import known_attacks, match_cells, seen_mask
+from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.references.matching import known_attacks, match_cells, seen_mask
-from robustatlas.references.reference import Reference
-from robustatlas.scalars import real
 
 TIE_TOLERANCE = 1e-6
 """Two points whose reference accuracies differ by no more percentage points than this are equally difficult."""

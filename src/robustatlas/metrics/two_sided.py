@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import strength_under
 from robustatlas.metrics.curves import Band, BandKind, RobustnessCurve
-from robustatlas.wording import strength_under
 
 CLOSED = 1.01
 """Upper over lower side of a sample below which it is closed."""
@@ -127,8 +127,8 @@ class TwoSided:
         return Between(size, 100 - float(self.certified.at(size)), 100 - float(self.found.at(size)), self.found.attack)
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Draw both sides, with the doubt between them shaded; see :func:`robustatlas.figures.plot_two_sided`."""
-        from robustatlas.figures import plot_two_sided  # here, as matplotlib takes a second
+        """Draw both sides, and the doubt between them shaded: :func:`robustatlas.metrics.figures.plot_two_sided`."""
+        from robustatlas.metrics.figures import plot_two_sided  # here, as matplotlib takes a second
 
         return plot_two_sided(self, ax, **options)
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, share_statistic
+from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, LEVELS, Level, in_sound_units
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.references.imagenet_ua import CIFAR10, CORE, IMAGENET, LEVELS, Level, in_sound_units
 
 NAMES = {level: f"UA2 {level}" for level in LEVELS}
 WORST = {level: f"UA worst {level}" for level in LEVELS}
@@ -34,7 +34,7 @@ def ua2(accuracies: AccuracyTable, level: Level = "medium") -> float:
     Source: Kaufmann et al. 2023, "Testing Robustness Against Unforeseen Adversaries", and its code.
 
     Example:
-        >>> from robustatlas.references.imagenet_ua import CIFAR10
+        >>> from robustatlas.metrics.references.imagenet_ua import CIFAR10
         >>> cells = {f"ua-{name}": dict(zip(CIFAR10[name], (60, 40, 20))) for name in CORE}
         >>> ua2(AccuracyTable(90, cells)), ua2(AccuracyTable(90, cells), "high")
         (40.0, 20.0)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from robustatlas.metrics.competitiveness import check_ratio, ratio_of
+from robustatlas.metrics.references.matching import chosen_attacks, match_cells
+from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.references.matching import chosen_attacks, match_cells
-from robustatlas.references.reference import Reference
 
 
 def unforeseen_attack_robustness(accuracies: AccuracyTable, reference: Reference | AccuracyTable, attack: str) -> float:

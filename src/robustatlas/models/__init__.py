@@ -1,4 +1,4 @@
-"""Where models come from: a function in a file or a package, or the networks that ship with robustatlas.
+"""Where models come from, and any of them as one thing, the Classifier; architectures and defenses.
 
 What is named here is imported when it is first used: the names of all sources can be had without torch.
 """

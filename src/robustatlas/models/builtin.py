@@ -7,9 +7,9 @@ from importlib import resources
 
 from torch import nn
 
-from robustatlas.classifier import seeded
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.models.architectures import digits_cnn
+from robustatlas.models.classifier import seeded
 from robustatlas.models.weights import load_weights
 
 BUILTIN_MODELS: dict[str, Callable[[], nn.Module]] = {

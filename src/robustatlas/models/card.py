@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from robustatlas.errors import UserError
-from robustatlas.files import write_text
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_text
+from robustatlas.common.version import __version__
 from robustatlas.outcomes.differences import differences
-from robustatlas.version import __version__
 
 CARD = "card.json"
 WEIGHTS = "weights.safetensors"

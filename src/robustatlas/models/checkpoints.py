@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from robustatlas.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line
 
 Tensors = Mapping[str, Tensor]
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 Function = Callable[[Tensor], Tensor]
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.classifier import Classifier, Origin, Precision
-from robustatlas.classifier.normalisation import Given, Statistic, statistic
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
 from robustatlas.models.checkpoints import Fitted
+from robustatlas.models.classifier import Classifier, Origin, Precision
+from robustatlas.models.classifier.normalisation import Given, Statistic, statistic
 from robustatlas.models.sources import source_named
 from robustatlas.models.weights import load_weights
 

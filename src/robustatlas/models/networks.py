@@ -6,13 +6,13 @@ from pathlib import Path
 
 from torch import nn
 
-from robustatlas.classifier import Classifier
-from robustatlas.classifier.randomness import seeded
-from robustatlas.datasets import Dataset
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.data import Dataset
 from robustatlas.models import load_model
 from robustatlas.models.architectures import Normalised, architecture_named
 from robustatlas.models.card import WEIGHTS, read_card
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.randomness import seeded
 from robustatlas.models.weights import load_weights
 
 _TIMM = "timm:"
@@ -67,7 +67,7 @@ def network_for(name: str, data: Dataset, seed: int = 0) -> nn.Module:
 
     Example:
         >>> import torch
-        >>> from robustatlas.datasets import load_dataset
+        >>> from robustatlas.data import load_dataset
         >>> network_for("digits-cnn", load_dataset("digits"))(torch.zeros(2, 1, 8, 8)).shape
         torch.Size([2, 10])
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 _MODES = {"bicubic": "bicubic", "bilinear": "bilinear", "nearest": "nearest-exact"}
 

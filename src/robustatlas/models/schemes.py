@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from robustatlas.registry import Registry
+from robustatlas.common.registry import Registry
 
 SCHEMES: Registry[Callable[..., Any]] = Registry(
     "source of models",

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 _WORDS = {"true": True, "false": False, "none": None}
 

@@ -1,11 +1,11 @@
-"""Optimizers: one file each, by name in :data:`OPTIMIZERS`."""
+"""Optimizers: how the sets of a threat model are searched; one method a file."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from robustatlas.common.registry import Registry, subclass_of
 from robustatlas.optimizers.base import Optimizer
-from robustatlas.registry import Registry, subclass_of
 
 __all__ = ["OPTIMIZERS", "Optimizer"]
 
@@ -34,6 +34,6 @@ OPTIMIZERS: Registry[type[Optimizer[Any]]] = Registry(
         "fast-lpa": "optimizers.lpa:FastLPA",
         "perceptual-descent": "optimizers.perceptual_descent:PerceptualDescent",
     },
-    "a class derived from robustatlas.optimizers.Optimizer",
+    "a class derived from robustatlas.extending.Optimizer",
     subclass_of(Optimizer),
 )

@@ -8,7 +8,7 @@ from typing import Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Tree, gradient, over, per_sample, watched
+from robustatlas.common.bundle import Tree, gradient, over, per_sample, watched
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Tree, over, select
-from robustatlas.host import cached
+from robustatlas.common.bundle import Tree, over, select
+from robustatlas.common.host import cached
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample, select
-from robustatlas.host import constant, looking_is_free
+from robustatlas.common.bundle import per_sample, select
+from robustatlas.common.host import constant, looking_is_free
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.jpeg import JpegL1

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Bundle, Tree
-from robustatlas.errors import UserError
-from robustatlas.host import cached
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Bundle, Tree
+from robustatlas.common.errors import UserError
+from robustatlas.common.host import cached
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
 if TYPE_CHECKING:
-    from robustatlas.classifier import Classifier, Knowledge
+    from robustatlas.models.classifier import Classifier, Knowledge
 
 
 @dataclass(frozen=True)

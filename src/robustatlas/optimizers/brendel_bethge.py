@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from robustatlas.bundle import dot
+from robustatlas.common.bundle import dot
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1

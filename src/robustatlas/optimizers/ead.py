@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample, select
+from robustatlas.common.bundle import per_sample, select
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.optimizers.carlini_wagner import next_weight
 from robustatlas.threats.base import ThreatModel

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robustatlas.bundle import Tree
-from robustatlas.classifier import Classifier, Knowledge, seeded
-from robustatlas.errors import UserError
+from robustatlas.common.bundle import Tree
+from robustatlas.common.errors import UserError
+from robustatlas.models.classifier import Classifier, Knowledge, seeded
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 

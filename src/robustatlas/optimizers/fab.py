@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample, select
+from robustatlas.common.bundle import per_sample, select
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import to_box

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Tree, dot, largest, per_sample
+from robustatlas.common.bundle import Tree, dot, largest, per_sample
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, annealed, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.jpeg import Jpeg

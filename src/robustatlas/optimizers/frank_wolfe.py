@@ -7,7 +7,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from torch import Tensor
 
-from robustatlas.bundle import Tree, over, per_sample
+from robustatlas.common.bundle import Tree, over, per_sample
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 

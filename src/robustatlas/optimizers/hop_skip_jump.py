@@ -14,8 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import flat, per_sample, select
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import flat, per_sample, select
+from robustatlas.common.noise import Noise
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L2, norm

@@ -8,8 +8,8 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample, select
-from robustatlas.host import maybe_any
+from robustatlas.common.bundle import per_sample, select
+from robustatlas.common.host import maybe_any
 from robustatlas.optimizers.base import Evaluation, Problem, State, counter
 from robustatlas.optimizers.ppgd import PerceptualOptimizer, capped_gradient
 from robustatlas.threats.lp import to_box

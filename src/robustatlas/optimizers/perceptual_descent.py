@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import dot, norm, per_sample
+from robustatlas.common.bundle import dot, norm, per_sample
 from robustatlas.optimizers.base import Evaluation, Problem, State, annealed, counter
 from robustatlas.optimizers.ppgd import PerceptualOptimizer
 from robustatlas.threats.lp import to_box

@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from robustatlas.bundle import Tree, norm, over
+from robustatlas.common.bundle import Tree, norm, over
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, annealed, counter
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Tree
+from robustatlas.common.bundle import Tree
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.box import OneNumber

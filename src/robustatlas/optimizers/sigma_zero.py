@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample, select
+from robustatlas.common.bundle import per_sample, select
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, annealed, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import norm, to_box

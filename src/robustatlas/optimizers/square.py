@@ -13,10 +13,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample, select
-from robustatlas.errors import UserError
-from robustatlas.host import cached
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import per_sample, select
+from robustatlas.common.errors import UserError
+from robustatlas.common.host import cached
+from robustatlas.common.noise import Noise
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Linf, Lp, norm, project_l1_ball

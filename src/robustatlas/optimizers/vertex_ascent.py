@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from robustatlas.bundle import Tree, over
+from robustatlas.common.bundle import Tree, over
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.optimizers.frank_wolfe import HasLinearOracle
 from robustatlas.threats.base import ThreatModel

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.documents import read_json
-from robustatlas.errors import UserError, warn
+from robustatlas.common.documents import read_json
+from robustatlas.common.errors import UserError, warn
+from robustatlas.common.tabular import Grid, Tabular, objects
+from robustatlas.common.wording import marked, void_sentence
+from robustatlas.common.wording import strength as written
 from robustatlas.outcomes.strengths import check_strengths, same_strength
-from robustatlas.tabular import Grid, Tabular, objects
-from robustatlas.wording import marked, void_sentence
-from robustatlas.wording import strength as written
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class AccuracyTable(Tabular):
         clean: accuracy on the unperturbed inputs in [0, 100]; NaN where it was not measured.
         cells: attack -> strength -> accuracy in [0, 100]. Strengths are positive and in increasing order.
         void: attack -> share of the samples at which the model gave it no gradient to follow; its accuracies are too
-            high. Metrics that count them warn (:class:`~robustatlas.errors.RobustnessWarning`).
+            high. Metrics that count them warn (:class:`~robustatlas.common.errors.RobustnessWarning`).
 
     ``to_pandas``, ``to_polars`` and ``to_arrow`` give one row for each cell: attack, strength, accuracy; first the
     clean accuracy, as that at strength 0 of an attack "clean".
@@ -173,8 +173,8 @@ class AccuracyTable(Tabular):
             80.0
             >>> AccuracyTable.from_dict({"clean": 0.9, "cells": {"linf": {"0.01": 0.8}}})
             Traceback (most recent call last):
-            robustatlas.errors.UserError: Every accuracy is at most 1: these look like fractions, and percent are \
-expected; multiply them by 100.
+            robustatlas.common.errors.UserError: Every accuracy is at most 1: these look like fractions, and percent \
+are expected; multiply them by 100.
         """
         if not isinstance(data, Mapping) or not {"clean", "cells"} <= data.keys():
             raise UserError(

@@ -8,9 +8,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, ValidationError
 
-from robustatlas.documents import fault
-from robustatlas.errors import UserError
-from robustatlas.interrupts import interrupts_wait
+from robustatlas.common.documents import fault
+from robustatlas.common.errors import UserError
+from robustatlas.common.interrupts import interrupts_wait
 
 
 def _plain(value: object) -> object:

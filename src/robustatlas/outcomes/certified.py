@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from robustatlas.errors import UserError, warn
-from robustatlas.interrupts import interrupts_wait
+from robustatlas.common.errors import UserError, warn
+from robustatlas.common.interrupts import interrupts_wait
+from robustatlas.common.wording import size as written
 from robustatlas.outcomes.base import Json, Record
 from robustatlas.outcomes.columns import Arrays, check_columns, rows_at
 from robustatlas.outcomes.hashes import digest
@@ -22,7 +23,6 @@ from robustatlas.outcomes.parts import AdversarialExamples, Parts
 from robustatlas.outcomes.records import AttackName, distinct
 from robustatlas.outcomes.storage import Storage
 from robustatlas.outcomes.tables import Columns, CorruptFileError
-from robustatlas.wording import size as written
 
 CERTIFIED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "index": (np.int64, 1),

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from robustatlas.version import __version__
+from robustatlas.common.version import __version__
 
 
 def now(timespec: str = "seconds") -> str:

@@ -19,7 +19,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.files import one_sentence
+from robustatlas.common.files import one_sentence
 from robustatlas.outcomes.records import spans_of
 
 Integers = NDArray[np.int64]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import duckdb
 
-from robustatlas.errors import UserError
-from robustatlas.files import named, one_sentence
-from robustatlas.interrupts import interrupts_wait
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import named, one_sentence
+from robustatlas.common.interrupts import interrupts_wait
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.tables import identifier, quoted
 from robustatlas.outcomes.views import NOTHING, STRENGTH, VIEWS, fill

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from robustatlas.errors import brief
+from robustatlas.common.errors import brief
 
 
 def differences(known: Any, given: Any, where: str, place: str = "") -> Iterator[str]:

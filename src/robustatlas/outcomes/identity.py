@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError, model_validator
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.outcomes.base import Record
 
 FORMAT_VERSION = 2

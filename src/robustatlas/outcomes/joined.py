@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.outcomes.columns import rows_at
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import AdversarialExamples, Parts

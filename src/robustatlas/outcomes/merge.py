@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from robustatlas.errors import UserError
-from robustatlas.files import is_temporary, one_sentence
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import is_temporary, one_sentence
 from robustatlas.outcomes.store import Run
 
 _FOLDERS = ("samples", "outcomes", "adversarial", "certified")

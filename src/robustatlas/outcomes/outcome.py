@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.scalars import reals
 from robustatlas.outcomes.strengths import check_strengths, position_of, snapped
-from robustatlas.scalars import reals
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

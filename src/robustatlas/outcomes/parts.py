@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError, warn
+from robustatlas.common.errors import UserError, warn
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.columns import (
     OUTCOME_COLUMNS,

@@ -12,13 +12,13 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError, brief
-from robustatlas.files import named
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.files import named
+from robustatlas.common.tabular import Grid, Tabular, objects
+from robustatlas.common.wording import listed
 from robustatlas.outcomes.compact import LEFT_OUT, attach, is_compact
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.views import fill
-from robustatlas.tabular import Grid, Tabular, objects
-from robustatlas.wording import listed
 
 
 @dataclass(frozen=True)

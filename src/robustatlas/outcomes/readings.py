@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.outcomes.base import Record
 from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.records import MOST_SAMPLES

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, StringConstraints, model_validator
 
-from robustatlas.errors import UserError
-from robustatlas.interrupts import interrupts_wait
+from robustatlas.common.errors import UserError
+from robustatlas.common.interrupts import interrupts_wait
 from robustatlas.outcomes.base import Json, Record
 from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.hashes import digest

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import some
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.wording import some
 
 T = TypeVar("T", bound=OutcomeTable)
 

@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import now

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 STRENGTH_TOLERANCE = 1e-5
 """Relative difference up to which two strengths are the same one (8/255 in float32 and in float64 are), and up to

@@ -9,11 +9,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real, reals
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome, check_minimal, percent
-from robustatlas.scalars import real, reals
 
 
 @dataclass(frozen=True, eq=False)

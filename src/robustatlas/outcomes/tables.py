@@ -14,9 +14,9 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
-from robustatlas.files import write_atomically
-from robustatlas.interrupts import interrupts_wait
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_atomically
+from robustatlas.common.interrupts import interrupts_wait
 
 Columns = Mapping[str, NDArray[Any]]
 

@@ -11,12 +11,12 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.common.tabular import objects
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import identifier, quoted
-from robustatlas.tabular import objects
 
 NOTHING: Mapping[str, str] = {
     "runs": "run VARCHAR, model VARCHAR, data VARCHAR, created VARCHAR, samples BIGINT",

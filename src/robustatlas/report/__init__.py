@@ -1,1 +1,1 @@
-"""What a person looks at: figures for notebooks and papers, the report page of a run, and the leaderboard site."""
+"""What a person looks at: what can be said of runs, pages, boards, cards, exports and gates."""

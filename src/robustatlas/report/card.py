@@ -8,16 +8,16 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from robustatlas.errors import UserError
-from robustatlas.facts.against import chosen_reference
-from robustatlas.facts.card import ResultCard, card_of
-from robustatlas.facts.run import RunFacts, facts_of
-from robustatlas.facts.strips import CELLS, Strip
-from robustatlas.files import write_atomically, write_text
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_atomically, write_text
 from robustatlas.metrics.intervals import Interval
-from robustatlas.references.reference import Reference
+from robustatlas.metrics.references.reference import Reference
+from robustatlas.report.facts.against import chosen_reference
+from robustatlas.report.facts.card import ResultCard, card_of
+from robustatlas.report.facts.run import RunFacts, facts_of
+from robustatlas.report.facts.strips import CELLS, Strip
 from robustatlas.report.shapes import Anchor, Box, Diamond, Picture, Shape, Stroke, Words, figure_of, stacked, svg_of
-from robustatlas.result import Result
+from robustatlas.results.result import Result
 
 WIDTH = 330.0
 _EDGE, _LABELS, _STRIP, _GAP = 8.0, 62.0, 11.0, 4.0
@@ -102,6 +102,24 @@ def card(
     return RobustnessCard(
         tuple(card_of(result, of, chosen, distances) for result, of in zip(results, known, strict=True))
     )
+
+
+def card_of_result(result: Result, reference: str | None = None) -> RobustnessCard:
+    """The robustness card: one picture of one format, with words for those who do not see it.
+
+    Args:
+        result: the run; as a method, ``result.card()``.
+        reference: name or file of the reference; ``"none"`` for none, None for the shipped one that fits.
+
+    Returns:
+        a picture in notebooks, words where it is printed; ``.save("card.svg")`` writes SVG, PNG or PDF.
+
+    Example:
+        >>> result = Result.from_arrays([0, 0], [0, 0], {"linf": [0.1, 0.3]}, {"linf": [0.2, 0.4]}, model="mine")
+        >>> str(result.card()).partition(";")[0]
+        'Robustness card of mine on 2 images of arrays: clean accuracy 100.0% (15.8 to 100.0)'
+    """
+    return card([result], reference)
 
 
 def picture_of(card: ResultCard) -> Picture:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from robustatlas.facts.field import Beside
-from robustatlas.references.field import FieldEntry
+from robustatlas.common.wording import strength
+from robustatlas.metrics.references.field import FieldEntry
+from robustatlas.report.facts.field import Beside
 from robustatlas.report.pages import web_address
-from robustatlas.wording import strength
 
 WIDTH, HEIGHT = 460, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 42, 12, 8, 34
@@ -42,7 +42,7 @@ class FieldView:
 
 
 def views(name: str, found: Sequence[Beside], series: int = 1) -> list[FieldView]:
-    """A run beside each field that it can stand beside; see `robustatlas.facts.field.beside_the_field`.
+    """A run beside each field that it can stand beside; see `robustatlas.report.facts.field.beside_the_field`.
 
     Args:
         name: of the run.

@@ -12,12 +12,12 @@ import numpy as np
 from matplotlib.image import imsave
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.metrics.intervals import Interval
-from robustatlas.result import Result
+from robustatlas.results.result import Result
 
 if TYPE_CHECKING:
-    from robustatlas.datasets import Dataset
+    from robustatlas.data import Dataset
 
 SHOWN = 8
 """Examples of each attack."""

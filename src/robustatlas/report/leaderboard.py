@@ -12,11 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
-from robustatlas.facts.comparison import distinct_names
-from robustatlas.facts.field import beside_the_field
-from robustatlas.facts.ranks import ranks, score_of
-from robustatlas.facts.rows import (
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import one_sentence
+from robustatlas.common.styles import Style, styles_of
+from robustatlas.common.wording import GROUPS, axis, counted, listed, wording
+from robustatlas.metrics.references import Reference, available_fields, available_references
+from robustatlas.outcomes.strengths import position_of
+from robustatlas.report import field, pages, words
+from robustatlas.report.facts.comparison import distinct_names
+from robustatlas.report.facts.field import beside_the_field
+from robustatlas.report.facts.ranks import ranks, score_of
+from robustatlas.report.facts.rows import (
     HYPERVOLUME_ATTACK,
     About,
     Row,
@@ -27,18 +33,12 @@ from robustatlas.facts.rows import (
     read_about,
     run_row,
 )
-from robustatlas.facts.standard import NEAR, STANDARD
-from robustatlas.facts.units import unit_of
-from robustatlas.files import one_sentence
-from robustatlas.outcomes.strengths import position_of
-from robustatlas.references import Reference, available_fields, available_references
-from robustatlas.report import field, pages, words
+from robustatlas.report.facts.standard import NEAR, STANDARD
+from robustatlas.report.facts.units import unit_of
 from robustatlas.report.looks import look_of, style_sheet
 from robustatlas.report.names import parts
 from robustatlas.report.thumbnail import row_card
-from robustatlas.result import Result
-from robustatlas.styles import Style, styles_of
-from robustatlas.wording import GROUPS, axis, counted, listed, wording
+from robustatlas.results.result import Result
 
 MOST_BESIDE = 5
 """Runs of a board that are shown beside the field."""
@@ -120,11 +120,12 @@ def build_leaderboard(
 
     Args:
         results: runs to show next to the published defenses of the reference; may be empty. They are taken one by one
-            (without a reference twice), so that of :class:`robustatlas.result.Results` most are not in memory at once.
+            (without a reference twice), so that of :class:`robustatlas.results.many.Results` most are not in memory at
+            once.
         output: the folder; created where it does not exist.
         reference: the accuracies that models reach when they are trained against the very attack; None for a board
             that needs none: it ranks by the mean accuracy at the (attack, strength) that all runs share.
-        about: model name -> what is to be said of it (see `robustatlas.facts.rows.About`), or the path of a JSON
+        about: model name -> what is to be said of it (see `robustatlas.report.facts.rows.About`), or the path of a JSON
             file of that; for models that are not named, what their runs keep.
         title: of the site.
 

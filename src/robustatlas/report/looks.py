@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from robustatlas.styles import Style
+from robustatlas.common.styles import Style
 
 MARKS = {
     "circle": "M13 6m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0",

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.facts.run import RunFacts
-from robustatlas.facts.standard import STANDARD
+from robustatlas.common.wording import axis, shortened, strength, wording
 from robustatlas.metrics.intervals import Interval
+from robustatlas.report.facts.run import RunFacts
+from robustatlas.report.facts.standard import STANDARD
 from robustatlas.report.labels import Curve, Label, placed
 from robustatlas.report.ticks import Tick, without_collisions
 from robustatlas.report.words import line_in_words
-from robustatlas.wording import axis, shortened, strength, wording
 
 WIDTH, HEIGHT = 250.0, 110.0
 """Pixels of the smallest chart, by which its words are placed: on a larger one they have more room."""

@@ -6,7 +6,7 @@ import re
 
 from markupsafe import Markup, escape
 
-from robustatlas.wording import shortened
+from robustatlas.common.wording import shortened
 
 LONGEST_PART = 20
 """Characters that stand together without a place to break."""

@@ -9,27 +9,30 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from robustatlas import wording
-from robustatlas.errors import UserError
-from robustatlas.facts.card import card_of
-from robustatlas.facts.comparison import Standings, distinct_names, standings
-from robustatlas.facts.grids import GridAdvice
-from robustatlas.facts.numbers import CONFIDENCE
-from robustatlas.facts.run import AttackFacts, RunFacts, facts_of
-from robustatlas.files import write_text
+from markupsafe import Markup
+
+from robustatlas.common import wording
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_text
+from robustatlas.common.styles import styles_of
 from robustatlas.metrics.interclass import LpNorm, interclass_distances
+from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import against_reference
-from robustatlas.references import Reference
 from robustatlas.report import field, looks, multiples, pages, queries, words
 from robustatlas.report.card import picture_of
+from robustatlas.report.facts.card import card_of
+from robustatlas.report.facts.comparison import Standings, distinct_names, standings
+from robustatlas.report.facts.grids import GridAdvice
+from robustatlas.report.facts.numbers import CONFIDENCE
+from robustatlas.report.facts.run import AttackFacts, RunFacts, facts_of
 from robustatlas.report.gallery import Example, examples
 from robustatlas.report.plotted import plotted
+from robustatlas.report.sections import SECTIONS, Section
 from robustatlas.report.shapes import svg_of
-from robustatlas.result import Result
-from robustatlas.styles import styles_of
+from robustatlas.results.result import Result
 
 if TYPE_CHECKING:
-    from robustatlas.datasets import Dataset
+    from robustatlas.data import Dataset
 
 T = TypeVar("T")
 
@@ -104,6 +107,7 @@ def build_report(
         axes={attack.attack: wording.axis(attack.unit) for run in facts for attack in run.attacks},
         measured={attack.attack for run in facts for attack in run.attacks if attack.frontier},
         against=against_reference(),
+        sections=_sections(results, facts),
         **_said(facts),
         confidence=round(100 * CONFIDENCE),
         wording=wording,
@@ -124,6 +128,12 @@ def _cards(
         svg_of(picture_of(card_of(result, run, reference, distances)))
         for result, run in zip(results, facts, strict=True)
     ]
+
+
+def _sections(results: Sequence[Result], facts: Sequence[RunFacts]) -> list[tuple[Section, Markup]]:
+    """The sections that have something to say."""
+    said = [(section, section.body(results, facts)) for section in SECTIONS.usable().values()]
+    return [(section, Markup(body)) for section, body in said if body]
 
 
 def _said(facts: Sequence[RunFacts]) -> dict[str, Any]:

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas import wording
-from robustatlas.facts.certified import CertifiedFacts
-from robustatlas.facts.numbers import CONFIDENCE
-from robustatlas.facts.run import AttackFacts, RunFacts
+from robustatlas.common import wording
+from robustatlas.common.styles import Style
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval
+from robustatlas.report.facts.certified import CertifiedFacts
+from robustatlas.report.facts.numbers import CONFIDENCE
+from robustatlas.report.facts.run import AttackFacts, RunFacts
 from robustatlas.report.looks import look_of
 from robustatlas.report.multiples import Panel
 from robustatlas.report.words import line_in_words, percent
-from robustatlas.styles import Style
 
 CURVE_POINTS = 400
 """Points of a curve on the page; longer curves keep this many of their steps."""

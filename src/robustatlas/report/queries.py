@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robustatlas.facts.run import RunFacts
 from robustatlas.metrics.intervals import Interval
+from robustatlas.report.facts.run import RunFacts
 
 Row = tuple[str, float, list[Interval | None]]
 """An attack, a strength, and a cell for each limit; None beyond what the attack asked."""

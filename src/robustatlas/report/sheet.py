@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.classifier import Classifier
-from robustatlas.datasets import Dataset
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_atomically
+from robustatlas.common.noise import Noise
+from robustatlas.common.wording import shortened, strength_under, wording
+from robustatlas.data import Dataset
 from robustatlas.evaluation import evaluate
-from robustatlas.files import write_atomically
-from robustatlas.noise import Noise
-from robustatlas.objectives import cross_entropy
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.objectives import cross_entropy
+from robustatlas.optimizers.crafting import Opponent, craft
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import UnsupportedInputError
-from robustatlas.training.crafting import Opponent, craft
-from robustatlas.wording import shortened, strength_under, wording
 
 _KINDS = ("png", "pdf", "svg")
 _CELL, _WIDEST = 1.1, 13.0

@@ -7,11 +7,11 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from robustatlas.facts.card import row_strips
-from robustatlas.facts.rows import Row
-from robustatlas.facts.strips import CELLS, Strip
-from robustatlas.references.reference import Reference
+from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.card import colour_of
+from robustatlas.report.facts.card import row_strips
+from robustatlas.report.facts.rows import Row
+from robustatlas.report.facts.strips import CELLS, Strip
 
 WIDTH = 96
 """Pixels: two for each of the cells of a strip."""
@@ -27,7 +27,7 @@ def row_card(row: Row, reference: Reference, compared: bool = True) -> Markup:
     Args:
         row: of the board.
         reference: of the board; its ranked attacks have a strip each, at the same height in every row.
-        compared: whether it is one, or `robustatlas.facts.rows.nothing_to_hold_against`.
+        compared: whether it is one, or `robustatlas.report.facts.rows.nothing_to_hold_against`.
 
     Returns:
         a picture 96 pixels wide and 5 high for each attack, with its own white ground.

@@ -13,14 +13,14 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from robustatlas.errors import UserError
-from robustatlas.figures import COLUMN, STYLE
-from robustatlas.figures.paper import INK, legend_above, percent_axis
-from robustatlas.files import write_text
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_text
+from robustatlas.common.styles import styles_of
+from robustatlas.common.wording import wording
+from robustatlas.metrics.figures import COLUMN, STYLE
+from robustatlas.metrics.figures.paper import INK, legend_above, percent_axis
 from robustatlas.models.card import Card, read_card
 from robustatlas.report import pages
-from robustatlas.styles import styles_of
-from robustatlas.wording import wording
 
 LOG = "log.jsonl"
 PICTURE, PAGE = "training.svg", "training.html"

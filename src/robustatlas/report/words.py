@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robustatlas.facts.breaking import BreakingPoint
-from robustatlas.facts.comparison import Standings
-from robustatlas.facts.run import AttackFacts, ReferenceFacts, RunFacts
-from robustatlas.facts.standard import STANDARD
+from robustatlas.common.wording import counted, listed, ordinal, shortened, size, strength, wording
 from robustatlas.metrics.intervals import Interval
-from robustatlas.wording import counted, listed, ordinal, shortened, size, strength, wording
+from robustatlas.report.facts.breaking import BreakingPoint
+from robustatlas.report.facts.comparison import Standings
+from robustatlas.report.facts.run import AttackFacts, ReferenceFacts, RunFacts
+from robustatlas.report.facts.standard import STANDARD
 
 UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
 OTHER_SETS = "Searched in other sets than the reference's: what is said beside it holds about."

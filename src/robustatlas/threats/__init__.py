@@ -1,1 +1,1 @@
-"""Threat models: one file per family."""
+"""Threat models: what a perturbation is, and how large; one family a file."""

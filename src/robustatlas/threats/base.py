@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
-from robustatlas.bundle import Tree, over, per_sample
-from robustatlas.errors import UserError
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Tree, over, per_sample
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
 
 if TYPE_CHECKING:
-    from robustatlas.classifier import Classifier
+    from robustatlas.models.classifier import Classifier
 
 
 class UnsupportedInputError(UserError):
@@ -25,10 +25,10 @@ class ThreatModel(ABC):
     """A family of sets around an input, in terms of a parameter theta.
 
     Shapes: ``x`` is ``[B, ...]`` in [0, 1]; ``theta`` is a tensor ``[B, ...]`` like ``x`` in dtype and device, or a
-    tree of such tensors (see :mod:`robustatlas.bundle`), and holds all that belongs to a sample; what is drawn once
-    and never optimised is :class:`~robustatlas.bundle.Fixed` in it. ``epsilon`` is ``[B]``, one strength per sample.
-    Every method treats samples independently of the rest of the batch. Implementations are immutable (frozen
-    dataclasses), hold settings only, and none of these methods but :meth:`apply` needs a gradient.
+    tree of such tensors (see :mod:`robustatlas.common.bundle`), and holds all that belongs to a sample; what is drawn
+    once and never optimised is :class:`~robustatlas.common.bundle.Fixed` in it. ``epsilon`` is ``[B]``, one strength
+    per sample. Every method treats samples independently of the rest of the batch. Implementations are immutable
+    (frozen dataclasses), hold settings only, and none of these methods but :meth:`apply` needs a gradient.
 
     Example:
         >>> import torch
@@ -42,7 +42,7 @@ class ThreatModel(ABC):
     additive: ClassVar[bool] = False
     """theta is the change of the input itself, a tensor shaped like it: ``apply`` is x + theta in [0, 1]."""
     optimised: ClassVar[bool] = True
-    """Something of theta is not :class:`~robustatlas.bundle.Fixed`."""
+    """Something of theta is not :class:`~robustatlas.common.bundle.Fixed`."""
 
     @property
     def chooses(self) -> bool:

@@ -7,8 +7,8 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import per_sample
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 
 

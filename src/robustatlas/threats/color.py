@@ -15,8 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
-from robustatlas.host import constant
+from robustatlas.common.bundle import per_sample
+from robustatlas.common.host import constant
 from robustatlas.threats.box import OneNumber, require_colour
 
 _TINY = 1e-8

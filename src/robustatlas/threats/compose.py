@@ -9,9 +9,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Tree, over
-from robustatlas.errors import UserError
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Tree, over
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Brightness, Contrast, Hue, Saturation
 from robustatlas.threats.lp import Linf

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from robustatlas.bundle import Bundle, Fixed, select
-from robustatlas.errors import UserError
-from robustatlas.host import indices, to_host
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Bundle, Fixed, select
+from robustatlas.common.errors import UserError
+from robustatlas.common.host import indices, to_host
+from robustatlas.common.noise import Noise
 from robustatlas.threats import corruption_maps as maps
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from robustatlas.host import constant
-from robustatlas.noise import Noise
+from robustatlas.common.host import constant
+from robustatlas.common.noise import Noise
 from robustatlas.threats.fog import plasma, plasma_side
 
 _TURQUOISE = (175 / 255, 238 / 255, 238 / 255)

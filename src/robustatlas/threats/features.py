@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from robustatlas.classifier import Classifier
-from robustatlas.classifier.backward import backward_here
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.backward import backward_here
 
 Features = Callable[[Tensor], Sequence[Tensor]]
 """From images ``[B, C, H, W]`` in [0, 1] to activations: maps ``[B, c, h, w]``, tokens ``[B, n, c]`` or vectors."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import per_sample
+from robustatlas.common.noise import Noise
 from robustatlas.threats.box import BoxThreat, require_images
 from robustatlas.threats.sampling import cell_centres, resample
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.bundle import Bundle, Fixed, largest, over, per_sample
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Bundle, Fixed, largest, over, per_sample
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.box import require_images
 

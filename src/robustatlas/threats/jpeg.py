@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.host import cached
-from robustatlas.noise import Noise
+from robustatlas.common.jpeg import CHROMINANCE, LUMINANCE, doubled, plane_of, to_rgb
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.lp import project_l1_ball
 
@@ -32,40 +32,6 @@ COEFFICIENT_BOUND = 2.0
 
 _TINY = 1e-12
 
-_LUMINANCE = (
-    (16, 11, 10, 16, 24, 40, 51, 61),
-    (12, 12, 14, 19, 26, 58, 60, 55),
-    (14, 13, 16, 24, 40, 57, 69, 56),
-    (14, 17, 22, 29, 51, 87, 80, 62),
-    (18, 22, 37, 56, 68, 109, 103, 77),
-    (24, 35, 55, 64, 81, 104, 113, 92),
-    (49, 64, 78, 87, 103, 121, 120, 101),
-    (72, 92, 95, 98, 112, 100, 103, 99),
-)
-_CHROMINANCE = (
-    (17, 18, 24, 47, 99, 99, 99, 99),
-    (18, 21, 26, 66, 99, 99, 99, 99),
-    (24, 26, 56, 99, 99, 99, 99, 99),
-    (47, 66, 99, 99, 99, 99, 99, 99),
-    *((99,) * 8,) * 4,
-)
-
-
-def _synthesis(table: tuple[tuple[int, ...], ...]) -> Tensor:
-    """``[64, 64]``: the 8 by 8 pixels (in [0, 255]) of one unit of each quantised coefficient."""
-    frequency = torch.arange(8, dtype=torch.float64)[:, None]
-    position = torch.arange(8, dtype=torch.float64)
-    cosines = torch.cos((2 * position + 1) * frequency * math.pi / 16) / 2
-    cosines[0] /= math.sqrt(2)
-    waves = torch.einsum("uy,vx->uvyx", cosines, cosines)
-    return (waves * torch.tensor(table, dtype=torch.float64)[..., None, None]).view(64, 64)
-
-
-def _plane(coefficients: Tensor, rows: int, columns: int, table: tuple[tuple[int, ...], ...]) -> Tensor:
-    """``[B, rows * 8, columns * 8]``: the pixels of ``coefficients`` [B, rows * columns * 64]."""
-    blocks = coefficients.view(-1, rows, columns, 64) @ cached(_synthesis, table, like=coefficients)
-    return blocks.view(-1, rows, columns, 8, 8).transpose(2, 3).reshape(-1, rows * 8, columns * 8)
-
 
 def _blocks(channels: int, height: int, width: int) -> tuple[int, int]:
     """Rows and columns of luminance blocks that cover an image; even where there is chrominance."""
@@ -73,28 +39,16 @@ def _blocks(channels: int, height: int, width: int) -> tuple[int, int]:
     return math.ceil(height / step) * step // 8, math.ceil(width / step) * step // 8
 
 
-def _double(plane: Tensor) -> Tensor:
-    """Each pixel of ``[..., H, W]`` repeated in a 2 by 2 square."""
-    return plane.repeat_interleave(2, -2).repeat_interleave(2, -1)
-
-
-def _to_rgb(luminance: Tensor, cb: Tensor, cr: Tensor) -> Tensor:
-    """``[B, 3, H, W]`` from three ``[B, H, W]``; chrominance centred at 0."""
-    return torch.stack(
-        (luminance + 1.402 * cr, luminance - 0.344136 * cb - 0.714136 * cr, luminance + 1.772 * cb), dim=1
-    )
-
-
 def pattern(coefficients: Tensor, channels: int, height: int, width: int) -> Tensor:
     """``[B, C, H, W]``: what ``coefficients`` [B, N] add to an image, for pixels in [0, 1]."""
     rows, columns = _blocks(channels, height, width)
     if channels == 1:
-        pixels = _plane(coefficients, rows, columns, _LUMINANCE)[:, None]
+        pixels = plane_of(coefficients, rows, columns, LUMINANCE)[:, None]
     else:
         half = (rows // 2) * (columns // 2) * 64
         luminance, cb, cr = torch.split(coefficients, [rows * columns * 64, half, half], dim=1)
-        chrominance = (_double(_plane(c, rows // 2, columns // 2, _CHROMINANCE)) for c in (cb, cr))
-        pixels = _to_rgb(_plane(luminance, rows, columns, _LUMINANCE), *chrominance)
+        chrominance = (doubled(plane_of(c, rows // 2, columns // 2, CHROMINANCE)) for c in (cb, cr))
+        pixels = to_rgb(plane_of(luminance, rows, columns, LUMINANCE), *chrominance)
     return pixels[..., :height, :width] / 255
 
 

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import dot, largest, per_sample
-from robustatlas.host import looking_is_free
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import dot, largest, per_sample
+from robustatlas.common.host import looking_is_free
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
 _TINY = 1e-12

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, cast, get_args
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Tree, per_sample, select
-from robustatlas.classifier import Classifier
-from robustatlas.errors import UserError
-from robustatlas.host import looking_is_free
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Tree, per_sample, select
+from robustatlas.common.errors import UserError
+from robustatlas.common.host import looking_is_free
+from robustatlas.common.noise import Noise
+from robustatlas.models.classifier import Classifier
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.features import ActivationFeatures, Backbone, Features, load_features
 from robustatlas.threats.lp import to_box
@@ -102,9 +102,9 @@ def distance_by(features: str) -> PerceptualDistance:
         UserError: not understood, or the file does not fit.
 
     Example:
-        >>> distance_by("alexnet=nothing.pth")
+        >>> distance_by("alexnet=nothing.pth")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        robustatlas.errors.UserError: There is no weights file nothing.pth; give the path of a .safetensors or .pt file.
+        robustatlas.common.errors.UserError: There is no weights file nothing.pth; give the path of a .safetensors ...
     """
     architecture, separator, file = features.partition("=")
     if not separator or not architecture or not file:

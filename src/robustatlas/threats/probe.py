@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from robustatlas.bundle import Tree
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Tree
+from robustatlas.common.noise import Noise
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import ThreatModel
 

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.bundle import Bundle, Fixed, per_sample, select
-from robustatlas.host import constant
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Bundle, Fixed, per_sample, select
+from robustatlas.common.host import constant
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.lp import project_l1_ball
 

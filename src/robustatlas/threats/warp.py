@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.host import constant
+from robustatlas.common.host import constant
 from robustatlas.threats.box import BoxThreat, OneNumber, require_images
 from robustatlas.threats.sampling import pixels, resample
 

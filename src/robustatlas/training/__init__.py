@@ -1,10 +1,10 @@
-"""Training: recipes against any threat models, one trainer, references, calibration."""
+"""Training: recipes against any threat models, one trainer, references, calibration, callbacks."""
 
 from robustatlas.models.card import Card, read_card
 from robustatlas.models.networks import load_trained, network_for, network_named
+from robustatlas.optimizers.crafting import Opponent, adversarial_examples, in_mode
 from robustatlas.training.against import opponents_of
 from robustatlas.training.calibration import Calibration, calibrate
-from robustatlas.training.crafting import Opponent, adversarial_examples, in_mode
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.presets import Preset, preset_named
 from robustatlas.training.recipes import RECIPES, Recipe, recipe_named

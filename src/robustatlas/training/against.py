@@ -10,16 +10,16 @@ from typing import Any
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import fraction, real
+from robustatlas.common.wording import instead
 from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.scalars import fraction, real
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1, Lp
 from robustatlas.threats.perceptual import Perceptual, distance_by
-from robustatlas.training.crafting import Opponent, Start
-from robustatlas.wording import instead
 
 Against = Mapping[str, float] | Sequence[Opponent]
 

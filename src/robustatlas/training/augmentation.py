@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
-from robustatlas.errors import UserError
-from robustatlas.noise import Noise
-from robustatlas.wording import instead
+from robustatlas.common.bundle import per_sample
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
+from robustatlas.common.wording import instead
 
 _PADDING = 4
 _SMALLEST, _STRETCH = 0.08, 4 / 3

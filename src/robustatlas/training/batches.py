@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.training.augmentation import augmentation_named, cutmix
 from robustatlas.training.chance import Chance
 from robustatlas.training.run import TrainingRun

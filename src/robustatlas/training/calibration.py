@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.references import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.references import Reference
 
 COUNT = 6
 """Strengths of a calibrated attack."""

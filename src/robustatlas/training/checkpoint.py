@@ -13,8 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from robustatlas.errors import UserError
-from robustatlas.files import write_atomically
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_atomically
 
 CHECKPOINT = "checkpoint.safetensors"
 _PROGRESS = "progress"

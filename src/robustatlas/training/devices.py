@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustatlas.classifier.placement import usable
-from robustatlas.errors import UserError
-from robustatlas.workers.share import rank_of_environment
+from robustatlas.common.errors import UserError
+from robustatlas.evaluation.workers.share import rank_of_environment
+from robustatlas.models.classifier.placement import usable
 
 
 @dataclass(frozen=True)

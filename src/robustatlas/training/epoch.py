@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustatlas.errors import warn
+from robustatlas.common.errors import warn
 from robustatlas.training.averaging import average_epochs
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.monitor import accuracies

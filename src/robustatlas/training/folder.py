@@ -10,9 +10,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from robustatlas.attacks.description import plain
-from robustatlas.datasets import Dataset
-from robustatlas.errors import UserError
-from robustatlas.files import remove_stale_temporaries, write_text
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import remove_stale_temporaries, write_text
+from robustatlas.data import Dataset
 from robustatlas.models.card import WEIGHTS, Card, TrainingData, TrainingIdentity, read_card
 from robustatlas.models.weights import load_weights
 from robustatlas.outcomes import sha256_of_array, sha256_of_tensors

@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from robustatlas.classifier import Classifier
-from robustatlas.datasets import Dataset
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.data import Dataset
+from robustatlas.models.classifier import Classifier
 from robustatlas.training.against import Against
 from robustatlas.training.recipes import Recipe, recipe_named
 from robustatlas.training.settings import Settings

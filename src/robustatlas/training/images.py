@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.datasets import Dataset
-from robustatlas.datasets.rows import InMemory
-from robustatlas.sanity import check_inputs
+from robustatlas.checks.sanity import check_inputs
+from robustatlas.data import Dataset
+from robustatlas.data.rows import InMemory
 
 
 class Images:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robustatlas.files import write_text
+from robustatlas.common.files import write_text
 
 LOG = "log.jsonl"
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
+from robustatlas.optimizers.crafting import Opponent, craft, in_mode
 from robustatlas.outcomes.outcome import percent
 from robustatlas.training.against import ascent, start_of
-from robustatlas.training.crafting import Opponent, craft, in_mode
 from robustatlas.training.recipes.base import entropy_of
 
 STEPS = 20

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import instead
+from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.training.against import opponents_of
-from robustatlas.training.crafting import Opponent, Start
 from robustatlas.training.recipes import RECIPES, Recipe, check_options
 from robustatlas.training.settings import Settings
-from robustatlas.wording import instead
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,19 @@ from torch import nn
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Procedure
 from robustatlas.attacks.suites import uar_attack
-from robustatlas.classifier import Classifier
-from robustatlas.datasets import Dataset
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_text
+from robustatlas.common.wording import counted
+from robustatlas.data import Dataset
 from robustatlas.evaluation import Cluster, evaluate
-from robustatlas.files import write_text
+from robustatlas.evaluation.workers import cluster_of
+from robustatlas.evaluation.workers.share import Share, share_of
+from robustatlas.metrics.references import Reference
+from robustatlas.metrics.references.building import ReferenceModel, Rule, reference_of
+from robustatlas.models.classifier import Classifier
 from robustatlas.models.networks import network_for
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.strengths import check_strengths
-from robustatlas.references import Reference
-from robustatlas.references.building import ReferenceModel, Rule, reference_of
 from robustatlas.threats.perceptual import Perceptual, distance_by
 from robustatlas.training.devices import chosen_device
 from robustatlas.training.display import TrainingDisplay
@@ -34,9 +37,6 @@ from robustatlas.training.recipes import recipe_named
 from robustatlas.training.settings import Settings
 from robustatlas.training.shared_out import fill_folders
 from robustatlas.training.trainer import train
-from robustatlas.wording import counted
-from robustatlas.workers import cluster_of
-from robustatlas.workers.share import Share, share_of
 
 PLAN = "plan.json"
 REFERENCE = "reference.json"

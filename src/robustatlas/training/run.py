@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.datasets import Dataset
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
+from robustatlas.data import Dataset
 from robustatlas.training.chance import Chance
 from robustatlas.training.checkpoint import (
     Position,

@@ -21,8 +21,8 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 
-from robustatlas.errors import UserError
-from robustatlas.wording import instead
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import instead
 
 Schedule = Callable[[float, float], float]
 """From the time ``t`` and the whole, both in epochs, to the factor of the learning rate."""

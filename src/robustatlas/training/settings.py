@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal, get_args
 
-from robustatlas.errors import UserError, brief
-from robustatlas.scalars import real, whole
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real, whole
+from robustatlas.optimizers.crafting import Mode
 from robustatlas.training.augmentation import augmentation_named
-from robustatlas.training.crafting import Mode
 from robustatlas.training.schedules import schedule_named
 
 Method = Literal["adam", "adamw", "sgd"]

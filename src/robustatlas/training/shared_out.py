@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from robustatlas.workers import Cluster, Do, Jobs, work_elsewhere, work_here
+from robustatlas.evaluation.workers import Cluster, Do, Jobs, work_elsewhere, work_here
 
 Fill = Callable[[Path, Any, Any], None]
 """From (folder, what all folders share, what this one is about): fill the folder, going on with what it holds."""

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from robustatlas.datasets import Dataset
-from robustatlas.errors import UserError
-from robustatlas.files import named
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import named
+from robustatlas.data import Dataset
 from robustatlas.models.card import Card
 from robustatlas.training.against import Against, check_opponents
 from robustatlas.training.devices import workers

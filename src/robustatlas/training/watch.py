@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from robustatlas.errors import UserError
-from robustatlas.references.building import learned_nothing
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.references.building import learned_nothing
 from robustatlas.training.recipes.base import Recipe
 
 _STUCK = 0.97

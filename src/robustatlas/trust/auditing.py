@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from robustatlas.classifier import undisturbed
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.evaluation.auditing import SAMPLES, search_again
 from robustatlas.evaluation.plan import Data
-from robustatlas.result import Result
+from robustatlas.models.classifier import undisturbed
+from robustatlas.results.result import Result
 from robustatlas.trust.subject import Model, Subject, known_of
 
 

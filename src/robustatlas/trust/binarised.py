@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
-from robustatlas.bundle import flat, per_sample
-from robustatlas.classifier import Classifier
+from robustatlas.checks.indicators.searched import PlantedTest
+from robustatlas.common.bundle import flat, per_sample
+from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.request import Request
-from robustatlas.indicators.searched import PlantedTest
-from robustatlas.noise import Noise
+from robustatlas.models.classifier import Classifier
 from robustatlas.threats.lp import Lp
 
 _INNER = 999

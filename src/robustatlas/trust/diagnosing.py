@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from robustatlas.classifier import seeded, undisturbed
-from robustatlas.diagnosis import Diagnosis
+from robustatlas.checks.verdict import Diagnosis
 from robustatlas.evaluation.plan import Attacks, Data, Samples, chosen_attacks, those_that_fit
 from robustatlas.evaluation.reading import question_of, readings_of
+from robustatlas.models.classifier import seeded, undisturbed
 from robustatlas.trust.full import read_in_full
 from robustatlas.trust.subject import Model, Subject, known_of, samples_of_rows
 

@@ -12,21 +12,21 @@ from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
-from robustatlas.classifier import Classifier
-from robustatlas.classifier.failing import with_what_gradient_it_has
-from robustatlas.errors import RobustnessWarning
+from robustatlas.checks.indicators import INDICATORS, Indicator, LookedAt
+from robustatlas.checks.indicators.binarisation import Binarisation
+from robustatlas.checks.indicators.carlini import BlackBoxWins
+from robustatlas.checks.indicators.paths import path
+from robustatlas.checks.indicators.searched import OWN, SEED, PlantedTest, Searched
+from robustatlas.checks.remedies import distilled
+from robustatlas.checks.sanity import ways_back
+from robustatlas.common.errors import RobustnessWarning
+from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.reading import reading_of
 from robustatlas.evaluation.request import Request
-from robustatlas.indicators import INDICATORS, Indicator, LookedAt
-from robustatlas.indicators.binarisation import Binarisation
-from robustatlas.indicators.carlini import BlackBoxWins
-from robustatlas.indicators.paths import path
-from robustatlas.indicators.searched import OWN, SEED, PlantedTest, Searched
-from robustatlas.noise import Noise
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.failing import with_what_gradient_it_has
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
-from robustatlas.remedies import distilled
-from robustatlas.sanity import ways_back
 from robustatlas.trust.binarised import binarisation
 from robustatlas.trust.subject import KnownSubject
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.plans import plans_of
-from robustatlas.diagnosis import Diagnosis
+from robustatlas.attacks.search.plan import Stage
+from robustatlas.checks.verdict import Diagnosis
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.request import Request
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.result import Result
-from robustatlas.search.plan import Stage
+from robustatlas.results.result import Result
 from robustatlas.trust.subject import KnownSubject
 
 _SAMPLES = 32

@@ -11,18 +11,8 @@ from numpy.typing import NDArray
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
-from robustatlas.classifier import Classifier, seeded, undisturbed
-from robustatlas.diagnosis import Diagnosis
-from robustatlas.errors import UserError
-from robustatlas.evaluation.auditing import shortened
-from robustatlas.evaluation.evaluating import evaluated
-from robustatlas.evaluation.plan import Data, Work, samples_of
-from robustatlas.evaluation.reading import question_of, readings_of
-from robustatlas.evaluation.request import Request
-from robustatlas.indicators import LookedAt
-from robustatlas.noise import Noise
-from robustatlas.outcomes.outcome import percent
-from robustatlas.remedies import (
+from robustatlas.checks.indicators import LookedAt
+from robustatlas.checks.remedies import (
     Way,
     around,
     at_logits,
@@ -34,9 +24,19 @@ from robustatlas.remedies import (
     rescaled,
     transferred,
 )
-from robustatlas.result import Result
-from robustatlas.sanity import ways_back
-from robustatlas.tabular import Grid, Tabular, objects
+from robustatlas.checks.sanity import ways_back
+from robustatlas.checks.verdict import Diagnosis
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
+from robustatlas.common.tabular import Grid, Tabular, objects
+from robustatlas.evaluation.auditing import shortened
+from robustatlas.evaluation.evaluating import evaluated
+from robustatlas.evaluation.plan import Data, Work, samples_of
+from robustatlas.evaluation.reading import question_of, readings_of
+from robustatlas.evaluation.request import Request
+from robustatlas.models.classifier import Classifier, seeded, undisturbed
+from robustatlas.outcomes.outcome import percent
+from robustatlas.results.result import Result
 from robustatlas.trust.gates import failed_gate
 from robustatlas.trust.subject import KnownSubject, Model, Subject, known_of
 

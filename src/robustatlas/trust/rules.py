@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.classifier import Classifier
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.tabular import Grid, Tabular, objects
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.plan import Attacks, Data
 from robustatlas.evaluation.request import Request
-from robustatlas.result import Result
-from robustatlas.tabular import Grid, Tabular, objects
+from robustatlas.models.classifier import Classifier
+from robustatlas.results.result import Result
 
 _DRAWS = 20
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from robustatlas.classifier import Classifier
-from robustatlas.datasets import load_dataset
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.data import load_dataset
 from robustatlas.evaluation.identity import model_record
 from robustatlas.evaluation.plan import Data, Work, samples_of
 from robustatlas.models import load_model
-from robustatlas.result import Result, load_result
+from robustatlas.models.classifier import Classifier
+from robustatlas.results.result import Result, load_result
 
 Model = Classifier | nn.Module | Callable[[Tensor], Any]
 Subject = Model | Result | str | Path

@@ -14,17 +14,17 @@ from torch import Tensor, nn
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.classifier import Classifier
-from robustatlas.datasets import Dataset, load_dataset
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import counted
+from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.examples import Examples
 from robustatlas.evaluation.plan import Work, samples_of
 from robustatlas.models import load_model
+from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import AttackRecord, Run
 from robustatlas.outcomes.strengths import merged_strengths
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L0, L1, L2, Linf
-from robustatlas.wording import counted
 
 NORMS = {"linf": Linf, "l2": L2, "l1": L1, "l0": L0}
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.common.wording import counted
 from robustatlas.evaluation.verification.asked import Case
 from robustatlas.evaluation.verification.judging import REFUSALS, Judged
 from robustatlas.outcomes import AttackRecord
 from robustatlas.outcomes.records import EXAMPLES
-from robustatlas.result import Result
-from robustatlas.wording import counted
+from robustatlas.results.result import Result
 
 
 @dataclass(frozen=True)

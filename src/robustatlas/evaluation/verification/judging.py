@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from robustatlas.bundle import Fixed, flat, free, per_sample
-from robustatlas.errors import UserError
+from robustatlas.common.bundle import Fixed, flat, free, per_sample
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
 from robustatlas.evaluation.examples import Arrays
 from robustatlas.evaluation.verification.asked import Case, seen_from_images
-from robustatlas.noise import Noise
-from robustatlas.objectives import margin_of
+from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import ThreatModel
 

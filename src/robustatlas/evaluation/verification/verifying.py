@@ -11,17 +11,17 @@ import numpy as np
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.classifier import Classifier, undisturbed
-from robustatlas.datasets import Dataset
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.data import Dataset
 from robustatlas.evaluation.examples import examples_of, read_examples
 from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.verification.asked import Case, model_of, rows_of, wanted_of
 from robustatlas.evaluation.verification.confirmed import Verification, accuracies_of, verification_of
 from robustatlas.evaluation.verification.entering import enter
 from robustatlas.evaluation.verification.judging import judge
+from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.outcomes import Run
-from robustatlas.result import Result
+from robustatlas.results.result import Result
 
 _BATCH = 256
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import instead
 from robustatlas.models.architectures.preactivated import PreActResNet, WideResNet, preact18
 from robustatlas.models.architectures.residual import (
     IMAGENET_MEAN,
@@ -28,7 +29,6 @@ from robustatlas.models.architectures.residual import (
     resnet101,
 )
 from robustatlas.models.architectures.small import SmallCNN, digits_cnn, small_cnn, trades_cnn
-from robustatlas.wording import instead
 
 __all__ = [
     "ARCHITECTURES",

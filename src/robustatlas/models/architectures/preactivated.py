@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.models.architectures.residual import initialise
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 
 
 def digits_cnn(channels: int = 1, size: int = 8, classes: int = 10) -> nn.Sequential:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import instead, listed
 from robustatlas.models.broken.codec import CODEC
 from robustatlas.models.broken.defense import BrokenDefense
 from robustatlas.models.broken.discrete import DISCRETE
@@ -17,7 +18,6 @@ from robustatlas.models.broken.randomised import RANDOMISED
 from robustatlas.models.broken.saturated import SATURATED
 from robustatlas.models.broken.shattered import SHATTERED
 from robustatlas.models.broken.sound import SOUND
-from robustatlas.wording import instead, listed
 
 __all__ = ["BROKEN", "SOUND", "BrokenDefense", "load_broken", "load_sound"]
 

@@ -8,8 +8,8 @@ from functools import cache
 
 from torch import Tensor, nn
 
-from robustatlas.classifier import Classifier
 from robustatlas.models.builtin import load_builtin
+from robustatlas.models.classifier import Classifier
 from robustatlas.models.gradients import surrogate
 
 Net = Callable[[Tensor], Tensor]

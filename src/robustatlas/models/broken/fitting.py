@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustatlas.classifier import seeded
-from robustatlas.datasets import load_dataset
+from robustatlas.data import load_dataset
 from robustatlas.models.architectures import digits_cnn
+from robustatlas.models.classifier import seeded
 
 _EPOCHS = 25
 _BATCH = 64

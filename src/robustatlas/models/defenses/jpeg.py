@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.classifier.backward import Backward
-from robustatlas.errors import UserError
-from robustatlas.host import cached, constant
+from robustatlas.common.errors import UserError
+from robustatlas.common.host import cached, constant
+from robustatlas.common.jpeg import CHROMINANCE, LUMINANCE, doubled, plane_of, synthesis, to_rgb
+from robustatlas.models.classifier.backward import Backward
 from robustatlas.models.defenses.transformation import Transformation
 from robustatlas.models.gradients import straight_through
-from robustatlas.threats.jpeg import _CHROMINANCE, _LUMINANCE, _double, _plane, _synthesis, _to_rgb
 
 Table = tuple[tuple[int, ...], ...]
 Rounding = Callable[[Tensor], Tensor]
@@ -55,7 +55,7 @@ class JPEGCompression(Transformation):
         super().__init__(backward)
         if not 1 <= quality <= 100:
             raise UserError(f"The JPEG quality must lie in 1..100, got {quality}.")
-        self.tables = (_scaled(_LUMINANCE, quality), _scaled(_CHROMINANCE, quality))
+        self.tables = (_scaled(LUMINANCE, quality), _scaled(CHROMINANCE, quality))
         for name, table in zip(("luminance", "chrominance"), self.tables, strict=True):
             self.register_buffer(name, torch.tensor(table).flatten(), persistent=False)
         self.quality, self.subsample = quality, subsample
@@ -86,14 +86,14 @@ class JPEGCompression(Transformation):
             cb = to_bytes(-0.168736 * red - 0.331264 * green + 0.5 * blue)
             cr = to_bytes(0.5 * red - 0.418688 * green - 0.081312 * blue)
             light = _coded(luminance - 128, self.tables[0], to_bytes, quantised) + 128
-            decoded = _to_rgb(light, *(self._chrominance(plane, to_bytes, quantised) for plane in (cb, cr)))
+            decoded = to_rgb(light, *(self._chrominance(plane, to_bytes, quantised) for plane in (cb, cr)))
         return to_bytes(decoded[..., :height, :width].clamp(0, 255)) / 255
 
     def _chrominance(self, plane: Tensor, to_bytes: Rounding, quantised: Rounding) -> Tensor:
         if not self.subsample:
             return _coded(plane, self.tables[1], to_bytes, quantised)
         halved = to_bytes(F.avg_pool2d(plane[:, None], 2)[:, 0])
-        return _double(_coded(halved, self.tables[1], to_bytes, quantised))
+        return doubled(_coded(halved, self.tables[1], to_bytes, quantised))
 
 
 def _scaled(table: Table, quality: int) -> Table:
@@ -103,7 +103,7 @@ def _scaled(table: Table, quality: int) -> Table:
 
 
 def _cosine_transform() -> Tensor:
-    inverse: Tensor = torch.linalg.inv(_synthesis(_ONES))
+    inverse: Tensor = torch.linalg.inv(synthesis(_ONES))
     return inverse
 
 
@@ -114,4 +114,4 @@ def _coded(plane: Tensor, table: Table, to_bytes: Rounding, quantised: Rounding)
     # In eighths: the precision of libjpeg's integer transform.
     coefficients = to_bytes(8 * blocks @ cached(_cosine_transform, like=blocks)) / 8
     steps = constant(list(chain(*table)), blocks)
-    return to_bytes(_plane(quantised(coefficients / steps).flatten(1), rows, columns, table))
+    return to_bytes(plane_of(quantised(coefficients / steps).flatten(1), rows, columns, table))

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.classifier.backward import Backward
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.models.classifier.backward import Backward
 from robustatlas.models.defenses.transformation import Transformation
 
 _STEEPNESS = 0.9

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from robustatlas.classifier.backward import Backward, backward_here, check_backward, going_back
+from robustatlas.models.classifier.backward import Backward, backward_here, check_backward, going_back
 from robustatlas.models.gradients import straight_through, surrogate
 
 

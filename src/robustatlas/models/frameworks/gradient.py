@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from robustatlas.classifier import Classifier, Outputs
-from robustatlas.classifier.normalisation import Given
-from robustatlas.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line
+from robustatlas.models.classifier import Classifier, Outputs
+from robustatlas.models.classifier.normalisation import Given
 
 Pullback = Callable[[Tensor], Any]
 Pullbacks = Callable[[Tensor], tuple[Any, Pullback]]

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustatlas.classifier import Classifier, Outputs
-from robustatlas.classifier.normalisation import Given
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.models.classifier import Classifier, Outputs
+from robustatlas.models.classifier.normalisation import Given
 from robustatlas.models.frameworks.gradient import SIZES, Foreign, Pullback
 from robustatlas.models.sources.packages import optional
 

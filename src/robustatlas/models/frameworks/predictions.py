@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.classifier import Classifier, Knowledge, Outputs
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.scalars import real, whole
+from robustatlas.models.classifier import Classifier, Knowledge, Outputs
 from robustatlas.models.remote.answers import KeptAnswers
 from robustatlas.models.remote.tally import Tally
-from robustatlas.scalars import real, whole
 
 Answers = Literal["probabilities", "logits", "labels"]
 

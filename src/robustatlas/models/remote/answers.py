@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError
-from robustatlas.files import one_sentence, write_atomically
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import one_sentence, write_atomically
 
 Floats = NDArray[np.float32]
 Ask = Callable[[Floats], Floats]

@@ -12,7 +12,7 @@ from typing import Any
 
 import requests
 
-from robustatlas.errors import UserError, brief, first_line
+from robustatlas.common.errors import UserError, brief, first_line
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers that mean: later."""

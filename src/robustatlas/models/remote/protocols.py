@@ -12,9 +12,9 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.wording import counted
 from robustatlas.models.frameworks.predictions import Answers as Kind
-from robustatlas.wording import counted
 
 Array = NDArray[Any]
 KINDS: tuple[str, ...] = get_args(Kind)

@@ -9,7 +9,7 @@ import time
 import weakref
 from pathlib import Path
 
-from robustatlas.files import one_sentence
+from robustatlas.common.files import one_sentence
 
 
 class Tally:

@@ -6,7 +6,7 @@ import inspect
 from functools import partial
 from pathlib import Path
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.models.schemes import SCHEMES
 from robustatlas.models.sources.functions import function_named
 from robustatlas.models.sources.meant import meant_by

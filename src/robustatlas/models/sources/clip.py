@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.classifier import Classifier, Origin
-from robustatlas.errors import UserError, brief
-from robustatlas.files import named
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.files import named
+from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.huggingface import (
     configuration_of,

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from robustatlas.classifier import Classifier, Origin
-from robustatlas.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line
+from robustatlas.models.classifier import Classifier, Origin
 
 
 def exported_model(file: str, *, mean: Any = None, std: Any = None) -> Classifier:

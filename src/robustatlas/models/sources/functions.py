@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from robustatlas.errors import UserError, first_line
-from robustatlas.files import named
+from robustatlas.common.errors import UserError, first_line
+from robustatlas.common.files import named
+from robustatlas.common.wording import instead, some
 from robustatlas.models.sources.source import Source
-from robustatlas.wording import instead, some
 
 
 def function_named(place: str, function: str) -> Source:

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.classifier import Classifier, Origin
-from robustatlas.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import whole
+from robustatlas.common.wording import instead
+from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.frameworks.predictions import from_predictions
 from robustatlas.models.remote.asking import RefusedError, Server, TooLargeError
 from robustatlas.models.remote.protocols import KINDS, PROTOCOLS, Description, Protocol, spoken_at
-from robustatlas.scalars import whole
-from robustatlas.wording import instead
 
 Array = NDArray[Any]
 

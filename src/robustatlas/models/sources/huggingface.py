@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from robustatlas.classifier import Classifier, Origin
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.packages import optional, unreachable, version_of
 

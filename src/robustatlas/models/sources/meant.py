@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable
 from pathlib import PurePath
 
+from robustatlas.common.wording import nearest
 from robustatlas.models.builtin import BUILTIN_MODELS
 from robustatlas.models.card import CARD
-from robustatlas.wording import nearest
 
 _WEIGHTS = (".pt", ".pth", ".safetensors", ".bin", ".ckpt", ".tar")
 _PROGRAMS = {".onnx": "onnx", ".pt2": "export"}

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.classifier import Classifier, Origin
-from robustatlas.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line
+from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.onnx_operators import OPERATORS
 from robustatlas.models.sources.packages import optional, version_of
 

@@ -6,7 +6,7 @@ import importlib
 import importlib.metadata
 from types import ModuleType
 
-from robustatlas.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line
 
 
 def optional(package: str, what: str, extra: str) -> ModuleType:
@@ -18,7 +18,7 @@ def optional(package: str, what: str, extra: str) -> ModuleType:
     Example:
         >>> optional("no_such_package", "zoo:net", "zoo")
         Traceback (most recent call last):
-        robustatlas.errors.UserError: zoo:net needs no_such_package: pip install 'robustatlas[zoo]'.
+        robustatlas.common.errors.UserError: zoo:net needs no_such_package: pip install 'robustatlas[zoo]'.
     """
     try:
         return importlib.import_module(package)

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from robustatlas.classifier import Classifier, Origin
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import instead
+from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.sources.packages import optional, version_of
 from robustatlas.models.weights import load_weights
-from robustatlas.wording import instead
 
 _DEFAULT = ("cifar10", "Linf")
 

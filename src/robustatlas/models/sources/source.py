@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustatlas.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from robustatlas.classifier import Classifier, Origin
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import instead
+from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.packages import optional, unreachable, version_of
-from robustatlas.wording import instead
 
 
 def timm_model(name: str, *, pretrained: bool = True, resize: bool | None = None, **settings: Any) -> Classifier:

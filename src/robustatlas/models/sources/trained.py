@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustatlas.classifier import Classifier
+from robustatlas.models.classifier import Classifier
 
 
 def trained_model(folder: str) -> Classifier:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from robustatlas.files import write_atomically
+from robustatlas.common.files import write_atomically
 from robustatlas.outcomes.storage.directory import Directory
 from robustatlas.outcomes.storage.objects import Objects
 from robustatlas.outcomes.storage.sending import Sending

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from pydantic import TypeAdapter
 
-from robustatlas.errors import UserError
-from robustatlas.files import is_temporary, publish_once, write_atomically
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import is_temporary, publish_once, write_atomically
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays
 from robustatlas.outcomes.tables import (
     Columns,

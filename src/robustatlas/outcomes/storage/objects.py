@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from robustatlas.errors import UserError, first_line
-from robustatlas.files import Address
+from robustatlas.common.errors import UserError, first_line
+from robustatlas.common.files import Address
 
 Answer = TypeVar("Answer")
 

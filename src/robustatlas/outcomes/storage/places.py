@@ -6,8 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import Protocol
 
-from robustatlas.errors import UserError
-from robustatlas.files import (
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import (
     Address,
     cache_folder,
     is_temporary,

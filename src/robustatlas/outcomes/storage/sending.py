@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from robustatlas.errors import UserError, warn
+from robustatlas.common.errors import UserError, warn
+from robustatlas.common.wording import counted
 from robustatlas.outcomes.storage.objects import Objects
 from robustatlas.outcomes.storage.packing import LEAST_BYTES, packed, packs
-from robustatlas.wording import counted
 
 LINGER = 60.0
 """Seconds that small parts wait for others, to be one object: what a machine loses that never comes back."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Bundle, Fixed, over
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Bundle, Fixed, over
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.box import require_images
 from robustatlas.threats.fog import crop, levels_for, plasma, plasma_side

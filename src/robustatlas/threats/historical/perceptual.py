@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import per_sample, select
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import per_sample, select
+from robustatlas.common.noise import Noise
 from robustatlas.threats.lp import to_box
 from robustatlas.threats.perceptual import Perceptual, small_noise
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.recolor import Recolor, interpolate, lattice_identity, luv_to_rgb, rgb_to_luv
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Bundle, Fixed, over, per_sample
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Bundle, Fixed, over, per_sample
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.snow import (
     DENSITY,

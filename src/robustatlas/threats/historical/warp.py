@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import per_sample
+from robustatlas.common.noise import Noise
 from robustatlas.threats.sampling import sample
 from robustatlas.threats.warp import Affine, Perspective, Warp
 

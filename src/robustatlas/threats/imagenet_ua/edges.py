@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.host import cached
+from robustatlas.common.host import cached
 
 THRESHOLD = 0.1
 """Of the strongest edge."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.host import constant
+from robustatlas.common.host import constant
 from robustatlas.threats.elastic import displace
 from robustatlas.threats.imagenet_ua.geometry import BALL, Geometry
 from robustatlas.threats.imagenet_ua.latents import LatentThreat

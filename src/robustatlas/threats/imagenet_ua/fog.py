@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.host import cached, constant
+from robustatlas.common.host import cached, constant
 from robustatlas.threats.fog import crop, level_count, plasma
 from robustatlas.threats.imagenet_ua.jpeg import require_grey_or_colour
 from robustatlas.threats.imagenet_ua.latents import LatentThreat

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.host import cached
-from robustatlas.noise import Noise
+from robustatlas.common.host import cached
+from robustatlas.common.noise import Noise
 from robustatlas.threats.imagenet_ua.correlation import correlated
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize

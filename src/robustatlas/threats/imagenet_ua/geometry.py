@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import flat, per_sample
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import flat, per_sample
+from robustatlas.common.noise import Noise
 
 _TINY = 1e-12
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.host import cached
+from robustatlas.common.host import cached
 from robustatlas.threats.box import require_colour, require_images
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
 from robustatlas.threats.imagenet_ua.smoothing import smoothed

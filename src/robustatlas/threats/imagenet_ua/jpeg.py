@@ -9,10 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.host import cached
+from robustatlas.common.host import cached
+from robustatlas.common.jpeg import to_rgb
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
-from robustatlas.threats.jpeg import _to_rgb
 
 
 def _cosines() -> Tensor:
@@ -36,7 +36,7 @@ def recomposed(x: Tensor, coefficients: Tensor) -> Tensor:
     pixels = cosines.T @ coefficients @ cosines
     tiled = pixels.view(len(x), x.shape[1], rows, columns, 8, 8).transpose(3, 4)
     planes = tiled.reshape(len(x), x.shape[1], rows * 8, columns * 8)[..., : x.shape[2], : x.shape[3]]
-    return (x + (_to_rgb(*planes.unbind(1)) if x.shape[1] == 3 else planes)).clamp(0, 1)
+    return (x + (to_rgb(*planes.unbind(1)) if x.shape[1] == 3 else planes)).clamp(0, 1)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.box import require_colour
 from robustatlas.threats.imagenet_ua import shapes

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Bundle, Fixed, Tree, dot, gradient, per_sample, select, watched
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Bundle, Fixed, Tree, dot, gradient, per_sample, select, watched
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.box import require_images
 from robustatlas.threats.imagenet_ua.geometry import SIGNED, Geometry

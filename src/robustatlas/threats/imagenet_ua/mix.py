@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.host import cached
-from robustatlas.noise import Noise
+from robustatlas.common.host import cached
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.imagenet_ua.geometry import POSITIVE_BALL, Geometry
 from robustatlas.threats.imagenet_ua.latents import LatentThreat

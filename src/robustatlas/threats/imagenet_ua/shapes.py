@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 
 CIRCLE, TRIANGLE, SQUARE = range(3)
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.host import cached
+from robustatlas.common.host import cached
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.box import require_images
 

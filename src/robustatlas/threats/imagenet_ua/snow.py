@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import per_sample
+from robustatlas.common.noise import Noise
 from robustatlas.threats.imagenet_ua.correlation import together
 from robustatlas.threats.imagenet_ua.geometry import Geometry
 from robustatlas.threats.imagenet_ua.jpeg import require_grey_or_colour

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.imagenet_ua.edges import edges
 from robustatlas.threats.imagenet_ua.geometry import Geometry, Rectangle
 from robustatlas.threats.imagenet_ua.latents import Faded, LatentThreat

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.host import cached
-from robustatlas.noise import Noise
+from robustatlas.common.host import cached
+from robustatlas.common.noise import Noise
 from robustatlas.threats.elastic import displace
 from robustatlas.threats.imagenet_ua.elastic import half_sides
 from robustatlas.threats.imagenet_ua.geometry import POSITIVE_BALL, Geometry

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.host import cached
+from robustatlas.common.host import cached
 from robustatlas.threats.imagenet_ua.latents import Faded, LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize
 

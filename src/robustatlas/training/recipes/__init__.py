@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from robustatlas.errors import UserError
-from robustatlas.registry import Registry, subclass_of
+from robustatlas.common.errors import UserError
+from robustatlas.common.registry import Registry, subclass_of
+from robustatlas.common.wording import instead
 from robustatlas.training.against import Against, opponents_of
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update
-from robustatlas.wording import instead
 
 __all__ = ["RECIPES", "Batch", "Memory", "Recipe", "Update", "check_options", "recipe_named"]
 
@@ -40,7 +40,7 @@ RECIPES: Registry[type[Recipe]] = Registry(
         "crown-ibp": "training.recipes.crown_ibp:CrownIbp",
         "kw": "training.recipes.kw:Kw",
     },
-    "a class derived from robustatlas.training.Recipe",
+    "a class derived from robustatlas.extending.Recipe",
     subclass_of(Recipe),
 )
 
@@ -66,7 +66,7 @@ def recipe_named(
 
     Args:
         name: one of :data:`RECIPES`.
-        against: attack -> strength, or :class:`~robustatlas.training.crafting.Opponent` objects.
+        against: attack -> strength, or :class:`~robustatlas.optimizers.crafting.Opponent` objects.
         steps: of crafting; default: the recipe's.
         rate: length of a step as a share of the strength; default: the recipe's.
         features: what ``lpips`` compares images by, ``ARCHITECTURE=FILE``; default: the network that is trained.

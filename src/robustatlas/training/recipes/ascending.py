@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from robustatlas.errors import UserError
-from robustatlas.objectives import probability_margin
-from robustatlas.training.crafting import Opponent, craft, in_mode
+from robustatlas.common.errors import UserError
+from robustatlas.models.objectives import probability_margin
+from robustatlas.optimizers.crafting import Opponent, craft, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from robustatlas.training.crafting import in_mode
+from robustatlas.optimizers.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from robustatlas.errors import UserError
-from robustatlas.training.crafting import in_mode
+from robustatlas.common.errors import UserError
+from robustatlas.optimizers.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
 Forward = Callable[[Tensor], Tensor]

@@ -11,15 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustatlas.errors import UserError
-from robustatlas.noise import Noise
-from robustatlas.objectives import cross_entropy
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
+from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.crafting import Crafted, Mode, Opponent, Start, Value, craft
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp
 from robustatlas.threats.perceptual import Perceptual
 from robustatlas.training.against import ascent, default_rate
-from robustatlas.training.crafting import Crafted, Mode, Opponent, Start, Value, craft
 
 Memory = Mapping[str, Tensor]
 """What a recipe remembers from update to update: named tensors, kept in checkpoints. Most remember nothing."""

@@ -15,9 +15,9 @@ from robustatlas.certificates.graph import Graph
 from robustatlas.certificates.network import Network
 from robustatlas.certificates.reading import graph_of, program_of
 from robustatlas.certificates.regions import NormBall
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.optimizers.crafting import Opponent, in_mode
 from robustatlas.threats.lp import Lp
-from robustatlas.training.crafting import Opponent, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, require_balls
 
 _PROGRAMS: WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], Any]] = WeakKeyDictionary()

@@ -10,7 +10,7 @@ from torch import Tensor
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.network import Network
 from robustatlas.certificates.regions import NormBall
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.training.recipes.base import Batch
 from robustatlas.training.recipes.bounded import Bounded
 

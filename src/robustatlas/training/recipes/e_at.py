@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from robustatlas.host import to_host
-from robustatlas.noise import Noise
+from robustatlas.common.host import to_host
+from robustatlas.common.noise import Noise
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.crafting import craft, in_mode
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
 from robustatlas.training.against import ascent
-from robustatlas.training.crafting import craft, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
 
 

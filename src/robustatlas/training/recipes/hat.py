@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.models.loading import load_model
+from robustatlas.optimizers.crafting import in_mode
 from robustatlas.outcomes import sha256_of_tensors
-from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
 

@@ -14,7 +14,7 @@ from robustatlas.certificates.graph import Graph
 from robustatlas.certificates.network import Network
 from robustatlas.certificates.piecewise import other_than_relu
 from robustatlas.certificates.regions import NormBall
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.training.recipes.base import Batch
 from robustatlas.training.recipes.bounded import Bounded
 

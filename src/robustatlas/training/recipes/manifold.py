@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, require_balls
 
 RELUS = {F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_}

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.optimizers.crafting import in_mode
 from robustatlas.threats.lp import Lp
-from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, require_balls
 from robustatlas.training.recipes.manifold import RELUS
 

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
+from robustatlas.optimizers.crafting import ball_point, in_mode
 from robustatlas.threats.lp import Lp
-from robustatlas.training.crafting import ball_point, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, require_balls
 
 _CHANNELS = 20

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from torch import nn
 
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.crafting import craft_steepest, in_mode
 from robustatlas.optimizers.vertex_ascent import VertexAscent
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
 from robustatlas.training.against import ascent
-from robustatlas.training.crafting import craft_steepest, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of, require_balls
 
 

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from robustatlas.bundle import per_sample
-from robustatlas.objectives import margin
+from robustatlas.common.bundle import per_sample
+from robustatlas.models.objectives import margin
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.crafting import in_mode
 from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.perceptual import Perceptual
 from robustatlas.training.against import ascent
-from robustatlas.training.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, require_perceptual
 
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from robustatlas.errors import UserError
-from robustatlas.training.crafting import in_mode
+from robustatlas.common.errors import UserError
+from robustatlas.optimizers.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
 
 

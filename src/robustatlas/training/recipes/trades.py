@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch import nn
 
-from robustatlas.errors import UserError
-from robustatlas.training.crafting import Start, in_mode
+from robustatlas.common.errors import UserError
+from robustatlas.optimizers.crafting import Start, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from robustatlas.bundle import per_sample
+from robustatlas.common.bundle import per_sample
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.crafting import craft, in_mode
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.threats.base import ThreatModel
 from robustatlas.training.against import ascent
-from robustatlas.training.crafting import craft, in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
 
 _STREAMS = 3

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from robustatlas.errors import UserError
+from robustatlas.common.errors import UserError
+from robustatlas.optimizers.crafting import craft_pair, in_mode
 from robustatlas.optimizers.lpa import FastLPA
-from robustatlas.training.crafting import craft_pair, in_mode
 from robustatlas.training.recipes.base import (
     Batch,
     Memory,

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from robustatlas.bundle import per_sample
-from robustatlas.training.crafting import in_mode
+from robustatlas.common.bundle import per_sample
+from robustatlas.optimizers.crafting import in_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.historical.imagenet_ua.starts import one_sided
 from robustatlas.threats.imagenet_ua.fog import UaFog
 

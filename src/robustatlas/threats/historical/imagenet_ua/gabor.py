@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.bundle import Fixed, per_sample
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import Fixed, per_sample
+from robustatlas.common.noise import Noise
 from robustatlas.threats.imagenet_ua.gabor import UaGabor, patterned, random_positions, random_waves, wave_kernel
 from robustatlas.threats.imagenet_ua.latents import Latents
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.historical.imagenet_ua.sampling import sampled
 from robustatlas.threats.historical.imagenet_ua.starts import one_sided

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.historical.imagenet_ua.geometry import CLIPPED_BALL
 from robustatlas.threats.historical.imagenet_ua.starts import along_ray
 from robustatlas.threats.imagenet_ua.geometry import Geometry

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.historical.imagenet_ua.geometry import REFLECTED_BALL
 from robustatlas.threats.imagenet_ua.geometry import Geometry
 from robustatlas.threats.imagenet_ua.polkadot import PolkadotMap

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.imagenet_ua.geometry import POSITIVE, Geometry
 from robustatlas.threats.imagenet_ua.prison import PrisonMap
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.historical.imagenet_ua.geometry import SIGN_BALL
 from robustatlas.threats.imagenet_ua.geometry import Geometry
 from robustatlas.threats.imagenet_ua.snow import SnowMap, bleached, fallen

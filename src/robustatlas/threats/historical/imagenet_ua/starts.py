@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from robustatlas.bundle import per_sample
-from robustatlas.noise import Noise
+from robustatlas.common.bundle import per_sample
+from robustatlas.common.noise import Noise
 from robustatlas.threats.imagenet_ua.geometry import lengths
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.historical.imagenet_ua.starts import one_sided
 from robustatlas.threats.imagenet_ua.geometry import Geometry, Rectangle
 from robustatlas.threats.imagenet_ua.texture import TextureMap

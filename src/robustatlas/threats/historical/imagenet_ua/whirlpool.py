@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.historical.imagenet_ua.sampling import sampled
 from robustatlas.threats.historical.imagenet_ua.starts import along_ray
 from robustatlas.threats.imagenet_ua.geometry import BALL, Geometry

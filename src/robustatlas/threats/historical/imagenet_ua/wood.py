@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustatlas.noise import Noise
+from robustatlas.common.noise import Noise
 from robustatlas.threats.imagenet_ua.wood import WoodMap
 
 

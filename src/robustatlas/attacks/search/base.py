@@ -1,0 +1,138 @@
+"""What a search is: which strength a sample is attacked at next, and by which run of which leg of its plan.
+
+A schedule holds, per sample, the index of the strength (``level``) and of the run (``attempt``) that come next. The
+engine reports how each run ended.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.attacks.search.plan import MINIMUM_SIZE, Leg, Plan
+from robustatlas.attacks.search.remembered import SharedExamples
+from robustatlas.attacks.search.rules import EarlyStop, MostPasses, MostQueries, Role, Rule, StopSlowAscents
+from robustatlas.common.bundle import Tree
+from robustatlas.common.errors import UserError
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run: a leg, and which of its targets or starts."""
+
+    leg: Leg
+    number: int
+
+    @property
+    def minimum_size(self) -> bool:
+        """It looks for the smallest size, whatever the strength."""
+        return self.leg.role in MINIMUM_SIZE
+
+
+class Schedule(ABC):
+    """Which strength and which run comes next for each of N samples.
+
+    ``level`` int64 [N]: index of the strength, of ``levels``; ``attempt`` int64 [N]: index into ``attempts``; ``done``
+    bool [N]; ``warm`` bool [N]: the last run found something, from which the next may start.
+    Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``leg_of`` (into the plan's legs; -1: it only
+    goes on from what another found), ``number_of`` and ``bounds`` (it looks for the smallest size). ``stops``: the
+    rules that end runs early, ``slow``: the one that says after how many steps their margin is noted; ``most`` and
+    ``budget``: those that say how often a sample may be asked about, and how many passes it may take; ``shared``: what
+    a search remembers of its runs besides the smallest example; ``chooses``: the set does, so that a run that begins
+    anew makes one evaluation more.
+
+    Args:
+        plan: what it carries out; see :meth:`check`.
+        strengths: ``[S]``, increasing.
+        classes: of the model.
+        todo: bool ``[N]``: the samples that are attacked.
+        monotone: what is broken at one strength counts as broken at all larger ones.
+    """
+
+    version: ClassVar[int] = 1
+    """Rises when the same plan is carried out in another way."""
+    order: ClassVar[tuple[Set[Role], ...]] = (frozenset({"ascend"}),)
+    """The roles of its legs, those of one group before those of the next."""
+    reads: ClassVar[tuple[type[Rule], ...]] = ()
+    """The rules that it goes by."""
+    on_grid: ClassVar[bool] = True
+    """Runs are at the strengths themselves; otherwise ``level`` is something else."""
+    shares: ClassVar[bool] = False
+    """It keeps an example for each strength."""
+
+    shared: SharedExamples | None = None
+    chooses: bool = False
+
+    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
+        self.plan, self.strengths, self.levels, self.monotone = plan, strengths, len(strengths), monotone
+        self.attempts = self.runs(plan, classes)
+        self.stages = list(dict.fromkeys(a.leg.stage for a in self.attempts))
+        self.stage_of = torch.tensor([self.stages.index(a.leg.stage) for a in self.attempts], device=todo.device)
+        legs = [-1 if a.leg.role == "refine" else plan.legs.index(a.leg) for a in self.attempts]
+        self.leg_of = torch.tensor(legs, device=todo.device)
+        self.number_of = torch.tensor([a.number for a in self.attempts], device=todo.device)
+        self.bounds = torch.tensor([a.minimum_size for a in self.attempts], device=todo.device)
+        self.slow = plan.rule(StopSlowAscents) or StopSlowAscents()
+        self.most, self.budget = plan.rule(MostQueries), plan.rule(MostPasses)
+        self.stops = tuple(rule for rule in plan.rules if isinstance(rule, EarlyStop))
+        self.level = torch.zeros_like(todo, dtype=torch.int64)
+        self.attempt = torch.zeros_like(self.level)
+        self.done = ~todo
+        self.warm = torch.zeros_like(todo)
+
+    @classmethod
+    def check(cls, plan: Plan) -> None:
+        """Raise :class:`UserError` unless this search can carry out ``plan``."""
+        groups = [next((k for k, group in enumerate(cls.order) if leg.role in group), -1) for leg in plan.legs]
+        if -1 in groups or groups != sorted(groups):
+            expected = ", then ".join(" or ".join(repr(role) for role in sorted(group)) for group in cls.order)
+            found = ", ".join(repr(leg.role) for leg in plan.legs)
+            raise UserError(f"{cls.__name__} takes legs with the roles {expected}, and got {found}.")
+        if unread := [type(rule).__name__ for rule in plan.rules if not isinstance(rule, (*cls.reads, MostQueries))]:
+            known = ", ".join(rule.__name__ for rule in cls.reads) or "none"
+            raise UserError(f"{cls.__name__} does not go by {unread[0]}; its rules are: {known}.")
+
+    @classmethod
+    def runs(cls, plan: Plan, classes: int) -> list[Attempt]:
+        """All runs of a plan, in order."""
+        return attempts_of(plan.legs, classes)
+
+    @classmethod
+    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+        """How often each leg is run on a sample on which every run comes to nothing."""
+        return [leg.runs_of(classes) for leg in plan.legs]
+
+    @classmethod
+    def intensified(cls, plan: Plan, longer: Sequence[Leg]) -> tuple[Leg, ...]:
+        """The legs of high effort; ``longer``: each leg of ``plan`` with more steps and runs."""
+        return tuple(each for pair in zip(plan.legs, longer, strict=True) for each in dict.fromkeys(pair))
+
+    def begin(self, theta: Tree) -> None:  # noqa: B027 - most searches remember nothing
+        """Before the first run; ``theta``: the parameters that the N samples begin with."""
+
+    def charge(self, rows: Tensor, evaluations: Tensor) -> None:  # noqa: B027 - most searches are done when they are
+        """Samples ``rows`` ended a run, of so many ``evaluations`` [B] (where a rule of the plan asks for them);
+        :meth:`advance` follows."""
+
+    def source(self, rows: Tensor) -> Tensor:
+        """Index of the strength within which the start of each run lies; the number of strengths: anywhere."""
+        return self.level[rows]
+
+    def epsilon(self, rows: Tensor, best_size: Tensor) -> Tensor:
+        """The strength of the run that comes next of each of ``rows``; ``best_size``: their smallest so far."""
+        return self.strengths[self.level[rows]]
+
+    @abstractmethod
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
+        """Samples ``rows`` ended a run; ``fooled``: with a verified example at their strength; ``best_size``: their
+        smallest so far; ``reached``: the smallest size of that run (inf: none)."""
+
+
+def attempts_of(legs: Sequence[Leg], classes: int) -> list[Attempt]:
+    """All runs of ``legs``, in order."""
+    return [Attempt(leg, n) for leg in legs for n in range(leg.runs_of(classes))]

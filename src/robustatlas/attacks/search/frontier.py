@@ -1,0 +1,82 @@
+"""The search for the lowest margin at every strength, for the adversarial hypervolume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from robustatlas.attacks.search.base import Attempt, Schedule, attempts_of
+from robustatlas.attacks.search.plan import Leg, Plan
+from robustatlas.attacks.search.remembered import SharedExamples
+from robustatlas.attacks.search.rules import StopLaggingRuns
+from robustatlas.common.bundle import Tree
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+
+
+class FrontierSearch(Schedule):
+    """The lowest margin at every strength, for the adversarial hypervolume.
+
+    Minimum-size attacks say up to which strength a sample holds out. Then its strengths are gone through several
+    times: first each from a random start towards a target of its own, so that several targets are tried for the price
+    of one; then down, each from what was found at the strength above, and up, from the one below, so that the best
+    example of any strength reaches all.
+
+    Minimum-size attacks that lag far are given up; ascents never, whose margins count wherever they end.
+    """
+
+    shares = True
+    order = (frozenset({"bound", "restart"}), frozenset({"ascend"}), frozenset({"sweep"}))
+    reads = (StopLaggingRuns,)
+
+    def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
+        super().__init__(plan, strengths, classes, todo, monotone=monotone)
+        bounds, spread, sweeps = (plan.having(*group) for group in self.order)
+        self.first, self.targets = len(attempts_of(bounds, classes)), len(attempts_of(spread, classes))
+        self.rounds = bool(spread) + len(sweeps)
+        self.level += len(strengths) - 1
+        self.round = torch.full_like(self.level, -1 if self.first else 0)
+        self.attempt = self._attempt(self.attempt, self.round, self.level)
+
+    def begin(self, theta: Tree) -> None:
+        self.shared = SharedExamples.none(theta, len(self.done), len(self.strengths) + 1, self.done.device)
+
+    @classmethod
+    def runs(cls, plan: Plan, classes: int) -> list[Attempt]:
+        shared_out = attempts_of([leg for leg in plan.legs if leg.role != "sweep"], classes)
+        return [*shared_out, *(Attempt(leg, 0) for leg in plan.having("sweep"))]
+
+    @classmethod
+    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+        return [strengths if leg.role in ("ascend", "sweep") else leg.runs_of(classes) for leg in plan.legs]
+
+    @classmethod
+    def intensified(cls, plan: Plan, longer: Sequence[Leg]) -> tuple[Leg, ...]:
+        """Its rounds have an order: each leg is lengthened, and it goes down and up once more."""
+        return (*longer, *(leg for leg in longer if leg.role == "sweep"))
+
+    def _attempt(self, bounding: Tensor, round_: Tensor, level: Tensor) -> Tensor:
+        """Index of the run of a round at a strength; ``bounding``: that of the rounds before the first."""
+        spread = self.first + level % max(self.targets, 1)
+        after = torch.where(round_ == 0, spread, self.first + self.targets + round_ - 1)
+        return torch.where(round_ < 0, bounding, after).clamp_max(len(self.attempts) - 1)
+
+    def _rises(self, round_: Tensor) -> Tensor:
+        return (round_ > 0) & (round_ % 2 == 0)
+
+    def source(self, rows: Tensor) -> Tensor:
+        level = self.level[rows]
+        return torch.where(self._rises(self.round[rows]), (level - 1).clamp_min(0), level + 1)
+
+    def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
+        top = torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), best_size) - 1
+        round_, bounding = self.round[rows], self.attempt[rows] + 1
+        following = self.level[rows] + torch.where(self._rises(round_), 1, -1)
+        over = torch.where(round_ < 0, bounding >= self.first, (following < 0) | (following > top))
+        round_ = round_ + over.long()
+        first = torch.where(self._rises(round_), 0, top.clamp_min(0))
+        level = torch.where(over, first, torch.where(round_ < 0, self.level[rows], following))
+        self.done[rows] = (round_ >= 0) & ((top < 0) | (round_ >= self.rounds))
+        self.round[rows], self.level[rows] = round_, level
+        self.attempt[rows] = self._attempt(bounding, round_, level)

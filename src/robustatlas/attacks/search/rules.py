@@ -1,0 +1,273 @@
+"""The rules of a plan: which runs end early, which are left out, and where it goes on. One class each.
+
+A rule goes by the sample alone, by its own run and by what was known when that began, so the result of a sample does
+not depend on the others of its batch. How each was chosen stands in docs/searches.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Set
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from robustatlas.common.bundle import Bundle
+from robustatlas.common.errors import UserError
+from robustatlas.common.host import cached
+from robustatlas.models.objectives import margin_of
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
+
+Role = Literal["bound", "restart", "ascend", "unbroken", "refine", "sweep"]
+"""``"bound"``: for the smallest size, from the clean point; ``"restart"``: the same from the smallest example, moved at
+random (basin hopping, Wales and Doye 1997); ``"ascend"``: at a strength; ``"unbroken"``: the same, of samples that no
+run before found an example of, at the largest strength; ``"refine"``: for the smallest size, from the smallest
+example, at the end; ``"sweep"``: at each strength in turn, from what was found at the one beside it."""
+
+Effort = Literal["low", "default", "high"]
+"""Fewer passes, the usual ones, several times as many; what each costs is measured in the documentation (*Effort*)."""
+
+
+@dataclass(frozen=True)
+class Trace(Bundle):
+    """What a run has come to.
+
+    ``smallest`` [B]: the smallest size that was misclassified (inf: none); ``lowest`` [B]: the lowest margin of the
+    logits; ``earlier`` [B]: that at the end of the last part of the run, ``fall`` [B] what it fell within that part;
+    ``evaluations`` int64 [B]: how many it took.
+    """
+
+    smallest: Tensor
+    lowest: Tensor
+    earlier: Tensor
+    fall: Tensor
+    evaluations: Tensor
+
+    @classmethod
+    def none(cls, like: Tensor) -> Trace:
+        """Of runs that begin, one for each number of ``like`` [B]."""
+        never = torch.full_like(like, torch.inf)
+        return cls(never, never, never, never, torch.zeros_like(like, dtype=torch.int64))
+
+    def after(self, evaluation: Evaluation, problem: Problem, step: Tensor, part: int) -> Trace:
+        """What it is after evaluation number ``step`` [B] (from 0) of a run whose parts have ``part`` steps."""
+        fooling = torch.where(evaluation.fooled, evaluation.size, torch.inf)
+        lowest = torch.minimum(self.lowest, margin_of(evaluation.logits, problem.labels))
+        ends = step % part == 0
+        return Trace(
+            smallest=torch.minimum(self.smallest, fooling),
+            lowest=lowest,
+            earlier=torch.where(ends, lowest, self.earlier),
+            fall=torch.where(ends & (step > 0), self.earlier - lowest, self.fall),
+            evaluations=step + 1,
+        )
+
+
+@dataclass(frozen=True)
+class Rule(ABC):
+    """Base of all rules: their constants are their fields.
+
+    ``reason``: why it is there; ``source``: whose it is; ``version``: rises when the same constants mean something
+    else.
+    """
+
+    version: ClassVar[int] = 1
+    reason: ClassVar[str]
+    source: ClassVar[str] = "chosen here"
+    roles: ClassVar[Set[Role]]
+    """Of the legs that it says something about."""
+
+    def concerns(self, roles: Set[Role]) -> bool:
+        """Whether it has anything to say in a plan whose legs have these roles."""
+        return bool(self.roles & roles)
+
+    def at_effort(self, effort: Effort) -> Rule | None:
+        """What it becomes at an effort; None: it is left out."""
+        return self
+
+
+class EarlyStop(Rule):
+    """Base of the rules that end a run before its last step."""
+
+    @abstractmethod
+    def ends(self, trace: Trace, step: Tensor, optimizer: Optimizer[Any], known: Tensor) -> Tensor:
+        """``[B]``: the runs that end after evaluation number ``step`` [B] (from 0), where the smallest size of their
+        samples was ``known`` [B] when they began. Searches without gradients always go on."""
+
+    @abstractmethod
+    def soonest(self, optimizer: Optimizer[Any]) -> int:
+        """Evaluations after which a run may first end by it."""
+
+
+@dataclass(frozen=True)
+class StopLaggingRuns(EarlyStop):
+    """A minimum-size run ends where it lags: with a share r of its steps left, no more than ``left``, it must have
+    found something below 1 + ``times`` r^2 times the sample's smallest size.
+
+    Example:
+        >>> from robustatlas.optimizers.fmn import FMN
+        >>> trace = replace(Trace.none(torch.zeros(2)), smallest=torch.tensor([1.6, 1.4]))
+        >>> StopLaggingRuns().ends(trace, torch.tensor([10, 10]), FMN(20), torch.ones(2)).tolist()
+        [True, False]
+    """
+
+    reason: ClassVar[str] = "a run that far behind hardly ever ends below what is known"
+    roles: ClassVar[Set[Role]] = frozenset({"bound", "restart", "refine"})
+    version: ClassVar[int] = 2
+
+    times: float = 2.0
+    left: float = 2 / 3
+
+    def ends(self, trace: Trace, step: Tensor, optimizer: Optimizer[Any], known: Tensor) -> Tensor:
+        if not (optimizer.needs_gradient and optimizer.minimum_size):
+            return torch.zeros_like(step, dtype=torch.bool)
+        ratio = cached(_ratios, self.times, self.left, optimizer.steps, like=known)[step.clamp_max(optimizer.steps)]
+        return trace.smallest > ratio * known
+
+    def soonest(self, optimizer: Optimizer[Any]) -> int:
+        spared = int(self.left * optimizer.steps) if optimizer.minimum_size else 0
+        return optimizer.steps + 1 - spared
+
+    def at_effort(self, effort: Effort) -> Rule | None:
+        return PATIENT if effort == "high" else self
+
+
+PATIENT = StopLaggingRuns(times=4.0)
+"""Ends only runs that lag so far that hardly any would still gain."""
+
+
+def _ratios(times: float, left: float, steps: int) -> Tensor:
+    """``[steps + 1]``: the ratio that a minimum-size run of so many steps must keep to at each of its evaluations."""
+    share = 1 - torch.arange(steps + 1, dtype=torch.float64) / max(steps, 1)
+    return torch.where(share <= left, 1 + times * share**2, torch.inf)
+
+
+@dataclass(frozen=True)
+class StopSlowAscents(EarlyStop):
+    """An ascent at a strength ends after one of its ``parts`` parts if its margin, falling in each that are left
+    ``times`` as much as in this one, would not be zero at the end.
+
+    Example:
+        >>> from robustatlas.optimizers.pgd import PGD
+        >>> lowest, fall = torch.tensor([0.5, 0.5]), torch.tensor([0.1, 0.4])
+        >>> trace = replace(Trace.none(lowest), lowest=lowest, fall=fall)
+        >>> StopSlowAscents().ends(trace, torch.tensor([10, 10]), PGD(20), torch.ones(2)).tolist()
+        [True, False]
+    """
+
+    reason: ClassVar[str] = "an ascent that slows down does not arrive"
+    roles: ClassVar[Set[Role]] = frozenset({"ascend", "unbroken"})
+
+    parts: int = 4
+    times: float = 1.0
+
+    def part(self, steps: int) -> int:
+        """Steps of a part, of a run of so many."""
+        return max(1, steps // self.parts)
+
+    def ends(self, trace: Trace, step: Tensor, optimizer: Optimizer[Any], known: Tensor) -> Tensor:
+        if optimizer.minimum_size or not optimizer.needs_gradient:
+            return torch.zeros_like(step, dtype=torch.bool)
+        part = self.part(optimizer.steps)
+        left = (optimizer.steps - step) / part
+        looked = (step % part == 0) & (step > 0) & (step < optimizer.steps)
+        return looked & (trace.lowest > self.times * left * trace.fall)
+
+    def soonest(self, optimizer: Optimizer[Any]) -> int:
+        return optimizer.steps + 1 if optimizer.minimum_size else self.part(optimizer.steps) + 1
+
+    def at_effort(self, effort: Effort) -> Rule | None:
+        return None if effort == "high" else self
+
+
+_HIGH = 3
+"""Times as patient as usual at high effort."""
+
+
+@dataclass(frozen=True)
+class StopFruitless(Rule):
+    """Restarts end when ``patience`` in a row (by default one of each kind) have found nothing smaller; a sample is
+    stubborn once a run after the bounds did, and takes ``stubborn`` in a row. Smaller is, for a descent, within a
+    smaller strength, and for the search for the smallest size by a share of ``threshold``. High effort is three times
+    as patient."""
+
+    reason: ClassVar[str] = "a sample that several kinds of runs in a row found nothing for is in its deepest valley"
+    source: ClassVar[str] = "basin hopping (Wales and Doye 1997), as scipy.optimize.basinhopping's niter_success"
+    roles: ClassVar[Set[Role]] = frozenset({"restart"})
+    version: ClassVar[int] = 2
+
+    patience: int = 3
+    stubborn: int = 8
+    threshold: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.patience <= self.stubborn:
+            raise UserError(
+                f"StopFruitless got patience={self.patience} and stubborn={self.stubborn}; expected numbers of runs, "
+                "at least one, and no fewer for stubborn samples."
+            )
+
+    def at_effort(self, effort: Effort) -> Rule | None:
+        if effort != "high":
+            return self
+        return replace(self, patience=_HIGH * self.patience, stubborn=_HIGH * self.stubborn)
+
+
+@dataclass(frozen=True)
+class Approach(Rule):
+    """The search for the smallest size ascends below the smallest example, at ``shares`` of its size, each until it
+    fails: all kinds at the last share, the first alone at those before."""
+
+    reason: ClassVar[str] = "large steps down are cheap, small ones at the end decide"
+    roles: ClassVar[Set[Role]] = frozenset({"bound", "ascend"})
+
+    shares: tuple[float, ...] = (0.9, 0.99)
+
+
+@dataclass(frozen=True)
+class MostPasses(Rule):
+    """No run begins that could take a sample beyond so many forward and backward ``passes`` (of a randomised model: so
+    many for each draw). High effort has no such limit.
+
+    Example:
+        >>> MostPasses(800).over(torch.tensor([700, 780]), torch.tensor([41, 41])).tolist()
+        [False, True]
+    """
+
+    reason: ClassVar[str] = "what is left of a stubborn sample by then is for high effort"
+    roles: ClassVar[Set[Role]] = frozenset(get_args(Role))
+
+    passes: int = 800
+
+    def over(self, made: Tensor, ahead: Tensor) -> Tensor:
+        """``[B]``: ``made`` [B] passes and those of the whole run ``ahead`` [B] are too many."""
+        return made + ahead > self.passes
+
+    def at_effort(self, effort: Effort) -> Rule | None:
+        return None if effort == "high" else self
+
+
+@dataclass(frozen=True)
+class MostQueries(Rule):
+    """A sample is left when the model was asked about it ``queries`` times, whatever runs are left of a plan; the last
+    of them verifies what was found. Of models that can only be asked; every search goes by it.
+
+    Example:
+        >>> MostQueries(500).spent(torch.tensor([497, 498, 499, 500])).tolist()
+        [False, False, True, True]
+    """
+
+    reason: ClassVar[str] = "what a model behind an API is asked takes time and costs money"
+    roles: ClassVar[Set[Role]] = frozenset(get_args(Role))
+
+    queries: int
+
+    def spent(self, asked: Tensor) -> Tensor:
+        """``[B]``: of so many queries ``asked`` [B], no more than the one that verifies is left."""
+        return asked >= self.queries - 1
+
+    def over(self, asked: Tensor) -> Tensor:
+        """``[B]``: no further run is worth its beginning: what it asks could not be verified."""
+        return asked > self.queries - 2

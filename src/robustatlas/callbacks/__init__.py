@@ -1,7 +1,0 @@
-"""Robustness while a network is trained: a small evaluation every few epochs, inside whatever trains it."""
-
-from robustatlas.callbacks.looks import Look, looks_in, plot_looks
-from robustatlas.callbacks.trainers import Keras, Lightning, Transformers
-from robustatlas.callbacks.watching import Watch, watch
-
-__all__ = ["Keras", "Lightning", "Look", "Transformers", "Watch", "looks_in", "plot_looks", "watch"]

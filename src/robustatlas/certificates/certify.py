@@ -1,0 +1,114 @@
+"""``certify``: certificates x samples -> the other side of a run's table, with progress and resume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from robustatlas.attacks.definition import Effort
+from robustatlas.certificates.certifying import Methods, certified, expected
+from robustatlas.certificates.rechecking import Rechecked, recheck
+from robustatlas.evaluation.forecast import Forecast
+from robustatlas.evaluation.plan import Attacks, Data, Samples, Strengths
+from robustatlas.evaluation.prepared import Model
+from robustatlas.evaluation.progress import Progress
+from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.workers import Cluster
+from robustatlas.results.result import Result
+
+__all__ = ["Rechecked", "certify", "forecast", "recheck"]
+
+
+def certify(
+    model: Model,
+    data: Data,
+    attacks: Attacks = ("linf", "l2"),
+    *,
+    method: Methods = None,
+    strengths: Strengths | None = None,
+    samples: Samples = None,
+    effort: Effort = "default",
+    seed: int = 0,
+    run: str | Path | None = None,
+    batch_size: int | Literal["auto"] | None = None,
+    shard_size: int | None = None,
+    progress: bool | Progress | None = None,
+    part: str | tuple[int, int] | None = None,
+    workers: int | None = None,
+    devices: Sequence[str] | None = None,
+    ray: bool | str | Cluster | None = None,
+) -> Result:
+    """Find, for each sample and attack, a size up to which no attack can succeed.
+
+    What attacks find are upper bounds of the smallest size at which a model errs; these are lower ones. Both go into
+    the same run, and of several certificates of a sample the larger size counts.
+
+    Args:
+        model: a network of linear layers, convolutions, batch normalisation, sums, views, pooling and the usual
+            activations (see :data:`robustatlas.certificates.CERTIFICATES` for methods that take others).
+        data: as of :func:`robustatlas.evaluate`.
+        attacks: names of the catalogue, or :class:`Attack` objects: linf, l2, l1, brightness, contrast, saturation,
+            hue, and other attacks on these very sets.
+        method: name of a certificate, a :class:`robustatlas.certificates.Certificate` with settings of its own, or
+            attack -> such; default: ``"linear"`` for networks without activations, ``"line"`` for sets of one
+            parameter, and of the others what ``effort`` says.
+        strengths: as of :func:`robustatlas.evaluate`; of no effect on what is certified.
+        samples: as of :func:`robustatlas.evaluate`.
+        effort: ``"low"`` (crown-ibp), ``"default"`` (crown) or ``"high"`` (alpha-crown).
+        seed, run, batch_size, shard_size, progress, part, workers, devices, ray: as of :func:`robustatlas.evaluate`.
+
+    Returns:
+        the result of the run, with what it holds of both sides: ``certified_size``, ``certified``, ``two_sided``.
+
+    Raises:
+        UserError: the method does not cover an attack or the network, or a certified size is larger than that of an
+            example of the same run: one of the two is wrong.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+        >>> result = certify(model, data, "linf", samples=4, effort="low", progress=False)
+        >>> bool((result.certified_size("linf") > 0).all())
+        True
+    """
+    request = Request(
+        attacks=attacks,
+        strengths=strengths,
+        samples=samples,
+        seed=seed,
+        run=run,
+        batch_size=batch_size,
+        effort=effort,
+        shard_size=shard_size,
+        progress=progress,
+        part=part,
+        workers=workers,
+        devices=devices,
+        ray=ray,
+    )
+    return certified(model, data, request, method)
+
+
+def forecast(model: Model, data: Data, request: Request, method: Methods = None) -> Forecast:
+    """What :func:`certify` would do with a request, and how long it would take here. Nothing is written.
+
+    Args:
+        model: as of :func:`certify`.
+        data: as of :func:`certify`.
+        request: its other arguments.
+        method: as of :func:`certify`.
+
+    Returns:
+        seconds and bytes on disk, attack by attack.
+
+    Raises:
+        UserError: as :func:`certify`.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+        >>> forecast(model, data, Request(attacks="linf", samples=4, effort="low", progress=False)).expected[0].samples
+        4
+    """
+    return expected(model, data, request, method)

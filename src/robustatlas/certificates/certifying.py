@@ -1,0 +1,164 @@
+"""What a request asks for, certified: what the run lacks is worked through, and read back as a result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robustatlas.certificates import Certificate, Subject
+from robustatlas.certificates.choice import Method, certificate_for
+from robustatlas.certificates.work import (
+    LARGEST_BATCH,
+    Certification,
+    Certifier,
+    certifying_elsewhere,
+    done,
+    inputs,
+    record_of,
+)
+from robustatlas.evaluation.costs import Costs
+from robustatlas.evaluation.dispatcher import Dispatcher
+from robustatlas.evaluation.forecast import Expected, Forecast
+from robustatlas.evaluation.identity import check_answers, identity_of
+from robustatlas.evaluation.plan import Data, Work, chosen_attacks
+from robustatlas.evaluation.prepared import DEFAULT_BATCH, Model, given, surroundings
+from robustatlas.evaluation.progress import Progress
+from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.work import Job, Manner
+from robustatlas.evaluation.workers import Cluster, work_elsewhere, work_here
+from robustatlas.outcomes import Identity, Run
+from robustatlas.outcomes.claims import Claims
+from robustatlas.results.result import Result
+
+Methods = Method | Mapping[str, str | Certificate]
+
+_TRIED = 8
+"""Samples that a forecast certifies at first, and by how many times more where that takes no second."""
+_PATIENCE = 30.0
+"""Seconds; where one sample may take more, a forecast says how long at most instead of trying."""
+_BYTES = 24
+"""Of a sample on disk."""
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A certification that has passed the checks."""
+
+    subject: Subject
+    work: Work
+    tasks: Sequence[Certification]
+    identity: Identity
+    manner: Manner
+    display: Progress
+    seconds: float
+
+
+def certified(model: Model, data: Data, request: Request, method: Methods = None) -> Result:
+    """:func:`robustatlas.certify`, of a request."""
+    with _prepared(model, data, request, method) as ready:
+        run = request.begin(ready.identity)
+        check_answers(ready.subject.model, run, ready.work)
+        for task in ready.tasks:
+            run.certificates.add(task.record)
+        with run.kept(), run.claims() as claims:
+            whole = False
+            while not whole:
+                dispatcher = _dispatcher(run, ready, request, claims)
+                if dispatcher.lacking:
+                    _work_through(dispatcher, ready, request)
+                else:
+                    ready.display.note(f"Nothing to do: {run.path or 'the run'} has all of it.")
+                whole = run.certificates.intact(task.record for task in ready.tasks)
+        mine = ready.work.index[request.mine(len(ready.work.index))]
+    return Result.of_certificates(run, [task.record.name for task in ready.tasks], mine)
+
+
+def expected(model: Model, data: Data, request: Request, method: Methods = None) -> Forecast:
+    """:func:`robustatlas.certificates.certify.forecast`: each attack is tried on some samples that the run lacks."""
+    with _prepared(model, data, request, method) as ready:
+        run = request.begun(ready.identity)
+        mine, tried = request.mine(len(ready.work.index)), []
+        for task in ready.tasks:
+            missing = np.flatnonzero(mine & ~np.isin(ready.work.index, run.certificates.done(task.record)))
+            if len(missing):
+                tried.append(_tried(ready, task, missing))
+        places = request.places(ready.subject.model)
+        hands = places.workers or 2 if isinstance(places, Cluster) else len(places)
+    return Forecast(tuple(tried), max(1, hands), ready.manner.batch_size, ready.seconds if tried else 0.0)
+
+
+@contextmanager
+def _prepared(model: Model, data: Data, request: Request, method: Methods) -> Iterator[_Ready]:
+    classifier, work = given(model, data, request)
+    with surroundings(classifier, request) as display:
+        begun = time.perf_counter()
+        subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
+        attacks = chosen_attacks(
+            request.attacks_on(classifier), "default", request.strengths, request.exclude, classifier, work.first.images
+        )
+        tasks = []
+        for attack in attacks:
+            attack.threat.check(work.rows[:1].to(classifier.device, classifier.dtype))
+            certificate = certificate_for(attack, method, subject, request.effort)
+            tasks.append(Certification(attack, certificate, record_of(attack, certificate, request.seed)))
+        size = request.batch_size if isinstance(request.batch_size, int) else DEFAULT_BATCH
+        manner = Manner(request.seed, min(size, len(work.labels)))
+        identity = identity_of(classifier, work.rows.shape[1:], work.record)
+        yield _Ready(subject, work, tasks, identity, manner, display, time.perf_counter() - begun)
+
+
+def _dispatcher(run: Run, ready: _Ready, request: Request, claims: Claims) -> Dispatcher:
+    places = request.places(ready.subject.model)
+    hands = places.workers or 2 if isinstance(places, Cluster) else max(1, len(places))
+    costs = Costs([1.0] * len(ready.tasks), 0.1)
+    mine = request.mine(len(ready.work.index))
+    return Dispatcher(
+        run.certificates,
+        ready.tasks,
+        ready.work,
+        mine,
+        ready.manner,
+        costs,
+        claims,
+        request.shard_size,
+        hands,
+        ready.display,
+    )
+
+
+def _work_through(dispatcher: Dispatcher, ready: _Ready, request: Request) -> None:
+    """Have the work of the dispatcher done: by this process where no others are asked for."""
+    model = ready.subject.model
+    places = request.places(model)
+    if not places:
+        work_here(Certifier(ready.subject, ready.tasks, ready.manner).do, dispatcher)
+        return
+    each = 1 if isinstance(places, Cluster) else max(1, torch.get_num_threads() // len(places))
+    make = partial(certifying_elsewhere, model, tuple(ready.tasks), ready.manner, ready.identity, ready.subject.shape)
+    work_elsewhere(make, f"The model {model.name}", places, each, dispatcher)
+
+
+def _tried(ready: _Ready, task: Certification, missing: NDArray[np.int64]) -> Expected:
+    """What a task will take, from a few samples spread over those that are missing."""
+    most = task.certificate.most(ready.subject, task.attack, inputs(ready.subject.model, _job(ready, missing[:1])))
+    count, seconds = 0, 0.0
+    while most < _PATIENCE and count < min(LARGEST_BATCH, len(missing)) and seconds < 1:
+        count = min(len(missing), max(_TRIED, count * _TRIED))
+        chosen = np.unique(missing[np.linspace(0, len(missing) - 1, count).round().astype(np.int64)])
+        begun = time.perf_counter()
+        done(ready.subject, task, _job(ready, chosen), ready.manner, lambda through: None)
+        seconds = time.perf_counter() - begun
+    each = seconds / count if count else most
+    return Expected(task.record.name, len(missing), 0.0, not count, each * len(missing), _BYTES * len(missing))
+
+
+def _job(ready: _Ready, rows: NDArray[np.int64]) -> Job:
+    at = torch.from_numpy(rows)
+    return Job(0, 0, ready.work.rows.stored(at), ready.work.labels[at], ready.work.index[rows])

@@ -1,0 +1,134 @@
+"""Stored certificates, looked at again: whether each size that a run holds is certain by its method here and now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Attack
+from robustatlas.attacks.description import plain
+from robustatlas.certificates import Samples, Subject, certificate_named
+from robustatlas.certificates.work import LARGEST_BATCH
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import counted
+from robustatlas.data import Dataset, as_inputs, load_dataset
+from robustatlas.evaluation.identity import check_answers, identity_of
+from robustatlas.evaluation.plan import Work, samples_of
+from robustatlas.evaluation.verification.asked import model_of
+from robustatlas.models.classifier import Classifier, undisturbed
+from robustatlas.outcomes import Run
+from robustatlas.outcomes.certified import CertificateRecord
+from robustatlas.outcomes.outcome import Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Rechecked:
+    """What became of the sizes of one method.
+
+    Attributes:
+        record: the method, as the run holds it.
+        samples: positions in the data set of those that were looked at again.
+        failed: those among them whose size is not certain by the method here.
+    """
+
+    record: CertificateRecord
+    samples: Integers
+    failed: Integers
+
+    @property
+    def holds(self) -> bool:
+        """Whether all sizes are certain."""
+        return not len(self.failed)
+
+    def __str__(self) -> str:
+        said = f"{self.record.row}, {self.record.method}, version {self.record.version}: "
+        if self.holds:
+            return f"{said}all sizes of {counted(len(self.samples), 'sample')} hold"
+        return f"{said}{len(self.failed)} of {counted(len(self.samples), 'size')} do not hold, the first of sample " + (
+            f"{self.failed[0]}"
+        )
+
+
+def recheck(
+    run: str | Path,
+    *,
+    model: Classifier | nn.Module | Callable[[Tensor], Any] | str | None = None,
+    data: Dataset | tuple[Any, Any] | str | None = None,
+    samples: int | None = None,
+) -> tuple[Rechecked, ...]:
+    """Compute again, for each certificate of a run, whether its sizes are certain.
+
+    Args:
+        run: its directory.
+        model: default: the one that the run names. Must be the run's.
+        data: default: the data set that the run names. Must be the run's.
+        samples: the first so many of each certificate; None: all.
+
+    Returns:
+        for each method and attack of the run which sizes hold.
+
+    Raises:
+        UserError: no such run, nothing certified in it, another model or data than the run's, or an attack or a method
+            that is not known here.
+
+    Example:
+        >>> import tempfile, robustatlas as ra
+        >>> model, data = ra.load_model("builtin:digits-ibp"), ra.load_dataset("digits")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = ra.certify(model, data, "linf", samples=3, effort="low", run=f"{folder}/run", progress=False)
+        ...     print(*recheck(f"{folder}/run"))
+        linf, crown-ibp, version 2: all sizes of 3 samples hold
+    """
+    store = Run.open(run)
+    records = store.certified_by()
+    if not records:
+        raise UserError(f"{store.path or 'The run'} holds no certificates; 'robustatlas certify' makes them.")
+    source = store.identity.data.name if data is None else data
+    with undisturbed():
+        classifier = model_of(store, model)
+        work = samples_of(load_dataset(source) if isinstance(source, str) else source, None)
+        with classifier.evaluating():
+            if differences := store.identity.differences(identity_of(classifier, work.rows.shape[1:], work.record)):
+                raise UserError(f"The certificates of {store.path} cannot be checked: {'; '.join(differences)}.")
+            check_answers(classifier, store, work)
+            return tuple(_rechecked(store, record, classifier, work, samples) for record in records)
+
+
+def _rechecked(store: Run, record: CertificateRecord, model: Classifier, work: Work, most: int | None) -> Rechecked:
+    index = store.certificates.done(record)[:most]
+    settings = {name: value for name, value in record.settings.items() if name not in ("kind", "version", "seed")}
+    certificate = certificate_named(record.method, **settings)
+    attack = _attack(record, work.first.images, model)
+    subject = Subject(model, tuple(work.rows.shape[1:]), int(str(record.settings.get("seed", 0))))
+    certificate.check(subject, attack)
+    sizes = torch.from_numpy(store.certificates.columns(record, index)["certified_size"])
+    held = sizes == 0  # of which nothing is said
+    place = {int(position): row for row, position in enumerate(work.index)}
+    for some in torch.split((~held).nonzero().squeeze(1), LARGEST_BATCH):
+        if len(some):
+            rows = torch.tensor([place[int(position)] for position in index[some.numpy()]])
+            samples = _samples(work, rows, model)
+            with torch.no_grad():
+                held[some] = certificate.holds(subject, attack, samples, sizes[some])
+    return Rechecked(record, index, index[~held.numpy()])
+
+
+def _samples(work: Work, rows: Tensor, model: Classifier) -> Samples:
+    x = as_inputs(work.rows.stored(rows)).to(model.device, model.dtype)
+    return Samples(x.double(), work.labels[rows].to(model.device), torch.from_numpy(work.index)[rows])
+
+
+def _attack(record: CertificateRecord, first: Tensor, model: Classifier) -> Attack:
+    """The attack whose sets were certified, as the catalogue has it now."""
+    attack = attack_named(record.name)
+    threat = attack.threat.for_data(first).bound_to(model)
+    told = CertificateRecord(name=record.name, method=record.method, threat=plain(threat))
+    if told.threat != record.threat:
+        raise UserError(f"The sets of {record.name!r} are others now than those that were certified.")
+    return replace(attack, threat=threat, strengths=record.strengths or attack.strengths)

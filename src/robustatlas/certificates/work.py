@@ -1,0 +1,144 @@
+"""The work of certifying: one certificate on some samples, by whoever does it and wherever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robustatlas.attacks.definition import Attack
+from robustatlas.attacks.description import plain
+from robustatlas.certificates import Certificate, Samples, Subject
+from robustatlas.data import as_inputs
+from robustatlas.evaluation.identity import check_same
+from robustatlas.evaluation.work import Arrays, Found, Job, Manner
+from robustatlas.evaluation.workers import Do
+from robustatlas.evaluation.workers.memory import hand_back
+from robustatlas.models.classifier import Classifier, seeded, undisturbed
+from robustatlas.models.objectives import margin_of
+from robustatlas.outcomes import Identity
+from robustatlas.outcomes.certified import CertificateRecord
+from robustatlas.outcomes.circumstances import circumstances
+
+LARGEST_BATCH = 64
+"""Samples whose bounds are computed together, at most; more of them are no faster."""
+
+
+@dataclass(frozen=True)
+class Certification:
+    """One certificate of one attack's sets, as a run records it."""
+
+    attack: Attack
+    certificate: Certificate
+    record: CertificateRecord
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Columns that are read of what a run has already."""
+        return ("certified_size", "seconds")
+
+    @property
+    def held(self) -> int:
+        """Inputs that a sample takes the memory of."""
+        return 8
+
+
+def record_of(attack: Attack, certificate: Certificate, seed: int) -> CertificateRecord:
+    """What determines the sizes of a certificate, and what a reader wants to know of it."""
+    settings = plain(certificate)
+    return CertificateRecord(
+        name=attack.name,
+        method=certificate.name,
+        version=certificate.version,
+        settings=settings if certificate.own_model else {**settings, "seed": seed},
+        threat=plain(attack.threat),
+        of="" if certificate.own_model else certificate.certifies,
+        strengths=attack.strengths,
+        unit=attack.about.unit,
+        source=certificate.source,
+    )
+
+
+def done(subject: Subject, task: Certification, job: Job, manner: Manner, report: Callable[[int], None]) -> Found:
+    """Certify the samples of a job; ``report`` is called with how many are through."""
+    begun = time.perf_counter()
+    model = subject.model
+    x = inputs(model, job)
+    labels = job.labels.to(model.device)
+    samples = _samples(model, x, labels, job.index, manner.batch_size)
+    right = torch.from_numpy(samples["clean_prediction"] == samples["label"])
+    sizes = torch.zeros(len(job.index), dtype=torch.float64)
+    rows = (right if task.certificate.own_model else torch.ones_like(right)).nonzero().squeeze(1)
+    with seeded(manner.seed, model.device):
+        for some in torch.split(rows, min(manner.batch_size, LARGEST_BATCH)):
+            if len(some):
+                at = some.to(model.device)
+                given = Samples(x[at].double(), labels[at], torch.from_numpy(job.index)[some])
+                with torch.no_grad():
+                    sizes[some] = task.certificate.sizes(subject, task.attack, given)
+                report(int(some[-1]) + 1)
+    seconds = time.perf_counter() - begun
+    certain = sizes.nan_to_num(nan=0.0, posinf=torch.inf).numpy()
+    columns: Arrays = {"index": job.index, "certified_size": certain, "minimal_size": certain}
+    columns["seconds"] = np.full(len(job.index), seconds / len(job.index))
+    columns["abstained"] = sizes.isnan().numpy().astype(np.int8)
+    about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
+    return Found(columns, samples, None, about, seconds, manner.batch_size)
+
+
+def inputs(model: Classifier, job: Job) -> Tensor:
+    """``[B, ...]``: what the samples of a job are to the model."""
+    return as_inputs(job.stored.to(model.device)).to(model.dtype)
+
+
+def _samples(model: Classifier, x: torch.Tensor, labels: torch.Tensor, index: NDArray[np.int64], batch: int) -> Arrays:
+    """The clean outcomes of samples, as attacks record them."""
+    predicted, margins = [], []
+    for part, truth in zip(torch.split(x, batch), torch.split(labels, batch), strict=True):
+        with torch.no_grad():
+            logits = model.logits(part, verifying=True)
+        predicted.append(logits.argmax(1))
+        margins.append(margin_of(logits.softmax(1), truth).float())
+    return {
+        "index": index,
+        "label": labels.cpu().numpy(),
+        "clean_prediction": torch.cat(predicted).cpu().numpy(),
+        "clean_margin": torch.cat(margins).cpu().numpy(),
+    }
+
+
+class Certifier:
+    """Does the jobs of some certifications one after the other; the network is read once."""
+
+    def __init__(self, subject: Subject, tasks: Sequence[Certification], manner: Manner) -> None:
+        self.subject, self.tasks, self.manner = subject, tasks, manner
+
+    def do(self, job: Job, report: Callable[[int], None] = lambda through: None) -> Found:
+        """Do a job; ``report`` is called with how many of its samples are through."""
+        found = done(self.subject, self.tasks[job.task], job, self.manner, report)
+        hand_back()
+        return found
+
+
+@contextmanager
+def certifying_elsewhere(
+    model: Classifier,
+    tasks: Sequence[Certification],
+    manner: Manner,
+    identity: Identity,
+    shape: tuple[int, ...],
+) -> Iterator[Do]:
+    """In a worker's process: what does jobs there, with a model that was sent there for inputs of the ``shape``.
+
+    Raises:
+        UserError: the model that arrived is not the one that was sent.
+    """
+    with undisturbed(), model.evaluating():
+        check_same(model, shape, identity)
+        yield Certifier(Subject(model, shape, manner.seed), tasks, manner).do

@@ -1,0 +1,46 @@
+"""Signs by which a robustness number is to be doubted: each is measured of single samples, in a few passes."""
+
+from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
+from robustatlas.common.registry import Registry, subclass_of
+
+__all__ = ["INDICATORS", "Indicator", "LookedAt", "Measured"]
+
+INDICATORS: Registry[type[Indicator]] = Registry(
+    "indicator",
+    "robustatlas.indicators",
+    {
+        "zero-gradient": "checks.indicators.zero:ZeroGradient",
+        "gradient": "checks.indicators.directional:DirectionalDerivative",
+        "border-gradient": "checks.indicators.border:BorderGradient",
+        "random": "checks.indicators.randomness:Randomness",
+        "batch": "checks.indicators.company:BatchDependence",
+        "probabilities": "checks.indicators.probabilities:Probabilities",
+        "logit-scale": "checks.indicators.scale:LogitScale",
+        "random-step": "checks.indicators.random_step:RandomStep",
+        "unconstrained": "checks.indicators.attack_failures:UnconstrainedFailure",
+        "black-box": "checks.indicators.carlini:BlackBoxWins",
+        "random-draws": "checks.indicators.carlini:RandomDraws",
+        "half": "checks.indicators.carlini:GreyImage",
+        "single-step": "checks.indicators.carlini:SingleStep",
+        "more-steps": "checks.indicators.carlini:MoreSteps",
+        "restarts": "checks.indicators.carlini:Restarts",
+        "larger-budget": "checks.indicators.carlini:LargerBudget",
+        "gradient-in-forward": "checks.indicators.autoattack:GradientInForward",
+        "float-saturation": "checks.indicators.numbers:FloatSaturation",
+        "quantised": "checks.indicators.numbers:QuantisedInputs",
+        "kinds": "checks.indicators.kinds:KindsDiffer",
+        "one-kind": "checks.indicators.kinds:OneKindAlone",
+        "nearest-data": "checks.indicators.kinds:NearestData",
+        "binarisation": "checks.indicators.binarisation:Binarisation",
+        "silent-success": "checks.indicators.attack_failures:SilentSuccess",
+        "incomplete-optimisation": "checks.indicators.attack_failures:IncompleteOptimisation",
+        "transfer-failure": "checks.indicators.attack_failures:TransferFailure",
+        "square-lowers": "checks.indicators.autoattack:SquareLowers",
+        "few-classes": "checks.indicators.autoattack:FewClasses",
+        "unavailable-gradients": "checks.indicators.unavailable:UnavailableGradients",
+        "unstable-predictions": "checks.indicators.unstable:UnstablePredictions",
+    },
+    "a class derived from robustatlas.extending.Indicator",
+    subclass_of(Indicator),
+)
+"""Name to indicator; those that do not decide are read on request."""

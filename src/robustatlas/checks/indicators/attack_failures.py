@@ -1,0 +1,92 @@
+"""Pintor's indicators of attack failure that look at an attack's path (3 to 6)."""
+
+from __future__ import annotations
+
+import torch
+
+from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
+from robustatlas.checks.indicators.paths import path
+from robustatlas.checks.indicators.searched import Searched
+
+_LAST = 10
+_CHANGE = 0.05
+_UNBOUNDED = 100
+
+
+def searched(look: LookedAt) -> Searched:
+    """What attacks found; indicators of the full diagnosis are asked only where it is there."""
+    assert look.searched is not None
+    return look.searched
+
+
+class SilentSuccess(Indicator):
+    """Whether the last point of an attack fails where an earlier one succeeded."""
+
+    name = "silent-success"
+    part = "published"
+    decides = False
+    means = "the last point of an attack fails where an earlier one succeeded"
+    remedy = "None: searches of this package keep the best point"
+    source = "Pintor et al. 2022, indicator 3"
+    limit = "an earlier success"
+
+    def measure(self, look: LookedAt) -> Measured:
+        """31 forward and 30 backward passes a sample."""
+        wrong = path(look, searched(look).epsilon).wrong
+        silent = wrong.any(0) & ~wrong[-1]
+        return Measured.of(silent.float(), silent)
+
+
+class IncompleteOptimisation(Indicator):
+    """By how much of its range the running minimum of the loss still falls in the last ten steps."""
+
+    name = "incomplete-optimisation"
+    part = "published"
+    decides = False
+    means = "the loss still falls at the end of an attack"
+    remedy = "More steps (effort='high'); masking is seldom a want of steps"
+    source = "Pintor et al. 2022, indicator 4"
+    limit = f"more than {_CHANGE:g} of the range of the loss"
+
+    def measure(self, look: LookedAt) -> Measured:
+        """31 forward and 30 backward passes a sample."""
+        loss = path(look, searched(look).epsilon).margins
+        span = (loss.amax(0) - loss.amin(0)).clamp_min(torch.finfo(loss.dtype).tiny)
+        running = ((loss - loss.amin(0)) / span).cummin(0).values[-_LAST:]
+        change = running.amax(0) - running.amin(0)
+        return Measured.of(change, change > _CHANGE)
+
+
+class TransferFailure(Indicator):
+    """Whether what breaks a network that was distilled from the model leaves the model as it is."""
+
+    name = "transfer-failure"
+    part = "published"
+    decides = False
+    needs = "scores"
+    means = "examples against a distilled network do not transfer"
+    remedy = "None: of sound networks it flags nearly all"
+    source = "Pintor et al. 2022, indicator 5, with a network distilled from the model as the surrogate"
+    limit = "wrong on the surrogate, right on the model"
+
+    def measure(self, look: LookedAt) -> Measured:
+        """1 forward pass a sample; the attack goes through the distilled network."""
+        found = searched(look).transferred
+        return Measured.of(found.float(), found > 0, found >= 0)
+
+
+class UnconstrainedFailure(Indicator):
+    """Whether an attack that only [0, 1] bounds leaves the sample as it is."""
+
+    name = "unconstrained"
+    part = "full"
+    severity = "masked"
+    means = "an attack that nothing bounds but [0, 1] fails"
+    remedy = "As of the indicator gradient; 'diagnose --repair' tries it"
+    source = "Pintor et al. 2022, indicator 6, per sample; Carlini et al. 2019 (an unbounded attack reaches 100 %)"
+    limit = "still right at the end, and never wrong before"
+
+    def measure(self, look: LookedAt) -> Measured:
+        """101 forward and 100 backward passes a sample."""
+        margins = path(look, torch.inf, _UNBOUNDED).margins
+        return Measured.of(margins.amin(0), ~(margins < 0).any(0))

@@ -1,0 +1,83 @@
+"""Do kinds of attack agree, and with what the data show themselves?"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from robustatlas.checks.indicators.attack_failures import searched
+from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
+from robustatlas.checks.indicators.searched import OWN, SEED
+
+_SMALLEST, _NEVER = 1e-9, 1e6
+"""Sizes are compared as logarithms in between."""
+
+
+class KindsDiffer(Indicator):
+    """By how much smaller another kind's example is, as a logarithm, than those of two seeds of the search."""
+
+    name = "kinds"
+    part = "full"
+    decides = False
+    needs = "scores"
+    means = "kinds of attack differ far more than seeds do"
+    remedy = "Take the union of kinds, or an audit ('robustatlas audit RUN')"
+    source = "ours: seeds share blind spots, kinds do not"
+    limit = "smaller by more than two seeds differ, with a strength that was asked for in between"
+
+    def measure(self, look: LookedAt) -> Measured:
+        """No pass of its own."""
+        found = searched(look)
+        own, seed = found.sizes[OWN], found.sizes[SEED]
+        others = [sizes for kind, sizes in found.sizes.items() if kind not in (OWN, SEED)]
+        best = torch.stack(others).amin(0) if others else own
+        both = torch.minimum(own, seed)
+        between = ((best[None] <= found.strengths[:, None]) & (both[None] > found.strengths[:, None])).any(0)
+        values = _apart(both, best)
+        return Measured.of(values, between & (values > _apart(own, seed).abs()))
+
+
+def _apart(one: Tensor, other: Tensor) -> Tensor:
+    """[B] the logarithm of the ratio of two sizes."""
+    return one.clamp(_SMALLEST, _NEVER).log() - other.clamp(_SMALLEST, _NEVER).log()
+
+
+class OneKindAlone(Indicator):
+    """How many kinds of attack break the sample at the largest strength that was asked for."""
+
+    name = "one-kind"
+    part = "full"
+    decides = False
+    needs = "scores"
+    means = "one kind of attack alone breaks samples that all others leave"
+    remedy = "Add that kind to the evaluation, and an audit"
+    source = "ours"
+    limit = "one of several kinds"
+
+    def measure(self, look: LookedAt) -> Measured:
+        """No pass of its own."""
+        found = searched(look)
+        kinds = [sizes for kind, sizes in found.sizes.items() if kind != SEED]
+        breaking = torch.stack([sizes <= found.largest for sizes in kinds]).sum(0)
+        return Measured.of(breaking.float(), (breaking == 1) & (len(kinds) > 1))
+
+
+class NearestData(Indicator):
+    """Distance to the nearest data point that the model puts into another class, relative to the size found."""
+
+    name = "nearest-data"
+    part = "full"
+    needs = "scores"
+    severity = "masked"
+    threshold = 0.05
+    means = "a data point of another class is nearer than the smallest example found"
+    remedy = "The attack misses examples that the data hold: repair, or attacks without gradients"
+    source = "ours; inter-class distances (Goepfert et al.)"
+    limit = "nearer than what was found"
+
+    def measure(self, look: LookedAt) -> Measured:
+        """No pass of its own; the data were classified once."""
+        found = searched(look)
+        own = torch.minimum(found.sizes[OWN], found.sizes[SEED])
+        nearer = (found.nearest < own) & (found.nearest <= found.largest)
+        return Measured.of((found.nearest / own.clamp_min(1e-9)).nan_to_num(1.0, posinf=1e6).clamp_max(1e6), nearer)

@@ -1,0 +1,76 @@
+"""Numbers that a network cannot tell apart: gradients lost in float32, and inputs that it rounds."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.checks.indicators.base import ULPS, Indicator, LookedAt, Measured
+from robustatlas.checks.indicators.directional import AGREES
+from robustatlas.common.bundle import flat
+from robustatlas.common.errors import UserError
+from robustatlas.models.classifier import Classifier
+
+_SHIFT = 1 / 2040
+_MOVED = 0.1
+
+
+class FloatSaturation(Indicator):
+    """Cosine of the gradient of the margin and the one in float64."""
+
+    name = "float-saturation"
+    part = "full"
+    severity = "masked"
+    means = "the gradient in float32 is another than in float64"
+    remedy = "Evaluate the network in float64, or repair ('diagnose --repair' tries gradients in float64)"
+    source = "ours; Athalye et al. 2018 (vanishing gradients)"
+    limit = f"cosine below {AGREES:g}"
+
+    def measure(self, look: LookedAt) -> Measured:
+        """1 forward and 1 backward pass a sample, in float64."""
+        double, nobody = in_float64(look.model, look.x), torch.zeros_like(look.labels, dtype=torch.bool)
+        if double is None:
+            return Measured.of(torch.ones_like(look.margin), nobody)
+        precise = LookedAt(double, look.x.double(), look.labels, look.noise, look.ways).slopes[-1]
+        cosine = torch.cosine_similarity(flat(look.slopes[-1]).double(), flat(precise), dim=1, eps=1e-300)
+        there = flat(precise).abs().amax(1) > 0
+        return Measured.of(torch.where(there, cosine, 1.0), there & (cosine < AGREES))
+
+
+def in_float64(model: Classifier, x: Tensor) -> Classifier | None:
+    """The model with its network in float64; None where that cannot compute ``x`` [B, ...], or is in it already."""
+    if not isinstance(model.net, nn.Module) or model.network_dtype == torch.float64:
+        return None
+    settings = {"prepare": model.prepare, "outputs": model.outputs, "rejection": model.rejection}
+    double = Classifier(deepcopy(model.net).double(), model.mean, model.std, **settings)  # type: ignore[arg-type]
+    try:
+        with torch.no_grad():
+            double.logits(x[:1].double(), verifying=True)
+    except UserError:
+        return None
+    return double
+
+
+class QuantisedInputs(Indicator):
+    """Whether the logits are the very same after a random tenth of all values moved by an eighth of a grey level, or as
+    far as the network's numbers can tell."""
+
+    name = "quantised"
+    part = "full"
+    needs = "scores"
+    severity = "note"
+    means = "inputs that differ by an eighth of a grey level give the very same outputs"
+    remedy = "Let gradients pass the rounding (straight_through), where they do not"
+    source = "ours"
+    limit = "no change at all"
+
+    def measure(self, look: LookedAt) -> Measured:
+        """1 forward pass a sample."""
+        shift = max(_SHIFT, ULPS * torch.finfo(look.model.network_dtype).eps)
+        random = look.noise.child(8000).symmetric(*look.x.shape[1:], dtype=look.x.dtype)
+        moved = (look.x + shift * random.sign() * (random.abs() < _MOVED)).clamp(0, 1)
+        with torch.no_grad():
+            same = (look.logits(moved) == look.clean).all(1)
+        return Measured.of(same.float(), same)

@@ -1,0 +1,20 @@
+"""What can be done where gradients mislead: other ways back, other starts, other outputs; made from the model alone."""
+
+from robustatlas.checks.remedies.modules import around
+from robustatlas.checks.remedies.outputs import at_logits, rescaled
+from robustatlas.checks.remedies.starts import from_random_starts
+from robustatlas.checks.remedies.ways import Way, averaged, distilled, estimated, inside, precise, transferred
+
+__all__ = [
+    "Way",
+    "around",
+    "at_logits",
+    "averaged",
+    "distilled",
+    "estimated",
+    "from_random_starts",
+    "inside",
+    "precise",
+    "rescaled",
+    "transferred",
+]

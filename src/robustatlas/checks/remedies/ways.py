@@ -1,0 +1,174 @@
+"""Ways for a gradient through a model whose own misleads: the same outputs, and gradients that lead somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.checks.indicators.numbers import in_float64
+from robustatlas.common.bundle import flat, per_sample
+from robustatlas.common.noise import Noise
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.gradients import surrogate
+
+Scores = Callable[[Tensor], Tensor]
+SPREAD = 8 / 255
+"""Standard deviation of the neighbourhood that estimated gradients are averaged over (Tramer et al. 2020)."""
+PAIRS = 24
+"""Antithetic pairs of an estimated gradient."""
+DRAWS = 20
+"""Of a randomised model, for a gradient (Athalye et al. 2018 average over 10 to 30)."""
+_INSIDE = 1 / 1020
+_TINY = 1e-20
+"""Gradients below this are taken for lost."""
+_WIDTH, _BATCH = 128, 64
+
+
+@dataclass(frozen=True)
+class Way:
+    """The model, seen through other gradients.
+
+    Attributes:
+        name: of the remedy, for people and records.
+        model: with the same outputs and the other gradients.
+        dear: whether one gradient costs many passes.
+    """
+
+    name: str
+    model: Classifier
+    dear: bool = False
+
+
+def estimated(model: Classifier) -> Way:
+    """Gradients by antithetic finite differences over a Gaussian neighbourhood, as evolution strategies take them: they
+    see jumps, and need no backward pass (Salimans et al. 2017; Tramer et al. 2020 on k-winners-take-all)."""
+
+    def through(x: Tensor) -> Tensor:
+        estimate: Tensor = _Estimated.apply(x, scores_of(model))  # type: ignore[no-untyped-call]
+        return estimate
+
+    return Way("estimated gradient", model.going_through(through, f"estimated gradient, {PAIRS} pairs"), dear=True)
+
+
+class _Estimated(torch.autograd.Function):
+    """The scores; backward multiplies by differences along random directions that belong to the input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scores: Scores) -> Tensor:
+        noise = _noise_of(x)
+        differences = []
+        for pair in range(PAIRS):
+            step = SPREAD * noise.child(pair).normal(*x.shape[1:], dtype=x.dtype)
+            differences.append(scores((x + step).clamp(0, 1)) - scores((x - step).clamp(0, 1)))
+        ctx.noise, ctx.shape = noise, x.shape
+        ctx.save_for_backward(torch.stack(differences))
+        return scores(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (differences,) = ctx.saved_tensors
+        weights = (differences * gradient).sum(2)  # [pairs, B]
+        total = torch.zeros(ctx.shape, dtype=gradient.dtype, device=gradient.device)
+        for pair in range(PAIRS):
+            step = ctx.noise.child(pair).normal(*ctx.shape[1:], dtype=gradient.dtype)
+            total += per_sample(weights[pair], step) * step
+        return total / (2 * SPREAD * PAIRS), None
+
+
+def _noise_of(x: Tensor) -> Noise:
+    """Streams [B] that belong to the pixels, so that no sample's directions depend on its batch."""
+    bits = flat(x.detach().float()).contiguous().view(torch.int32).long()
+    places = torch.arange(1, bits.shape[1] + 1, device=x.device) * 0x9E3779B1
+    return Noise((bits * places).sum(1)).child(0)
+
+
+def scores_of(model: Classifier) -> Scores:
+    """The outputs of a model, without a gradient."""
+
+    def scores(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return model.logits(x, verifying=True)
+
+    return scores
+
+
+def precise(model: Classifier, x: Tensor) -> Way | None:
+    """Gradients in float64, where those in float32 vanish; None where the network cannot compute ``x`` in it."""
+    double = in_float64(model, x)
+    if double is None:
+        return None
+
+    def approximation(x: Tensor) -> Tensor:
+        raised: Tensor = _Raised.apply(x)  # type: ignore[no-untyped-call]
+        return double.logits(raised.double(), verifying=True).to(x.dtype)
+
+    return Way("float64", model.going_through(surrogate(scores_of(model), approximation), "float64"))
+
+
+class _Raised(torch.autograd.Function):
+    """To float64; gradients that float32 would lose come back with a largest entry of 1."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.dtype = x.dtype
+        return x.double()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        largest = flat(gradient).abs().amax(1)
+        lost = (largest > 0) & (largest < _TINY)
+        return (gradient / per_sample(torch.where(lost, largest, 1.0), gradient)).to(ctx.dtype)
+
+
+def inside(model: Classifier) -> Way:
+    """The gradient at a point where no value is exactly 0 or 1, but a quarter of a grey level inside: what a network
+    does at the border of [0, 1] is seen from the side to which values can go."""
+
+    def approximation(x: Tensor) -> Tensor:
+        return model.logits(x + (x.clamp(_INSIDE, 1 - _INSIDE) - x).detach(), verifying=True)
+
+    return Way("just inside [0, 1]", model.going_through(surrogate(scores_of(model), approximation), "just inside"))
+
+
+def averaged(model: Classifier) -> Way:
+    """Gradients that are averaged over draws (EOT: Athalye et al. 2018), and errors that most of fresh draws make."""
+    return Way(f"mean over {DRAWS} draws", Classifier(model, draws=DRAWS), dear=True)
+
+
+def transferred(model: Classifier, images: Tensor, epochs: int = 30) -> Way:
+    """Gradients of a network that is distilled from the model on the fly: examples are transferred from it."""
+    student = distilled(model, images, epochs)
+
+    def approximation(x: Tensor) -> Tensor:
+        logits: Tensor = student(x.float())
+        return logits.to(x.dtype)
+
+    return Way("distilled network", model.going_through(surrogate(scores_of(model), approximation), "distilled"))
+
+
+def distilled(model: Classifier, images: Tensor, epochs: int = 30) -> nn.Module:
+    """A small network that learns the outputs of the model at ``images`` [N, ...] and around them."""
+    x = images.to(model.device, model.dtype)
+    with torch.no_grad():
+        taught = torch.cat([model.logits(part, verifying=True) for part in torch.split(x, _BATCH)])
+    targets = (taught / taught.std().clamp_min(1e-12)).float()
+    student = nn.Sequential(
+        nn.Flatten(), nn.Linear(flat(x).shape[1], _WIDTH), nn.GELU(), nn.Linear(_WIDTH, _WIDTH), nn.GELU(),
+        nn.Linear(_WIDTH, targets.shape[1]),
+    ).to(model.device)  # fmt: skip
+    noise = Noise.of(0, torch.arange(len(x), device=model.device), "distillation")
+    optimizer = torch.optim.Adam(student.parameters(), 2e-3)
+    with torch.enable_grad():
+        for epoch in range(epochs):
+            shaken = (x + SPREAD * noise.child(epoch).normal(*x.shape[1:], dtype=x.dtype)).clamp(0, 1).float()
+            order = torch.argsort(noise.child(epoch).uniform())
+            for rows in torch.split(order, _BATCH):
+                optimizer.zero_grad()
+                loss = nn.functional.mse_loss(student(shaken[rows]), targets[rows])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+    return student.eval().requires_grad_(False)

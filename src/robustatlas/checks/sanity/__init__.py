@@ -1,0 +1,7 @@
+"""Checks made once, before the work: would the numbers of this model on these samples mean anything?"""
+
+from robustatlas.checks.sanity.attacks import check_attacks, ways_back
+from robustatlas.checks.sanity.inputs import check_inputs
+from robustatlas.checks.sanity.model import GRADIENTS, check_model
+
+__all__ = ["GRADIENTS", "check_attacks", "check_inputs", "check_model", "ways_back"]

@@ -1,0 +1,117 @@
+"""Where the gradient of a model gets lost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.common.bundle import flat
+from robustatlas.models.classifier import Classifier, seeded
+from robustatlas.models.classifier.backward import Backward, going_back
+from robustatlas.models.classifier.failing import slope_of
+from robustatlas.models.objectives import margin_of
+
+REMEDY = (
+    "Wrap it in straight_through(function), or surrogate(function, approximation), so that attacks see through it; "
+    "otherwise this would be found as robustness"
+)
+_FLAT = ("RoundBackward", "FloorBackward", "CeilBackward", "TruncBackward")
+"""Operations whose gradient is zero everywhere they have one."""
+
+AT_ONCE = 8
+"""Samples of one pass of the checks: what fits into memory is not known yet."""
+
+
+def flat_operations(output: Tensor) -> list[str]:
+    """Operations on the way to ``output`` whose gradient is zero: round, floor, ceil, trunc.
+
+    Example:
+        >>> flat_operations((torch.rand(3, requires_grad=True) * 4).round())
+        ['round']
+    """
+    names = (type(node).__name__ for node in _nodes(output))
+    found = {name for name in names if name.startswith(_FLAT)}
+    return sorted(name.partition("Backward")[0].lower() for name in found)
+
+
+def _nodes(output: Tensor) -> Iterator[Any]:
+    waiting, seen = [output.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            waiting += [following for following, _ in node.next_functions]
+
+
+def where_it_ends(model: Classifier, x: Tensor) -> str | None:
+    """The part of ``model`` that passes no gradient of ``x`` [B, ...] on: its ``prepare``, or a module of its network
+    by name, the first in order; None where every part does."""
+    if model.prepare is not None and not model.prepare(x.detach().clone().requires_grad_()).requires_grad:
+        return "its prepare"
+    if not isinstance(model.net, nn.Module):
+        return None
+    ends: list[str] = []
+
+    def look(name: str, module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        watched = any(isinstance(value, Tensor) and value.requires_grad for value in given)
+        if watched and isinstance(output, Tensor) and not output.requires_grad:
+            ends.append(f"its module {name!r} ({type(module).__name__})")
+
+    hooks = [
+        module.register_forward_hook(lambda module, given, output, name=name: look(name, module, given, output))
+        for name, module in model.net.named_modules()
+        if name
+    ]
+    parameters = [p for p in model.net.parameters() if p.requires_grad]
+    try:
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+        with torch.enable_grad():
+            model.raw(x.detach().clone().requires_grad_())
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_()
+        for hook in hooks:
+            hook.remove()
+    return ends[0] if ends else None
+
+
+def watched_margin(
+    model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None
+) -> tuple[Tensor, Tensor]:
+    """``images`` [B, ...] as inputs of the model, of which gradients can be taken, and the margin [B] of its logits
+    there, in full precision."""
+    x = images.to(model.device, model.dtype).clone().requires_grad_()
+    truth = labels.to(model.device)
+    with seeded(0, model.device), going_back(back), torch.enable_grad():
+        return x, margin_of(model.logits(x, labels=truth, verifying=True), truth)
+
+
+def margin_gradients(
+    model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None
+) -> tuple[Tensor, Tensor]:
+    """The margins [B] of the logits at ``images`` [B, ...] and their gradients [B, ...] there: zeros where the logits
+    are connected to no input."""
+    margins, slopes = [], []
+    for some, truth in zip(torch.split(images, AT_ONCE), torch.split(labels, AT_ONCE), strict=True):
+        x, margin = watched_margin(model, some, truth, back)
+        connected = slope_of(margin, x)
+        margins.append(margin.detach())
+        slopes.append(torch.zeros_like(x) if connected is None else connected)
+    return torch.cat(margins), torch.cat(slopes)
+
+
+def without_gradient(model: Classifier, images: Tensor, labels: Tensor, ways: Collection[Backward | None]) -> float:
+    """The share of ``images`` [B, ...] that are classified correctly at which the margin has no gradient to follow, by
+    none of the ``ways`` back: it is zero or no number. 0 where none is classified correctly: nothing is attacked."""
+    lost, right = torch.ones(len(images), dtype=torch.bool, device=model.device), 0
+    for way in ways:
+        margin, slopes = margin_gradients(model, images, labels, way)
+        largest = flat(slopes).abs().amax(1)
+        lost &= (margin > 0) & ~(largest.isfinite() & (largest > 0))
+        right = max(right, int((margin > 0).sum()))
+    return int(lost.sum()) / right if right else 0.0

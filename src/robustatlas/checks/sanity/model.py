@@ -1,0 +1,157 @@
+"""Would the numbers of this model mean anything?"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from robustatlas.checks.sanity.accuracy import accuracy_warnings
+from robustatlas.checks.sanity.gradients import REMEDY, flat_operations, watched_margin, where_it_ends
+from robustatlas.checks.sanity.writing import writing_warnings
+from robustatlas.common.errors import UserError
+from robustatlas.data import Rows
+from robustatlas.models.classifier import Classifier, looks_like, seeded
+from robustatlas.models.classifier.failing import BackwardError, slope_of
+
+_PROBE = 8
+GRADIENTS = 32
+"""Samples whose gradients are looked at."""
+_SAME = 1e-3
+"""Largest relative difference between two runs on the same input that rounding explains."""
+
+
+_SINGLE = {
+    "logit": "the logit of class 1",
+    "probability": "the probability of class 1 (after a sigmoid); better return the logit, before it",
+}
+_WARNED = {
+    "probabilities": (
+        "The model's outputs are non-negative and sum to 1: they look like probabilities. Saturated probabilities "
+        "hide gradients; return logits instead, or give Classifier(net, outputs='probabilities'), which takes their "
+        "logarithm."
+    ),
+    "sigmoids": (
+        "The model's outputs lie in [0, 1] and do not sum to 1: they look like one sigmoid a class. Saturated sigmoids "
+        "hide gradients; return the numbers before them. What counts here is the largest output: a model of several "
+        "labels a sample is not measured by that."
+    ),
+}
+
+
+def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> list[str]:
+    """Probe the model with a few samples of ``images`` [N, ...]; return warnings, raise :class:`UserError` where no
+    honest number can come out.
+
+    Errors: no samples, output not [B, C >= 2], not finite, labels beyond the classes.
+    Warnings: no gradient, or one that ends on the way; outputs look like probabilities; operations without a gradient,
+    such as rounding; a network that writes into its input; the forward pass is random; a sample's output depends on the
+    rest of the batch; clean accuracy no better than chance.
+
+    Args:
+        model: to probe.
+        images: [N, ...] in [0, 1], of which a few are taken.
+        labels: [N] class numbers.
+
+    Returns:
+        warnings, one sentence each.
+
+    Raises:
+        UserError: no samples, output not [B, C >= 2], not finite, labels beyond the classes.
+
+    Example:
+        >>> from robustatlas import load_dataset, load_model
+        >>> data = load_dataset("digits").take(64)
+        >>> check_model(load_model("builtin:digits-linf"), data.images, data.labels)
+        []
+    """
+    if len(images) == 0:
+        raise UserError("There are no samples; expected at least one image.")
+    x = images[:_PROBE].to(model.device, model.dtype)
+    with torch.no_grad(), seeded(0, model.device):
+        returned, rejecting = model.raw(x)
+    kind = looks_like(returned)
+    if model.outputs == "logits" and kind in _SINGLE and len(returned) == len(x):
+        raise UserError(
+            f"The model returns one number a sample (shape {tuple(returned.shape)}); expected logits [B, C] with at "
+            f"least 2 classes. For two classes, give Classifier(net, outputs={kind!r}): {_SINGLE[kind]}."
+        )
+    logits = _drawn(model, x, 0)
+    if logits.dim() != 2 or len(logits) != len(x) or logits.shape[1] < 2:
+        raise UserError(
+            f"The model returns shape {tuple(logits.shape)} for a batch of {len(x)}; expected logits [B, C] with at "
+            f"least 2 classes."
+        )
+    if not bool(logits.isfinite().all()):
+        raise UserError(
+            "The model returns NaN or infinite logits on clean samples; expected finite logits. Check its weights and "
+            "mean/std."
+        )
+    classes = logits.shape[1]
+    if int(labels.max()) >= classes:
+        raise UserError(
+            f"Labels go up to {int(labels.max())}, but the model has {classes} classes (0 to {classes - 1})."
+        )
+    found = [_WARNED[kind]] if kind in _WARNED and model.outputs == "logits" and model.knowledge != "labels" else []
+    if rejecting and model.rejection is None:
+        found.append(
+            "The model returns (logits, one number a sample, one number): it looks like one that rejects. Only its "
+            "logits are used here; give Classifier(net, rejection='score') to count as errors what is accepted and "
+            "wrong."
+        )
+    if model.knowledge == "gradients":
+        found += _gradient_warnings(model, images[:_PROBE], labels[:_PROBE])
+    found += writing_warnings(model, x) + _repetition_warnings(model, x, logits)
+    return found + accuracy_warnings(model, images, labels, classes)
+
+
+def _drawn(model: Classifier, x: Tensor, seed: int) -> Tensor:
+    with torch.no_grad(), seeded(seed, model.device):
+        return model.logits(x, verifying=True)
+
+
+def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[str]:
+    """What else than its input a sample's output depends on; ``logits`` were drawn with seed 0."""
+    same = max(_SAME, 4 * torch.finfo(model.network_dtype).eps) * logits.abs().amax().clamp_min(1e-6)
+    repeated, redrawn, alone = _drawn(model, x, 0), _drawn(model, x, 1), _drawn(model, x[:1], 0)
+    meaning = (
+        "The model gives different outputs for the same input: it is randomised, so attacks that take one sample of "
+        "its gradient overestimate its robustness, and a success is one draw, not the rule; give "
+        "Classifier(net, draws=20)."
+    )
+    if bool((repeated - logits).abs().amax() > same):
+        return [f"{meaning} Its noise does not come from torch's seeded generator, so another run gives other numbers."]
+    if bool((redrawn - logits).abs().amax() > same):
+        return [f"{meaning} The same seed repeats it."]
+    if bool((alone - logits[:1]).abs().amax() > same):
+        return [
+            "A sample's output depends on the other samples of its batch (batch normalisation in training mode?); "
+            "results then depend on the batch size."
+        ]
+    return []
+
+
+def _gradient_warnings(model: Classifier, images: Tensor, labels: Tensor) -> list[str]:
+    x, margin = watched_margin(model, images, labels)
+    ends = None
+    try:
+        slopes = slope_of(margin, x)
+    except BackwardError as failed:
+        return [
+            f"The backward pass of the model fails ({failed}), so that attacks by gradients find nothing. {REMEDY}."
+        ]
+    if slopes is None:
+        ends = where_it_ends(model, x)
+    if ends is not None:
+        return [f"The gradient of the model ends in {ends}, which is not differentiable. {REMEDY}."]
+    if slopes is None:
+        return [
+            "The model's output carries no gradient with respect to its input (no_grad, detach, a Parameter or a "
+            "conversion to numpy inside?), so that attacks by gradients find nothing. Wrap what is not differentiable "
+            "in straight_through(function), or give from_predictions(function) a model that has no gradient at all."
+        ]
+    if rounding := flat_operations(margin):
+        return [
+            f"The model computes {' and '.join(rounding)} of what depends on the input, whose gradient is zero. "
+            f"{REMEDY}."
+        ]
+    return []

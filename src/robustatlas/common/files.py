@@ -1,0 +1,158 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PosixPath
+
+from robustatlas.common.errors import UserError, brief
+
+_STALE_SECONDS = 600.0
+_LONGEST_NAME = 255
+"""Bytes of a file's or folder's name that file systems allow."""
+_SCHEME = re.compile(r"(?!https?:|file:)[a-z][a-z0-9+.-]+:/")
+
+
+class Address(PosixPath):
+    """Where a store of objects keeps something, such as ``s3://bucket/run``: a path in all but the slash after its
+    scheme that pathlib takes away and this puts back.
+
+    Example:
+        >>> str(Address("s3://bucket/run") / "run.json"), Address("s3://bucket/run").name
+        ('s3://bucket/run/run.json', 'run')
+    """
+
+    def __str__(self) -> str:
+        return super().__str__().replace(":/", "://", 1)
+
+
+def cache_folder() -> Path:
+    """Where downloads and copies are kept: the system's folder for caches, ``~/.cache/robustatlas`` on Linux."""
+    import pooch  # takes a while, and most commands keep nothing there
+
+    return Path(pooch.os_cache("robustatlas"))
+
+
+def named(path: object, expected: str = "the path of a file or folder") -> Path:
+    """``path``, where a file can have such a name; an :class:`Address` where it begins with the scheme of one.
+
+    Raises:
+        UserError: it is no path, or none that a file system and DuckDB can take.
+
+    Example:
+        >>> named("runs/a").parts, str(named("s3://bucket/run"))
+        (('runs', 'a'), 's3://bucket/run')
+        >>> named(3, "the folder of a run")
+        Traceback (most recent call last):
+        robustatlas.common.errors.UserError: 3 is given; expected the folder of a run.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise UserError(f"{brief(repr(path))} is given; expected {expected}.")
+    found = Path(path)
+    try:
+        encoded = [part.encode() for part in found.parts]
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{brief(repr(str(found)))} is not a name in UTF-8; rename it, or set PYTHONUTF8=1 where it is one."
+        ) from error
+    if any(len(part) > _LONGEST_NAME or b"\0" in part for part in encoded):
+        raise UserError(
+            f"{brief(repr(str(found)))} is no name that a file can have (at most {_LONGEST_NAME} bytes between "
+            "slashes); give another one."
+        )
+    return Address(found) if _SCHEME.match(str(found)) else found
+
+
+@contextmanager
+def one_sentence(path: Path) -> Iterator[None]:
+    """Turn the failures of writing ``path`` (read-only, full disk, a file in the way) into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"Cannot write {path}: {error.strerror or error}. Everything written before is kept; give a folder that "
+            "can be written or free some space, and run the same command again to go on."
+        ) from error
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, flush it to the disk and rename it to ``path``.
+
+    Whoever is killed in between leaves the old ``path`` (or none) and a temporary file that nobody reads.
+    """
+    if not path.name:
+        raise UserError(f"{path} is a folder; give the name of a file.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with one_sentence(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write(temporary)
+            _flush(temporary)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _flush(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)
+
+
+def publish_once(path: Path, text: str) -> bool:
+    """Write ``text`` to ``path``, whole, unless the file exists; whether it was: of several writers one wins."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
+    with one_sentence(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            _flush(temporary)
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+        _flush(path.parent)
+    return True
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether ``path`` is a temporary file of :func:`write_atomically`."""
+    return path.name.startswith(".") and path.name.endswith(".tmp")
+
+
+def remove_stale_temporaries(root: Path) -> None:
+    """Remove what killed writers left below ``root``; files young enough to be in the making are left alone."""
+    found = list(root.rglob(".*.tmp"))
+    if not found:
+        return
+    with one_sentence(root):
+        now = _clock_of(root)
+        for path in found:
+            with suppress(FileNotFoundError):  # whoever was writing it has finished
+                if now - path.stat().st_mtime > _STALE_SECONDS:
+                    path.unlink()
+
+
+def _clock_of(folder: Path) -> float:
+    """The time by which files in ``folder`` are dated: on a shared file system not that of this machine."""
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock.", suffix=".tmp") as file:
+        return os.fstat(file.fileno()).st_mtime

@@ -1,0 +1,56 @@
+"""The arithmetic of JPEG: tables of quantisation, blocks of cosines, colours."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from robustatlas.common.host import cached
+
+LUMINANCE = (
+    (16, 11, 10, 16, 24, 40, 51, 61),
+    (12, 12, 14, 19, 26, 58, 60, 55),
+    (14, 13, 16, 24, 40, 57, 69, 56),
+    (14, 17, 22, 29, 51, 87, 80, 62),
+    (18, 22, 37, 56, 68, 109, 103, 77),
+    (24, 35, 55, 64, 81, 104, 113, 92),
+    (49, 64, 78, 87, 103, 121, 120, 101),
+    (72, 92, 95, 98, 112, 100, 103, 99),
+)
+CHROMINANCE = (
+    (17, 18, 24, 47, 99, 99, 99, 99),
+    (18, 21, 26, 66, 99, 99, 99, 99),
+    (24, 26, 56, 99, 99, 99, 99, 99),
+    (47, 66, 99, 99, 99, 99, 99, 99),
+    *((99,) * 8,) * 4,
+)
+
+
+def synthesis(table: tuple[tuple[int, ...], ...]) -> Tensor:
+    """``[64, 64]``: the 8 by 8 pixels (in [0, 255]) of one unit of each quantised coefficient."""
+    frequency = torch.arange(8, dtype=torch.float64)[:, None]
+    position = torch.arange(8, dtype=torch.float64)
+    cosines = torch.cos((2 * position + 1) * frequency * math.pi / 16) / 2
+    cosines[0] /= math.sqrt(2)
+    waves = torch.einsum("uy,vx->uvyx", cosines, cosines)
+    return (waves * torch.tensor(table, dtype=torch.float64)[..., None, None]).view(64, 64)
+
+
+def plane_of(coefficients: Tensor, rows: int, columns: int, table: tuple[tuple[int, ...], ...]) -> Tensor:
+    """``[B, rows * 8, columns * 8]``: the pixels of ``coefficients`` [B, rows * columns * 64]."""
+    blocks = coefficients.view(-1, rows, columns, 64) @ cached(synthesis, table, like=coefficients)
+    return blocks.view(-1, rows, columns, 8, 8).transpose(2, 3).reshape(-1, rows * 8, columns * 8)
+
+
+def doubled(plane: Tensor) -> Tensor:
+    """Each pixel of ``[..., H, W]`` repeated in a 2 by 2 square."""
+    return plane.repeat_interleave(2, -2).repeat_interleave(2, -1)
+
+
+def to_rgb(luminance: Tensor, cb: Tensor, cr: Tensor) -> Tensor:
+    """``[B, 3, H, W]`` from three ``[B, H, W]``; chrominance centred at 0."""
+    return torch.stack(
+        (luminance + 1.402 * cr, luminance - 0.344136 * cb - 0.714136 * cr, luminance + 1.772 * cb), dim=1
+    )

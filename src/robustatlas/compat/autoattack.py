@@ -1,0 +1,285 @@
+"""AutoAttack's class, carried out by this package: the same call and the same verdict or a stronger one, and the whole
+curve up to epsilon besides."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Attack, grid
+from robustatlas.common.errors import UserError, brief, warn
+from robustatlas.common.files import one_sentence
+from robustatlas.common.scalars import real
+from robustatlas.compat.autoattack_settings import NORMS, Ensemble, Version
+from robustatlas.evaluation import evaluate
+from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.placement import first_float, usable
+from robustatlas.results.result import Result, load_result
+
+OURS = "robustatlas"
+"""What the search that goes first is called where robust accuracies are printed."""
+
+
+class AutoAttack:
+    """The constructor, methods and defaults of AutoAttack (fra31/auto-attack, ``autoattack.AutoAttack``).
+
+    ``run_standard_evaluation`` first looks for the smallest adversarial example of every sample, and then lets
+    AutoAttack's own attacks of the version, with whatever settings were made on them, attack what that left standing.
+    ``result`` then holds the whole curve up to ``eps``, with intervals.
+
+    Args:
+        model: from inputs in [0, 1] to logits.
+        norm: ``"Linf"``, ``"L2"`` or ``"L1"``.
+        eps: the strength.
+        seed: of all random numbers; None: 0.
+        verbose: print what is found.
+        attacks_to_run: names for ``version="custom"``.
+        version: ``"standard"``, ``"plus"``, ``"rand"`` or ``"custom"``.
+        is_tf_model: not supported; see :func:`robustatlas.from_tensorflow` for such models.
+        device: where to compute; without CUDA the default is the CPU, which is said.
+        log_path: a file that gets a copy of what is printed.
+        fast: leave AutoAttack's own attacks out: what is left standing is attacked no more.
+
+    Attributes:
+        apgd, apgd_targeted, fab, square: settings of the attacks, such as ``apgd.n_restarts``, ``fab.n_target_classes``
+            and ``square.n_queries``.
+        result: after an evaluation, the :class:`robustatlas.Result` of it.
+
+    Raises:
+        UserError: a norm, version or attack that there is not, or a model of TensorFlow.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> net, data = ra.load_model("builtin:digits-linf").net, ra.load_dataset("digits").take(8)
+        >>> adversary = AutoAttack(net, norm="Linf", eps=0.1, device="cpu", verbose=False, fast=True)
+        >>> x_adv = adversary.run_standard_evaluation(data.images, data.labels, bs=8)
+        >>> x_adv.shape, bool((x_adv - data.images).abs().max() <= 0.1 + 1e-6)
+        (torch.Size([8, 1, 8, 8]), True)
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        norm: str = "Linf",
+        eps: float = 0.3,
+        seed: int | None = None,
+        verbose: bool = True,
+        attacks_to_run: Sequence[str] = (),
+        version: Version = "standard",
+        is_tf_model: bool = False,
+        device: str | torch.device = "cuda",
+        log_path: str | Path | None = None,
+        *,
+        fast: bool = False,
+    ) -> None:
+        if is_tf_model:
+            raise UserError("is_tf_model=True is not supported; give robustatlas.from_tensorflow(model) as the model.")
+        if norm not in NORMS:
+            raise UserError(f"norm={brief(repr(norm))} is not known; expected one of {', '.join(NORMS)}.")
+        if not 0 < real(eps) < float("inf"):
+            raise UserError(f"eps={brief(repr(eps))} is no strength; expected a positive number, such as 8/255.")
+        self.model, self.norm, self.epsilon, self.seed, self.verbose = model, norm, float(eps), seed, verbose
+        self.device = _device(model, device)
+        self.log_path = None if log_path is None else Path(log_path)
+        self.fast = fast
+        self.result: Result | None = None
+        self._ensemble = Ensemble.of(NORMS[norm])
+        self.apgd, self.apgd_targeted = self._ensemble.apgd, self._ensemble.apgd_targeted
+        self.fab, self.square = self._ensemble.fab, self._ensemble.square
+        self.attacks_to_run = list(attacks_to_run)
+        self._kept: tempfile.TemporaryDirectory[str] | None = None
+        self.version = version
+        self.set_version(version)
+
+    def set_version(self, version: Version = "standard") -> None:
+        """Make the settings of a version.
+
+        Args:
+            version: ``"standard"``, ``"plus"``, ``"rand"`` or ``"custom"`` (which leaves all as it is).
+
+        Raises:
+            UserError: there is no such version, or attacks are named that the version would replace.
+        """
+        if version not in ("standard", "plus", "rand", "custom"):
+            raise UserError(f"version={brief(repr(version))} is not known; expected standard, plus, rand or custom.")
+        if self.attacks_to_run and version != "custom" and version != self.version:
+            self.attacks_to_run = []
+        if self.attacks_to_run and version != "custom":
+            raise UserError(f"attacks_to_run is replaced by version={version!r}; give version='custom' to choose them.")
+        self.version = version
+        self.attacks_to_run = self._ensemble.set_version(version) or self.attacks_to_run
+
+    def get_logits(self, x: Tensor) -> Tensor:
+        """Logits [B, C] of the model."""
+        return self._classifier().logits(x.to(self.device))
+
+    def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
+        """The share of the inputs [N, ...] that are classified correctly, in [0, 1]."""
+        right = self._predictions(x_orig, bs) == y_orig.to(x_orig.device)
+        share = float(right.float().mean())
+        self._say(f"clean accuracy: {share:.2%}")
+        return share
+
+    def run_standard_evaluation(
+        self,
+        x_orig: Tensor,
+        y_orig: Tensor,
+        bs: int = 250,
+        return_labels: bool = False,
+        state_path: str | Path | None = None,
+        *,
+        batch_size: int | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attack inputs, each until it is broken.
+
+        Args:
+            x_orig: [N, ...] in [0, 1].
+            y_orig: [N] labels.
+            bs: samples at work at once.
+            return_labels: return the predictions [N] of what is returned as well.
+            batch_size: the same as ``bs``, by the name that pyautoattack has for it.
+            state_path: keep what is found in the folder of this name, so that an interrupted evaluation goes on.
+
+        Returns:
+            adversarial inputs [N, ...] of the same type and device: within ``eps`` for samples that were broken, as
+            they were for those that stand or were misclassified before.
+
+        Raises:
+            UserError: inputs, labels or a model that do not fit, in one sentence.
+        """
+        begun, bs = time.monotonic(), batch_size or bs
+        run = self._folder(state_path)
+        truth = y_orig.to(x_orig.device)
+        self._say(f"using {self.version} version including {', '.join(self.attacks_to_run)}.")
+        standing = self._predictions(x_orig, bs) == truth
+        self._say(f"initial accuracy: {_share(standing)}")
+        found = x_orig.detach().clone()
+        if not standing.any():
+            self._say("no sample is classified correctly: nothing is left to attack")
+            return (found, self._predictions(found, bs)) if return_labels else found
+        whole_curve = replace(attack_named(self._norm), strengths=grid(self.epsilon))
+        own = [] if self.fast else [(name, self._ensemble.attack(name, self.epsilon)) for name in self.attacks_to_run]
+        for name, attack in [(OURS, whole_curve), *own]:
+            if standing.any():
+                asked = torch.ones_like(standing) if name == OURS else standing
+                rows, examples = self._broken(attack, x_orig, y_orig, asked, bs, run, diagnose=name == OURS)
+                found[rows], standing[rows] = examples, False
+                spent = time.monotonic() - begun
+                self._say(f"robust accuracy after {name.upper()}: {_share(standing)} (total time {spent:.1f} s)")
+        self.result = load_result(run)
+        return self._returned(found, truth, bs, return_labels)
+
+    def run_standard_evaluation_individual(
+        self,
+        x_orig: Tensor,
+        y_orig: Tensor,
+        bs: int = 250,
+        return_labels: bool = False,
+        *,
+        batch_size: int | None = None,
+    ) -> dict[str, Any]:
+        """Let each of ``attacks_to_run`` attack all inputs by itself.
+
+        Args:
+            x_orig: [N, ...] in [0, 1].
+            y_orig: [N] labels.
+            bs: samples at work at once.
+            return_labels: return predictions as well.
+            batch_size: the same as ``bs``.
+
+        Returns:
+            attack -> what :meth:`run_standard_evaluation` returns, of that attack alone.
+
+        Raises:
+            UserError: as there.
+        """
+        truth, given, bs = y_orig.to(x_orig.device), {}, batch_size or bs
+        right = self._predictions(x_orig, bs) == truth
+        for name in self.attacks_to_run:
+            begun = time.monotonic()
+            found, standing = x_orig.detach().clone(), right.clone()
+            if right.any():
+                attack = self._ensemble.attack(name, self.epsilon)
+                rows, examples = self._broken(attack, x_orig, y_orig, right, bs, None)
+                found[rows], standing[rows] = examples, False
+            spent = time.monotonic() - begun
+            self._say(f"robust accuracy by {name.upper()}: {_share(standing)} (time attack: {spent:.1f} s)")
+            given[name] = (found, self._predictions(found, bs)) if return_labels else found
+        return given
+
+    def _returned(self, found: Tensor, truth: Tensor, bs: int, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
+        predicted = self._predictions(found, bs)
+        self._say(f"robust accuracy: {_share(predicted == truth)}")
+        return (found, predicted) if labels else found
+
+    def _broken(
+        self, attack: Attack, x: Tensor, y: Tensor, asked: Tensor, bs: int, run: Path | None, *, diagnose: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Of the samples that are ``asked`` [N] about, the positions of those that are classified correctly and that
+        ``attack`` breaks within epsilon, with the examples."""
+        result = evaluate(
+            self._classifier(),
+            (x.detach(), y.detach()),
+            [attack],
+            search=next(iter(attack.plans)),
+            samples=asked.nonzero().flatten().tolist(),
+            seed=self.seed or 0,
+            run=run,
+            batch_size=bs,
+            keep_adversarial=True,
+            diagnose=diagnose,
+            progress=None if self.verbose else False,
+        )
+        within = result.clean & result.outcome(attack.name).broken([self.epsilon])[:, 0]
+        index, examples = result.adversarial(attack.name)
+        kept = np.isin(index, result.index[within])
+        rows, found = torch.from_numpy(index[kept]).to(x.device), torch.from_numpy(examples[kept]).to(x)
+        return rows, found.reshape(-1, *x.shape[1:])  # of none, arrays do not say of what
+
+    @property
+    def _norm(self) -> str:
+        return NORMS[self.norm]
+
+    def _classifier(self) -> Classifier:
+        draws = self.apgd.eot_iter if self.apgd.eot_iter > 1 else None
+        return Classifier(self.model, device=self.device, draws=draws)
+
+    def _predictions(self, x: Tensor, bs: int) -> Tensor:
+        classifier = self._classifier()
+        with torch.no_grad():
+            parts = [classifier.logits(part.to(classifier.device, classifier.dtype)) for part in torch.split(x, bs)]
+        return torch.cat(parts).argmax(1).to(x.device)
+
+    def _folder(self, state_path: str | Path | None) -> Path:
+        if state_path is not None:
+            return Path(state_path)
+        self._kept = tempfile.TemporaryDirectory(prefix="robustatlas-")
+        return Path(self._kept.name) / "run"
+
+    def _say(self, sentence: str) -> None:
+        if self.verbose:
+            print(sentence)
+        if self.log_path is not None:
+            with one_sentence(self.log_path), self.log_path.open("a", encoding="utf-8") as file:
+                file.write(sentence + "\n")
+
+
+def _share(of: Tensor) -> str:
+    return f"{float(of.float().mean()):.2%}"
+
+
+def _device(model: Any, device: str | torch.device) -> torch.device:
+    if str(device).startswith("cuda") and not torch.cuda.is_available():
+        own = first_float(model)
+        warn(f"device={str(device)!r} is the default, and there is no CUDA here: the CPU computes.")
+        return own.device if own is not None else torch.device("cpu")
+    return usable(device)

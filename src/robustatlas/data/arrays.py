@@ -1,0 +1,68 @@
+"""What people hold images and labels in, as arrays and tensors: views, foreign byte orders and lists included."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robustatlas.common.errors import UserError, brief
+
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+"""Types that torch stores and does not compute with."""
+
+
+def array_of(values: Any) -> NDArray[Any]:
+    """``values`` as an array of NumPy; one of bfloat16 as float32.
+
+    Raises:
+        UserError: it is none: rows of different lengths, a tensor without content, masked entries.
+    """
+    if isinstance(values, Tensor):
+        return _dense(values).cpu().numpy()
+    try:
+        array = np.asanyarray(values)
+    except ValueError as error:
+        raise _no_array(values) from error
+    if np.ma.is_masked(array):
+        raise UserError(f"data holds {brief(repr(values))} with masked entries, which have no value; fill them first.")
+    return np.asarray(array)
+
+
+def tensor_of(values: Any) -> Tensor:
+    """``values`` as a tensor; arrays of NumPy keep their memory where torch can use it.
+
+    Raises:
+        UserError: no numbers, or as :func:`array_of`.
+
+    Example:
+        >>> tensor_of(np.arange(3, dtype=">i8")[::-1])
+        tensor([2, 1, 0])
+    """
+    if isinstance(values, Tensor):
+        return _dense(values)
+    array = array_of(values)
+    if array.dtype.kind not in "biufc":
+        raise _no_array(values)
+    kind = np.dtype(np.float64) if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable")  # nor is it written to
+        tensor = torch.from_numpy(np.require(array, kind, "C"))
+    return tensor.long() if tensor.dtype in _UNSIGNED else tensor
+
+
+def _dense(values: Tensor) -> Tensor:
+    if values.is_meta:
+        raise UserError("data holds a tensor on the device 'meta', which has no content; give one on 'cpu'.")
+    dense = values.detach().to_dense() if values.layout != torch.strided else values.detach()
+    if dense.dtype in _UNSIGNED:
+        return dense.long()
+    return dense.float() if dense.dtype == torch.bfloat16 else dense
+
+
+def _no_array(values: Any) -> UserError:
+    return UserError(f"data holds {brief(repr(values))}, which is no array of numbers; give images and labels.")

@@ -1,0 +1,263 @@
+"""The one form that every data set takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
+from robustatlas.common.scalars import whole
+from robustatlas.data.arrays import array_of
+from robustatlas.data.rows import InMemory, Rows, check_scale, two_values, within_range
+from robustatlas.outcomes import sha256_of_array
+
+_CHANNELS = (1, 3)
+_MOST_CLASSES = 10**6
+"""More classes than this are a mistake in the labels."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What two data sets share when they hold the same numbers: the SHA-256 of their images and of their labels.
+
+    Attributes:
+        images_sha256: hash of all images: their type, shape and values.
+        labels_sha256: hash of all labels.
+
+    Example:
+        >>> one, two = (Dataset.of(torch.zeros(2, 1, 4, 4), torch.tensor([0, 1]), name) for name in ("a", "b"))
+        >>> one.fingerprint == two.fingerprint
+        True
+    """
+
+    images_sha256: str
+    labels_sha256: str
+
+    @classmethod
+    def of(cls, images: Tensor | Rows, labels: Tensor) -> Fingerprint:
+        """Of ``images`` [N, ...] as the floats they are or stand for, and ``labels`` [N] as int64, wherever and however
+        they are kept."""
+        rows = images if isinstance(images, Rows) else InMemory(images)
+        return cls(rows.sha256(), sha256_of_array(labels.detach().long().cpu().contiguous().numpy()))
+
+
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """The first samples of a whole data set, the same for all of its subsets.
+
+    Attributes:
+        images: ``[M, ...]`` in [0, 1].
+        labels: int64 ``[M]``.
+        index: their positions: 0, 1, ... unless the whole is not at hand.
+
+    Example:
+        >>> data = Dataset.of(np.zeros((20, 8, 8), np.uint8), np.zeros(20, int), "mine")
+        >>> data.take(3).beginning.index
+        (0, 1, 2, 3, 4, 5, 6, 7)
+    """
+
+    images: Tensor
+    labels: Tensor
+    index: tuple[int, ...]
+
+    COUNT: ClassVar[int] = 8
+
+    @classmethod
+    def of(cls, rows: Rows, labels: Tensor, index: Tensor) -> Beginning:
+        """Of ``rows`` with their ``labels`` and positions."""
+        return cls(rows[: cls.COUNT], labels[: cls.COUNT].long(), tuple(index[: cls.COUNT].tolist()))
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Inputs in [0, 1] and their labels.
+
+    Attributes:
+        rows: the inputs, read when they are asked for; see :class:`~robustatlas.data.rows.Rows`.
+        labels: int64 ``[N]``, positions in ``classes``.
+        name: For reports and run manifests.
+        classes: Names of the classes.
+        index: int64 ``[N]``, positions in the whole data set (0, 1, ... unless this is a subset).
+        whole: the fingerprint of the whole data set where this is a subset, or where it is known; or what finds it.
+        first: the first samples of the whole data set where this is a subset.
+
+    Example:
+        >>> data = Dataset.of(np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 1, 0]), "mine")
+        >>> data.images.shape, data.take(2).labels.tolist()
+        (torch.Size([4, 1, 8, 8]), [0, 1])
+    """
+
+    rows: Rows
+    labels: Tensor
+    name: str
+    classes: tuple[str, ...]
+    index: Tensor
+    whole: Fingerprint | Callable[[], Fingerprint] | None = None
+    first: Beginning | None = None
+
+    @cached_property
+    def beginning(self) -> Beginning:
+        """The first samples of the whole data set, also where only a subset is held here."""
+        return self.first or Beginning.of(self.rows, self.labels, self.index)
+
+    @cached_property
+    def images(self) -> Tensor:
+        """All inputs in memory: float32 ``[N, C, H, W]`` in [0, 1] (any ``[N, ...]`` for inputs that are no images)."""
+        return self.rows[:]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one input: ``(C, H, W)`` for images."""
+        return self.rows.shape[1:]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """Of all images and labels of the data set, also where only a subset is held here; computed once."""
+        if self.whole is None:
+            return Fingerprint.of(self.rows, self.labels)
+        return self.whole() if callable(self.whole) else self.whole
+
+    @classmethod
+    def of(
+        cls,
+        images: NDArray[Any] | Tensor,
+        labels: NDArray[Any] | Tensor | Sequence[int],
+        name: str = "data",
+        classes: Sequence[str] | None = None,
+    ) -> Dataset:
+        """Check arrays and bring them into the form above.
+
+        Args:
+            images: uint8 0..255 (NHWC, NCHW or NHW) or floating point in [0, 1] (NCHW, NHWC, NHW, or any ``[N, ...]``).
+            labels: Integers ``[N]`` in 0..classes-1.
+            name: For reports and run manifests.
+            classes: Their names; "0", "1", ... when not given.
+
+        Raises:
+            UserError: empty, not matching, NaN, outside [0, 1], labels that are no integers or out of range.
+        """
+        rows = InMemory(_inputs(array_of(images), name))
+        check_scale(rows, name)
+        return cls.of_rows(rows, labels, name, classes)
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Rows,
+        labels: NDArray[Any] | Tensor | Sequence[int],
+        name: str = "data",
+        classes: Sequence[str] | None = None,
+        fingerprint: Fingerprint | Callable[[], Fingerprint] | None = None,
+    ) -> Dataset:
+        """Labels in memory, and inputs that are read when they are asked for.
+
+        Args:
+            rows: the inputs.
+            labels: Integers ``[N]`` in 0..classes-1.
+            name: For reports and run manifests.
+            classes: Their names; "0", "1", ... when not given.
+            fingerprint: where it is known, or what finds it when it is asked for; otherwise all inputs are read once
+                to compute it.
+
+        Raises:
+            UserError: not matching, labels that are no integers or out of range.
+
+        Example:
+            >>> class Drawn(Rows):
+            ...     shape = (1_000_000, 3, 224, 224)
+            ...     def stored(self, positions):
+            ...         return torch.zeros(len(positions), *self.shape[1:], dtype=torch.uint8)
+            >>> data = Dataset.of_rows(Drawn(), np.zeros(1_000_000, int), "drawn")
+            >>> len(data), data.rows[:2].shape
+            (1000000, torch.Size([2, 3, 224, 224]))
+        """
+        targets = _targets(array_of(labels), name)
+        if len(rows) != len(targets):
+            raise UserError(f"Data set {name!r} has {len(rows)} images but {len(targets)} labels; give one each.")
+        if classes is None:
+            if int(targets.max()) >= _MOST_CLASSES:
+                raise UserError(
+                    f"Labels of {name!r} go up to {int(targets.max())}; expected class numbers 0, 1, ... of at most "
+                    f"{_MOST_CLASSES:,} classes."
+                )
+            classes = [str(label) for label in range(int(targets.max()) + 1)]
+        if int(targets.min()) < 0 or int(targets.max()) >= len(classes):
+            raise UserError(
+                f"Labels of {name!r} must lie in 0..{len(classes) - 1} ({len(classes)} classes), "
+                f"got {int(targets.min())}..{int(targets.max())}."
+            )
+        return cls(rows, targets, name, tuple(str(c) for c in classes), torch.arange(len(targets)), fingerprint)
+
+    def take(self, count: int | None, stratified: bool = False, seed: int = 0) -> Dataset:
+        """The first ``count`` samples, or a random subset with the classes in the proportions of the whole.
+
+        Stratified subsets keep the order of the samples and depend on ``seed`` only. None takes everything.
+
+        Raises:
+            UserError: fewer than 1 sample, or more than there are.
+        """
+        if count is None:
+            return self
+        asked = whole(count)
+        if asked is None or not 1 <= asked <= len(self):
+            raise UserError(f"Data set {self.name!r} has {len(self)} samples; ask for 1 to {len(self)}, not {count!r}.")
+        count = asked
+        chosen = self._stratified(count, seed) if stratified else torch.arange(count)
+        return replace(
+            self,
+            rows=self.rows.chosen(chosen),
+            labels=self.labels[chosen],
+            index=self.index[chosen],
+            whole=self.fingerprint,
+            first=self.beginning,
+        )
+
+    def _stratified(self, count: int, seed: int) -> Tensor:
+        """Samples dealt evenly from their classes: that of random rank r in a class of n comes up at (r + 1/2) / n."""
+        shuffled = Noise.of(seed, self.index, "subset").uniform(1, dtype=torch.float64).squeeze(1).argsort(stable=True)
+        turn = torch.empty(len(self), dtype=torch.float64)
+        for label in range(len(self.classes)):
+            members = shuffled[self.labels[shuffled] == label]
+            turn[members] = (torch.arange(len(members), dtype=torch.float64) + 0.5) / len(members)
+        return turn.argsort(stable=True)[:count].sort().values
+
+
+def _inputs(images: NDArray[Any], name: str) -> Tensor:
+    if images.ndim < 2 or images.size == 0:
+        raise UserError(f"Images of {name!r} must be a non-empty array [N, ...], got shape {images.shape}.")
+    if images.dtype == np.uint8:
+        return torch.from_numpy(np.array(channels_first(images), order="C"))
+    if not np.issubdtype(images.dtype, np.floating):
+        if images.dtype.kind in "bi" and images.max() == 1 and images.min() >= 0:
+            raise UserError(two_values(f"Images of {name!r}"))
+        raise UserError(f"Images of {name!r} must be uint8 in 0..255 or floats in [0, 1], got {images.dtype}.")
+    values = torch.from_numpy(np.array(channels_first(images), dtype=np.float32, order="C"))
+    return within_range(values, f"Images of {name!r}")
+
+
+def channels_first(images: NDArray[Any]) -> NDArray[Any]:
+    """Images [N, H, W] or [N, H, W, C] as [N, C, H, W]; others stay as they are."""
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 4 and images.shape[1] not in _CHANNELS and images.shape[3] in _CHANNELS:
+        return images.transpose(0, 3, 1, 2)
+    return images
+
+
+def _targets(labels: NDArray[Any], name: str) -> Tensor:
+    if labels.ndim != 1:
+        raise UserError(f"Labels of {name!r} must be one integer per image, got an array of shape {labels.shape}.")
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise UserError(f"Labels of {name!r} must be integers (class numbers), got {labels.dtype}.")
+    return torch.from_numpy(labels.astype(np.int64))

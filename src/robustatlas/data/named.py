@@ -1,0 +1,314 @@
+"""Data sets by name: which files they come in, where these are looked for, and where they are downloaded from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.files import cache_folder, named
+from robustatlas.common.scalars import whole
+from robustatlas.common.wording import instead
+from robustatlas.data.classes import CIFAR10, CIFAR100
+from robustatlas.data.dataset import Dataset
+from robustatlas.data.download import download, download_members
+from robustatlas.data.formats import read_cifar_binary, read_idx, read_npz
+from robustatlas.data.loaders import AS_THEY_ARE, Sizing
+from robustatlas.data.on_disk import load_on_disk
+from robustatlas.data.pickles import read_cifar_pickle
+
+Split = Literal["test", "train"]
+
+_DIGITS = tuple("0123456789")
+_CLOTHES = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+_SYSTEM_FOLDER = Path("/usr/share/datasets")
+
+
+class _Source(Protocol):
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def folders(self) -> tuple[str, ...]: ...
+    def find(self, root: Path, split: Split) -> Dataset | None: ...
+    def fetch(self, folder: Path, split: Split) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Idx:
+    """MNIST and its kin: IDX files, gzipped or not."""
+
+    name: str
+    classes: tuple[str, ...]
+    folders: tuple[str, ...]
+    address: str
+    md5: dict[str, str]
+
+    def _files(self, split: Split) -> tuple[str, str]:
+        prefix = "t10k" if split == "test" else "train"
+        return f"{prefix}-images-idx3-ubyte.gz", f"{prefix}-labels-idx1-ubyte.gz"
+
+    def find(self, root: Path, split: Split) -> Dataset | None:
+        for folder in self.folders:
+            for suffix in (".gz", ""):
+                images, labels = (root / folder / name.removesuffix(".gz") for name in self._files(split))
+                pair = images.with_name(images.name + suffix), labels.with_name(labels.name + suffix)
+                if all(path.is_file() for path in pair):
+                    return Dataset.of(read_idx(pair[0]), read_idx(pair[1]), self.name, self.classes)
+        return None
+
+    def fetch(self, folder: Path, split: Split) -> None:
+        for name in self._files(split):
+            download(f"{self.address}/{name}", folder / self.folders[0] / name, self.md5[name])
+
+
+@dataclass(frozen=True)
+class _Cifar:
+    """CIFAR-10 or CIFAR-100 in its binary version, or in the Python version. ``labels``: bytes of labels before the
+    pixels of an image, of which the last one counts; ``pickled``: the folder of the Python version; ``pickles``: split
+    to its files there with their md5."""
+
+    name: str
+    classes: tuple[str, ...]
+    folder: str
+    test: tuple[str, ...]
+    train: tuple[str, ...]
+    address: str
+    md5: str
+    pickled: str
+    pickles: Mapping[Split, Mapping[str, str]]
+    labels: int = 1
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return self.folder, self.pickled
+
+    def _files(self, split: Split) -> tuple[str, ...]:
+        return self.test if split == "test" else self.train
+
+    def find(self, root: Path, split: Split) -> Dataset | None:
+        paths = [root / self.folder / name for name in self._files(split)]
+        if all(path.is_file() for path in paths):
+            return Dataset.of(*read_cifar_binary(paths, self.labels), self.name, self.classes)
+        pickles = {root / self.pickled / name: md5 for name, md5 in self.pickles[split].items()}
+        if all(path.is_file() for path in pickles):
+            parts = [read_cifar_pickle(path, md5) for path, md5 in pickles.items()]
+            images, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+            return Dataset.of(images, labels, self.name, self.classes)
+        return None
+
+    def fetch(self, folder: Path, split: Split) -> None:
+        members = [f"{self.folder}/{name}" for name in [*self._files("train"), *self._files("test")]]
+        download_members(self.address, folder, members, self.md5)
+
+
+_SOURCES: dict[str, _Source] = {
+    "mnist": _Idx(
+        "mnist",
+        _DIGITS,
+        ("MNIST/raw", "mnist", "MNIST"),
+        "https://ossci-datasets.s3.amazonaws.com/mnist",
+        {
+            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+    ),
+    "fashion-mnist": _Idx(
+        "fashion-mnist",
+        _CLOTHES,
+        ("FashionMNIST/raw", "fashion-mnist", "FashionMNIST"),
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+        {
+            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
+    ),
+    "cifar10": _Cifar(
+        "cifar10",
+        CIFAR10,
+        "cifar-10-batches-bin",
+        ("test_batch.bin",),
+        tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        "c32a1d4ab5d03f1284b67883e8d87530",
+        "cifar-10-batches-py",
+        {
+            "test": {"test_batch": "40351d587109b95175f43aff81a1287e"},
+            "train": {
+                "data_batch_1": "c99cafc152244af753f735de768cd75f",
+                "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+                "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+                "data_batch_4": "634d18415352ddfa80567beed471001a",
+                "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+            },
+        },
+    ),
+    "cifar100": _Cifar(
+        "cifar100",
+        CIFAR100,
+        "cifar-100-binary",
+        ("test.bin",),
+        ("train.bin",),
+        "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+        "03b5dce01913d631647c71ecec9e9cb8",
+        "cifar-100-python",
+        {
+            "test": {"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
+            "train": {"train": "16019d7e3df5f24257cddd939b257f8d"},
+        },
+        labels=2,
+    ),
+}
+
+
+def names() -> tuple[str, ...]:
+    """Names that :func:`load_dataset` knows.
+
+    Returns:
+        the names, in the order of the list there.
+
+    Example:
+        >>> "digits" in names()
+        True
+    """
+    return ("digits", *_SOURCES, "imagenet", "imagenet100")
+
+
+def load_dataset(
+    name: str | Path, split: Split = "test", *, resize: int | None = None, crop: int | None = None
+) -> Dataset:
+    """A data set by name, from a file, or from a folder.
+
+    ===========================  =======================================================================================
+    ``digits``, ``mnist``, ...   one of :func:`names`, see below
+    ``FILE.npz``                 arrays ``images`` and ``labels`` (and perhaps ``classes``)
+    ``FILE.npy``                 images; labels in ``FILE_labels.npy``, or in ``labels.npy`` beside it
+    ``imagefolder:FOLDER``       a folder of pictures for each class
+    ``hf:FOLDER``                a data set of Hugging Face on disk (``save_to_disk``, or the hub's Parquet files)
+    ``cifar10-c/KIND/SEVERITY``  CIFAR-10-C, such as ``cifar10-c/fog/3``; likewise ``cifar100-c`` and ``imagenet-c``
+    ``cifar-10-batches-py``      a folder of that name, wherever it is (also ``cifar-100-python``, the binary versions)
+    ``imagenet``                 the validation images in class folders; ``imagenet100``: every tenth class of it
+    ===========================  =======================================================================================
+
+    Pictures in folders, and arrays in ``.npy`` and uncompressed ``.npz`` files, stay on disk until they are needed.
+
+    ``digits`` is bundled: 1,797 handwritten digits of 8x8 pixels (E. Alpaydin and C. Kaynak, UCI machine learning
+    repository, 1998; the edition of scikit-learn), here 1,197 for training and 600 for testing.
+
+    ``mnist``, ``fashion-mnist``, ``cifar10`` and ``cifar100`` are looked for in the folder named by the environment
+    variable ROBUSTATLAS_DATA, in the folder of earlier downloads (~/.cache/robustatlas) and in /usr/share/datasets: as
+    NAME_SPLIT.npz, in the layouts of torchvision, or as IDX files, gzipped or not. If they are nowhere, they are
+    downloaded from their publisher and checked. The Python version of CIFAR-10 and CIFAR-100 (``cifar-10-batches-py``,
+    ``cifar-100-python``) is pickled: it is read as numbers and texts, and nothing that a pickle names is run.
+
+    Args:
+        name: One of those above. Files and folders of pictures are taken whole, whatever the split.
+        split: "test" or "train".
+        resize, crop: bring pictures to one size: the shorter side to ``resize`` pixels, then the middle of ``crop``
+            pixels (for ``imagenet``: 256 and 224).
+
+    Returns:
+        the images in [0, 1], read where they are needed, with their labels and the names of the classes.
+
+    Raises:
+        UserError: unknown name, files neither here nor to be downloaded, damaged files, images or labels out of range.
+
+    Example:
+        >>> data = load_dataset("digits")
+        >>> data.images.shape, len(load_dataset("digits", "train"))
+        (torch.Size([600, 1, 8, 8]), 1197)
+    """
+    if split not in ("test", "train"):
+        raise UserError(f"The split must be 'test' or 'train', not {split!r}.")
+    sizing = Sizing(*(_pixels(what, value) for what, value in (("resize", resize), ("crop", crop))))
+    named(name, "the name of a data set, or the file or folder of one")
+    on_disk = load_on_disk(str(name), split, sizing, _roots())
+    if on_disk is not None:
+        return on_disk
+    if sizing != AS_THEY_ARE:
+        raise UserError(f"{str(name)!r} has one size already; resize and crop are for folders of pictures.")
+    if name == "digits":
+        return _load_digits(split)
+    source = _SOURCES.get(str(name))
+    if source is None and Path(name).is_dir():
+        return _folder(Path(name), split)
+    if source is None:
+        known = f"give {', '.join(names())}, a file FILE.npz or FILE.npy, imagefolder:FOLDER or hf:FOLDER"
+        raise UserError(f"Unknown data set {str(name)!r}{instead(str(name).lower(), names(), known)}")
+    return _find_or_fetch(str(name), source, split)
+
+
+def _pixels(what: str, value: object) -> int | None:
+    count = whole(value)
+    if value is not None and (count is None or count < 1):
+        raise UserError(f"{what}={value!r}; expected a number of pixels of at least 1.")
+    return count
+
+
+def _load_digits(split: Split) -> Dataset:
+    with resources.files(__package__).joinpath("digits.npz").open("rb") as file, np.load(file) as archive:
+        chosen = archive["is_test"] == (split == "test")
+        images = archive["images"][chosen].astype(np.float32) / 16
+        return Dataset.of(images, archive["labels"][chosen], "digits", _DIGITS)
+
+
+def _folder(folder: Path, split: Split) -> Dataset:
+    """What a folder holds that has the name under which a data set is published.
+
+    Raises:
+        UserError: it has another name.
+    """
+    place = folder.resolve()
+    for source in _SOURCES.values():
+        if place.name in source.folders and (found := source.find(place.parent, split)) is not None:
+            return found
+    raise UserError(
+        f"{brief(str(folder))} is a folder; give imagefolder:{folder} where it holds a folder of pictures for each "
+        f"class, hf:{folder} where it is a data set of Hugging Face, or the name of a data set in it with "
+        f"ROBUSTATLAS_DATA={folder}."
+    )
+
+
+def _roots() -> list[Path]:
+    """Where data sets are looked for."""
+    given = os.environ.get("ROBUSTATLAS_DATA")
+    return [*([Path(given)] if given else []), cache_folder(), _SYSTEM_FOLDER]
+
+
+def _find_or_fetch(name: str, source: _Source, split: Split) -> Dataset:
+    roots = _roots()
+    found = _find(name, source, roots, split)
+    if found is None:
+        try:
+            source.fetch(cache_folder(), split)
+        except UserError as error:
+            raise UserError(
+                f"Data set {name!r} ({split}) is neither in {', '.join(map(str, roots))} "
+                f"nor to be downloaded ({str(error).rstrip('.')}). "
+                f"Put {name}_{split}.npz or the original files into a folder and set ROBUSTATLAS_DATA to it."
+            ) from error
+        found = _find(name, source, [cache_folder()], split)
+    if found is None:
+        raise UserError(f"Data set {name!r} was downloaded to {cache_folder()} but cannot be found there.")
+    return found
+
+
+def _find(name: str, source: _Source, roots: Sequence[Path], split: Split) -> Dataset | None:
+    for root in roots:
+        archive = root / f"{name}_{split}.npz"
+        if archive.is_file():
+            images, labels, _ = read_npz(archive)
+            return Dataset.of(images, labels, name, source.classes)
+        found = source.find(root, split)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,155 @@
+"""Data sets that stay on disk, by the names that they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from robustatlas.common.errors import UserError
+from robustatlas.data.classes import CIFAR10, CIFAR100
+from robustatlas.data.dataset import Dataset
+from robustatlas.data.formats import read_npz
+from robustatlas.data.loaders import (
+    AS_THEY_ARE,
+    FromHuggingFace,
+    Mapped,
+    Pictures,
+    Sizing,
+    class_folders,
+    has_member,
+    huggingface_parts,
+    mapped,
+)
+from robustatlas.data.parquet import parquet_parts
+from robustatlas.data.remembered import remembered_fingerprint
+from robustatlas.data.rows import Rows, check_scale
+
+_CIFAR_C = {"cifar10-c": ("CIFAR-10-C", CIFAR10), "cifar100-c": ("CIFAR-100-C", CIFAR100)}
+_SEVERITIES = 5
+_IMAGENET = Sizing(resize=256, crop=224)
+_LARGE = 2**28
+"""Bytes of an archive above which its images stay on disk."""
+
+
+def load_on_disk(name: str, split: str, sizing: Sizing, roots: Sequence[Path]) -> Dataset | None:
+    """The data set of that name, None where it is none of those that stay on disk."""
+    scheme, _, rest = name.partition(":")
+    if scheme == "imagefolder" and rest:
+        return image_folder(Path(rest), sizing)
+    if scheme == "hf" and rest:
+        return _huggingface(Path(rest), split, sizing)
+    path = Path(name)
+    if path.suffix in (".npz", ".npy"):
+        if sizing != AS_THEY_ARE:
+            raise UserError(f"{name!r} has one size already; resize and crop are for folders of pictures.")
+        return _npz(path) if path.suffix == ".npz" else _npy(path, _labels_beside(path), path.stem)
+    kind, *details = name.split("/")
+    if kind in _CIFAR_C:
+        return _cifar_c(kind, details, roots)
+    if kind == "imagenet-c":
+        return _imagenet_c(details, roots, sizing)
+    if name in ("imagenet", "imagenet100"):
+        return _imagenet(name, split, roots, sizing)
+    return None
+
+
+def image_folder(
+    folder: Path, sizing: Sizing = AS_THEY_ARE, classes: Sequence[str] | None = None, name: str = ""
+) -> Dataset:
+    """Pictures in one folder a class; ``classes``: only these, in this order."""
+    files, labels, names = class_folders(folder, classes)
+    name = name or folder.resolve().name
+    return _remembered(Pictures(files, sizing, name), labels, name, names, files, f"pictures {sizing}")
+
+
+def _remembered(
+    rows: Rows, labels: Sequence[int], name: str, classes: Sequence[str] | None, files: Iterable[Path], settings: str
+) -> Dataset:
+    if isinstance(rows, Mapped):
+        check_scale(rows, name)
+    data = Dataset.of_rows(rows, np.asarray(labels), name, classes)
+    fingerprint = partial(remembered_fingerprint, rows, data.labels, list(files), settings)
+    return Dataset.of_rows(rows, data.labels, name, data.classes, fingerprint)
+
+
+def _npz(path: Path) -> Dataset:
+    if path.is_file() and path.stat().st_size > _LARGE:
+        names = mapped(path, "classes").tolist() if has_member(path, "classes") else None
+        rows, truth = Mapped(mapped(path, "images"), path.stem), mapped(path, "labels")
+        return _remembered(rows, truth.tolist(), path.stem, names, [path], "npz")
+    images, labels, classes = read_npz(path)
+    return Dataset.of(images, labels, path.stem, classes)
+
+
+def _labels_beside(path: Path) -> Path:
+    own, common = path.with_name(f"{path.stem}_labels.npy"), path.with_name("labels.npy")
+    for labels in (own, common):
+        if labels.is_file() and labels != path:
+            return labels
+    raise UserError(f"The labels of {path} are neither in {own.name} nor in {common.name} beside it; save them there.")
+
+
+def _npy(path: Path, labels: Path, name: str, classes: Sequence[str] | None = None) -> Dataset:
+    truth = mapped(labels)
+    if truth.ndim != 1 or not np.issubdtype(truth.dtype, np.integer):
+        raise UserError(f"{labels} must hold one integer per image; it has {truth.dtype} of shape {truth.shape}.")
+    return _remembered(Mapped(mapped(path), name), truth.tolist(), name, classes, [path], "npy")
+
+
+def _found(roots: Sequence[Path], places: Sequence[str], what: str) -> Path:
+    for root in roots:
+        for place in places:
+            if (root / place).exists():
+                return root / place
+    raise UserError(
+        f"{what} is in none of {', '.join(map(str, roots))}; set ROBUSTATLAS_DATA to the folder that holds {places[0]}."
+    )
+
+
+def _kind_and_severity(what: str, details: Sequence[str]) -> tuple[str, int]:
+    if len(details) != 2 or details[1] not in [str(level + 1) for level in range(_SEVERITIES)]:
+        raise UserError(
+            f"{what} is named with a corruption and a severity from 1 to 5, such as {what}/gaussian_noise/3."
+        )
+    return details[0].replace("-", "_"), int(details[1])
+
+
+def _cifar_c(name: str, details: Sequence[str], roots: Sequence[Path]) -> Dataset:
+    kind, severity = _kind_and_severity(name, details)
+    folder, classes = _CIFAR_C[name]
+    path = _found(roots, [f"{folder}/{kind}.npy"], f"{folder}'s {kind}.npy")
+    images, labels = mapped(path), mapped(path.with_name("labels.npy"))
+    each = len(images) // _SEVERITIES
+    rows = Mapped(images, name).chosen(torch.arange((severity - 1) * each, severity * each))
+    truth = labels[(severity - 1) * each : severity * each].tolist()
+    return _remembered(rows, truth, f"{name}/{kind}/{severity}", classes, [path], f"severity {severity}")
+
+
+def _imagenet_c(details: Sequence[str], roots: Sequence[Path], sizing: Sizing) -> Dataset:
+    kind, severity = _kind_and_severity("imagenet-c", details)
+    folder = _found(roots, [f"ImageNet-C/{kind}/{severity}", f"imagenet-c/{kind}/{severity}"], f"ImageNet-C's {kind}")
+    return image_folder(folder, sizing, name=f"imagenet-c/{kind}/{severity}")
+
+
+def _imagenet(name: str, split: str, roots: Sequence[Path], sizing: Sizing) -> Dataset:
+    part = "val" if split == "test" else "train"
+    folder = _found(roots, [f"{kind}/{part}" for kind in ("imagenet", "ImageNet", "ILSVRC2012")], f"{name} ({split})")
+    classes = None
+    if name == "imagenet100":
+        known = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        classes = known if len(known) <= 100 else known[::10]
+    return image_folder(folder, _IMAGENET if sizing == AS_THEY_ARE else sizing, classes, name)
+
+
+def _huggingface(path: Path, split: str, sizing: Sizing) -> Dataset:
+    if next(path.rglob("*.parquet"), None) is not None:
+        pictures, truth, names, used = parquet_parts(path, split, sizing, path.name)
+        return _remembered(pictures, truth.tolist(), path.name, names, used, f"{split} {sizing}")
+    data, column, labels, classes = huggingface_parts(path, split, f"hf:{path}")
+    rows = FromHuggingFace(data, column, sizing, path.name)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return _remembered(rows, labels.tolist(), path.name, classes, files, f"{split} {column} {sizing}")

@@ -1,0 +1,118 @@
+"""Data sets in Parquet files as Hugging Face's hub has them: encoded pictures in a column ``image``, and labels."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from robustatlas.common.errors import UserError, first_line
+from robustatlas.data.loaders import Sizing
+from robustatlas.data.rows import Rows
+
+_IMAGES = ("image", "img")
+_LABELS = ("label", "labels", "fine_label")
+_SPLITS = {"test": ("test", "validation", "valid", "val"), "train": ("train",)}
+_LOOKED_AT = 32
+"""Pictures that tell whether a data set is grey."""
+
+
+class ParquetPictures(Rows):
+    """Encoded pictures, read and decoded when they are needed; uint8 [N, 3, H, W], or [N, 1, H, W] of grey ones."""
+
+    def __init__(self, files: Sequence[Path], column: str, counts: Sequence[int], sizing: Sizing, name: str) -> None:
+        self.files, self.column, self.sizing, self.name = list(files), column, sizing, name
+        self.first = np.concatenate([[0], np.cumsum(counts)])
+        looked_at = self._pictures(np.arange(min(int(self.first[-1]), _LOOKED_AT)))
+        self.grey = all(picture.mode in ("1", "L") for picture in looked_at)
+        self.shape = (int(self.first[-1]), *self._pixels(looked_at[0]).shape)
+
+    def stored(self, positions: Tensor) -> Tensor:
+        """Pixels of the pictures at ``positions`` [B]."""
+        found = [self._pixels(picture) for picture in self._pictures(positions.numpy())]
+        if any(pixels.shape != self.shape[1:] for pixels in found):
+            raise UserError(f"The images of {self.name!r} have different sizes; give one for all (resize and crop).")
+        return torch.from_numpy(np.stack(found)) if found else torch.empty(0, *self.shape[1:], dtype=torch.uint8)
+
+    def _pixels(self, picture: Image.Image) -> NDArray[np.uint8]:
+        pixels = self.sizing(picture)
+        return pixels[:1] if self.grey else pixels
+
+    def _pictures(self, positions: NDArray[np.int64]) -> list[Image.Image]:
+        found: dict[int, Image.Image] = {}
+        of_file = np.searchsorted(self.first, positions, side="right") - 1
+        for file in np.unique(of_file).tolist():
+            rows = sorted({int(p - self.first[file]) for p in positions[of_file == file]})
+            where = f"file_row_number IN ({', '.join(map(str, rows))})"
+            for row, encoded in _query(self.files[file], f"file_row_number, {self.column}.bytes", where):
+                found[int(self.first[file]) + row] = self._opened(encoded, file, row)
+        return [found[position] for position in positions.tolist()]
+
+    def _opened(self, encoded: bytes | None, file: int, row: int) -> Image.Image:
+        try:
+            picture = Image.open(io.BytesIO(encoded or b""))
+            picture.load()
+        except (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            raise UserError(
+                f"Row {row} of {self.files[file]} cannot be read as a picture ({first_line(error)})."
+            ) from error
+        return picture
+
+
+def parquet_parts(
+    folder: Path, split: str, sizing: Sizing, name: str
+) -> tuple[ParquetPictures, NDArray[np.int64], list[str] | None, list[Path]]:
+    """The pictures of a split in a folder of Parquet files, their labels, the names of the classes where they are told,
+    and the files. A test split without labels is passed over for the validation split.
+
+    Raises:
+        UserError: no files of that split, or no columns of pictures and labels in them.
+    """
+    known = sorted(folder.rglob("*.parquet"))
+    for kind in _SPLITS[split]:
+        files = [file for file in known if file.stem.partition("-")[0].partition(".")[0] == kind]
+        if files:
+            columns = [row[0] for row in _query(files[0], "*", None, describe=True)]
+            image, label = (next((name for name in names if name in columns), None) for names in (_IMAGES, _LABELS))
+            if image is None or label is None:
+                raise UserError(f"{files[0]} must have columns named image and label; it has {', '.join(columns)}.")
+            labels = [[row[0] for row in _query(file, label, None)] for file in files]
+            truth = np.asarray([each for part in labels for each in part], np.int64)
+            if (truth >= 0).all() or kind == _SPLITS[split][-1]:
+                rows = ParquetPictures(files, image, [len(part) for part in labels], sizing, name)
+                return rows, truth, _classes(files[0], label), files
+    raise UserError(
+        f"{folder} has no Parquet files of the split {split!r} with labels; expected names such as "
+        f"{_SPLITS[split][0]}-00000-of-00001.parquet."
+    )
+
+
+def _query(file: Path, columns: str, where: str | None, *, describe: bool = False) -> list[tuple[Any, ...]]:
+    source = "read_parquet(?, file_row_number = true)" if where else "read_parquet(?)"
+    select = f"SELECT {columns} FROM {source}" + (f" WHERE {where}" if where else "")
+    try:
+        with duckdb.connect() as connection:
+            return connection.execute(f"DESCRIBE {select}" if describe else select, [str(file)]).fetchall()
+    except duckdb.Error as error:
+        raise UserError(f"{file} cannot be read as a Parquet file of pictures ({first_line(error)}).") from error
+
+
+def _classes(file: Path, label: str) -> list[str] | None:
+    with duckdb.connect() as connection:
+        told = connection.execute(
+            "SELECT value FROM parquet_kv_metadata(?) WHERE key = 'huggingface'::BLOB", [str(file)]
+        ).fetchall()
+    try:
+        names = json.loads(bytes(told[0][0]))["info"]["features"][label]["names"]
+    except (IndexError, KeyError, TypeError, ValueError):
+        return None
+    return [str(name) for name in names]

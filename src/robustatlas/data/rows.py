@@ -1,0 +1,186 @@
+"""The inputs of a data set, of which only those that are asked for need be in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robustatlas.common.errors import UserError
+
+Index = int | slice | Tensor | NDArray[Any] | Sequence[int]
+
+_CHUNK_BYTES = 2**26
+
+
+class Rows(ABC):
+    """N inputs in [0, 1], read when they are asked for: ``rows[3]``, ``rows[:8]``, ``rows[positions]``.
+
+    Attributes:
+        shape: ``(N, C, H, W)``, or any ``(N, ...)`` for inputs that are no images.
+
+    Example:
+        >>> rows = InMemory(torch.tensor([[0, 51], [102, 255]], dtype=torch.uint8))
+        >>> rows.shape, rows[1].tolist(), rows.stored(torch.tensor([0])).dtype
+        ((2, 2), [0.4000000059604645, 1.0], torch.uint8)
+    """
+
+    shape: tuple[int, ...]
+
+    @abstractmethod
+    def stored(self, positions: Tensor) -> Tensor:
+        """The inputs at ``positions`` (int64 [B]) as they are kept: ``[B, ...]``, uint8 in 0..255 or floats in
+        [0, 1]."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Index) -> Tensor:
+        """Inputs as floats in [0, 1]: ``[...]`` for one position, ``[B, ...]`` for several."""
+        if isinstance(index, int):
+            return as_inputs(self.stored(torch.tensor([range(len(self))[index]])))[0]
+        if isinstance(index, slice):
+            index = torch.arange(*index.indices(len(self)))
+        return as_inputs(self.stored(torch.as_tensor(index)))
+
+    def chosen(self, positions: Tensor) -> Rows:
+        """The rows at ``positions`` (int64 [M]), in that order."""
+        return _Chosen(self, positions)
+
+    def chunks(self) -> Iterator[Tensor]:
+        """All inputs in order, as floats in [0, 1], a few at a time."""
+        count = max(1, _CHUNK_BYTES // (4 * max(1, int(np.prod(self.shape[1:])))))
+        for first in range(0, len(self), count):
+            yield self[first : first + count]
+
+    def sha256(self) -> str:
+        """Hash of all inputs as floats, whatever they are kept as and wherever: that of ``sha256_of_array``."""
+        digest = hashlib.sha256()
+        for number, chunk in enumerate(self.chunks()):
+            values = chunk.detach().cpu().contiguous().numpy()
+            if number == 0:
+                digest.update(f"{values.dtype.str}{self.shape}".encode())
+            digest.update(values.data)
+        return digest.hexdigest()
+
+
+class InMemory(Rows):
+    """Inputs in memory: ``values`` [N, ...], uint8 in 0..255 or floats in [0, 1].
+
+    Args:
+        values: [N, ...], uint8 in 0..255 or floats in [0, 1].
+
+    Example:
+        >>> InMemory(torch.zeros(2, 1, 4, 4, dtype=torch.uint8)).shape
+        (2, 1, 4, 4)
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+        self.shape = tuple(values.shape)
+
+    def stored(self, positions: Tensor) -> Tensor:
+        return self.values[positions.to(self.values.device)]
+
+    def __getitem__(self, index: Index) -> Tensor:
+        return as_inputs(self.values[index]) if isinstance(index, slice) else super().__getitem__(index)
+
+    def chosen(self, positions: Tensor) -> Rows:
+        return InMemory(self.stored(positions))
+
+
+class _Chosen(Rows):
+    def __init__(self, rows: Rows, positions: Tensor) -> None:
+        self.rows, self.positions = rows, positions
+        self.shape = (len(positions), *rows.shape[1:])
+
+    def stored(self, positions: Tensor) -> Tensor:
+        return self.rows.stored(self.positions[positions])
+
+
+def as_inputs(stored: Tensor) -> Tensor:
+    """What :meth:`Rows.stored` gives, as floats in [0, 1]; what 8-bit pixels are divided by 255 is computed on the CPU
+    and looked up elsewhere, so that they are the same numbers on every device.
+
+    Args:
+        stored: [B, ...], uint8 in 0..255 or floats in [0, 1].
+
+    Returns:
+        floats [B, ...] in [0, 1].
+
+    Example:
+        >>> as_inputs(torch.tensor([[0, 51, 255]], dtype=torch.uint8))
+        tensor([[0.0000, 0.2000, 1.0000]])
+    """
+    if stored.dtype != torch.uint8:
+        return stored
+    if stored.device.type == "cpu":
+        return stored.to(torch.float32).div_(255)
+    values = torch.arange(256, dtype=torch.float32).div_(255).to(stored.device)
+    return values[stored.int()]
+
+
+ROUNDING = 1e-6
+"""How far outside of [0, 1] images may lie: what float32 makes of a conversion or a resizing."""
+
+_LOOKED_AT = 4096
+"""Rows among which one with another pixel than 0 and 1 is looked for."""
+
+
+def within_range(values: Tensor, whose: str) -> Tensor:
+    """Floats [B, ...] in [0, 1]; what lies outside by rounding is brought to the edge, with a warning.
+
+    Raises:
+        UserError: NaN, infinite values, or farther outside; ``whose`` begins the sentence.
+
+    Example:
+        >>> within_range(torch.tensor([0.5, 1.0]), "Images of 'mine'")
+        tensor([0.5000, 1.0000])
+    """
+    if not values.numel():
+        return values
+    if not bool(values.isfinite().all()):
+        raise UserError(f"{whose} hold NaN or infinite values; they must lie in [0, 1].")
+    low, high = (float(value) for value in values.aminmax())
+    if low >= 0 and high <= 1:
+        return values
+    found = f"{low:.9g}..{high:.9g}"
+    if low < -ROUNDING or high > 1 + ROUNDING:
+        if low >= -0.1 and high <= 1.1:
+            hint = "clip them, where that is rounding or resizing: images.clip(0, 1)"
+        elif low >= 0 and high <= 255:
+            hint = "divide by 255 or store them as uint8"
+        else:
+            hint = "undo their normalisation, and give mean and std to Classifier"
+        raise UserError(f"{whose} must lie in [0, 1], got {found}; {hint}.")
+    warnings.warn(f"{whose} lie in {found}; what is outside of [0, 1] by rounding is set to 0 and 1.", stacklevel=2)
+    return values.clamp(0, 1)
+
+
+def check_scale(rows: Rows, name: str) -> None:
+    """Raise :class:`UserError` where 8-bit images hold only 0 and 1, so that it is not known which scale is meant."""
+    brightest = 0
+    for first in range(0, min(len(rows), _LOOKED_AT), 64):
+        values = rows.stored(torch.arange(first, min(len(rows), first + 64)))
+        if values.dtype != torch.uint8:
+            return
+        brightest = max(brightest, int(values.max()))
+        if brightest > 1:
+            return
+    if brightest == 1:
+        raise UserError(two_values(f"Images of {name!r}"))
+
+
+def two_values(whose: str) -> str:
+    """What is asked of integer images of 0 and 1."""
+    return (
+        f"{whose} are integers and hold only 0 and 1: is 1 white, or 1 of 255? Where it is white, give them as "
+        "images.astype('float32'); where it is almost black, as images.astype('float32') / 255."
+    )

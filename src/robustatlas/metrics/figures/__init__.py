@@ -1,0 +1,24 @@
+"""Figures for notebooks and papers, drawn with matplotlib: one column (3.3 inches) wide, readable without colour.
+
+matplotlib's own settings are left as they are; axes that are given keep their fonts.
+"""
+
+from robustatlas.metrics.figures.curves import plot_curves
+from robustatlas.metrics.figures.epochs import plot_over_epochs
+from robustatlas.metrics.figures.hypervolumes import plot_convergence, plot_frontier
+from robustatlas.metrics.figures.maps import plot_accuracy_matrix, plot_scores
+from robustatlas.metrics.figures.paper import COLUMN, SEQUENCE, STYLE
+from robustatlas.metrics.figures.sides import plot_two_sided
+
+__all__ = [
+    "COLUMN",
+    "SEQUENCE",
+    "STYLE",
+    "plot_accuracy_matrix",
+    "plot_convergence",
+    "plot_curves",
+    "plot_frontier",
+    "plot_over_epochs",
+    "plot_scores",
+    "plot_two_sided",
+]

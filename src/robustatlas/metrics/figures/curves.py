@@ -1,0 +1,181 @@
+"""Robustness curves: accuracy, or error, over the size of the perturbation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from robustatlas.common import wording
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real
+from robustatlas.common.styles import Style, styles_of
+from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+
+class Curve(Protocol):
+    """What is drawn of a robustness curve, as `robustatlas.metrics.RobustnessCurve` is one."""
+
+    @property
+    def attack(self) -> str:
+        """Name of the attack."""
+
+    @property
+    def unit(self) -> str:
+        """Of its sizes."""
+
+    @property
+    def model(self) -> str:
+        """What the colour and the dash are chosen by; empty where it is not known."""
+
+    @property
+    def jumps(self) -> Floats:
+        """Sizes at which the curve changes."""
+
+    def at(self, size: ArrayLike, /) -> Floats:
+        """Robust error in percent."""
+
+    def band(self, confidence: float, kind: Any, /) -> Any:
+        """Its confidence band."""
+
+    def crossings(self, other: Any, confidence: float, /) -> Sequence[Any]:
+        """Where it crosses another curve."""
+
+
+Curves = Curve | Sequence[Curve] | Mapping[str, Curve]
+
+
+def plot_curves(
+    curves: Curves,
+    ax: Axes | None = None,
+    *,
+    error: bool = False,
+    confidence: float | None = 0.95,
+    up_to: float | None = None,
+    crossings: bool = True,
+) -> Axes:
+    """Draw robustness curves: robust accuracy in percent over the perturbation size, with its intervals.
+
+    A model has the same colour, dash and marker in all figures (:func:`robustatlas.common.styles.styles_of`), where the
+    curves are of different models; curves of one model under several attacks are told apart by their names.
+
+    Args:
+        curves: one curve, several, or name -> curve. Without names, the attacks name them.
+        ax: where to draw; a new figure, 3.3 inches wide, when None.
+        error: draw the robust error, which rises, as the papers on robustness curves do.
+        confidence: of the exact intervals (Clopper-Pearson) around each point, which are those of tables and pages;
+            None draws none.
+        up_to: right end of the axis, the same for several panels of one attack; just beyond the largest finite size of
+            the curves when None.
+        crossings: mark where two curves of the same attack cross significantly, where exactly two are drawn.
+
+    Returns:
+        the axes, whose `.figure` can be saved.
+
+    Raises:
+        UserError: where there is no curve, or `up_to` is not a positive size.
+
+    Source: Risse et al. 2021, "Robustness curves", for the curves and the marks where they cross.
+
+    Example:
+        >>> from robustatlas.metrics import RobustnessCurve
+        >>> curve = RobustnessCurve([0.0, 0.01, 0.03, float("inf")], attack="linf", unit="largest change of a pixel")
+        >>> axes = plot_curves({"our model": curve})
+        >>> axes.get_xlabel(), axes.get_ylabel()
+        ('largest change of a pixel', 'robust accuracy (%)')
+    """
+    named = _named(curves)
+    end = _end(named.values(), up_to)
+    with axes_of(ax, 2.15 + 0.11 * max(0, len(named) - 3)) as axes:
+        for place, ((name, curve), style) in enumerate(zip(named.items(), _styles(named), strict=True)):
+            _draw(axes, name, curve, style, end, confidence, error, place)
+        if crossings and len(named) == 2:
+            first, second = named.values()
+            _mark_crossings(axes, first, second, end, confidence or 0.95, error)
+        axes.set_xlim(0, end)
+        axes.set_xlabel(_size_label(named.values()))
+        percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")
+        if len(named) > 1 or isinstance(curves, Sequence | Mapping):
+            legend_above(axes, len(named))
+    return axes
+
+
+def _draw(
+    axes: Axes, name: str, curve: Curve, style: Style, end: float, confidence: float | None, error: bool, place: int
+) -> None:
+    """A curve with its band; its markers begin at another place than those of the lines before it."""
+    sizes = steps(curve, end)
+    values = curve.at(sizes)
+    axes.step(
+        sizes, values if error else 100 - values, where="post", color=style.colour, linestyle=style.linestyle,
+        linewidth=1.3, marker=style.marker, markersize=3.2, markevery=(0.06 + 0.05 * (place % 4), 0.2),
+        label=wording.shortened(name),
+    )  # fmt: skip
+    if confidence is not None:
+        low, high = curve.band(confidence, "pointwise").at(sizes)
+        ends = (low, high) if error else (100 - high, 100 - low)
+        axes.fill_between(sizes, *ends, step="post", color=style.colour, alpha=0.13, linewidth=0)
+
+
+def _styles(named: Mapping[str, Curve]) -> list[Style]:
+    """By the models, where each curve is of another one; otherwise by the names of the curves."""
+    models = [curve.model or name for name, curve in named.items()]
+    return styles_of(models if len(set(models)) == len(models) else list(named))
+
+
+def steps(curve: Curve, end: float) -> Floats:
+    """Sizes at which a curve changes, from 0 to the end of the axis."""
+    sizes = np.unique(np.concatenate([[0.0], curve.jumps, [end]]))
+    return np.asarray(sizes[sizes <= end])
+
+
+def _named(curves: Curves) -> dict[str, Curve]:
+    if isinstance(curves, Mapping):
+        named = dict(curves)
+    else:
+        given = curves if isinstance(curves, Sequence) else [curves]
+        labels = [wording.wording(curve.attack).label if curve.attack else "curve" for curve in given]
+        unique = len(set(labels)) == len(labels)
+        named = {
+            label if unique else f"{label} ({position})": curve
+            for position, (label, curve) in enumerate(zip(labels, given, strict=True), start=1)
+        }
+    if not named:
+        raise UserError("There is no curve to draw; give at least one.")
+    return named
+
+
+def _end(curves: Iterable[Curve], up_to: float | None) -> float:
+    """Right end of the axis: what is asked for, or just beyond the largest finite size."""
+    if up_to is None:
+        largest = max((curve.jumps[-1] for curve in curves if curve.jumps.size), default=0.0)
+        return 1.04 * float(largest) or 1.0
+    if not 0 < real(up_to) < np.inf:
+        raise UserError(f"up_to is {brief(up_to)}; a positive finite size is expected.")
+    return float(up_to)
+
+
+def _mark_crossings(axes: Axes, first: Curve, second: Curve, end: float, confidence: float, error: bool) -> None:
+    if first.attack != second.attack:
+        return
+    for crossing in first.crossings(second, confidence):
+        if crossing.significant and crossing.start <= end:
+            height = float(first.at(crossing.start))
+            axes.plot(
+                crossing.start, height if error else 100 - height, "o", markersize=5, markerfacecolor="white",
+                markeredgecolor="black", zorder=5,
+            )  # fmt: skip
+
+
+def _size_label(curves: Iterable[Curve]) -> str:
+    kinds = {(curve.attack, curve.unit) for curve in curves}
+    if len({attack for attack, _ in kinds}) > 1:
+        return "perturbation size (in each attack's unit)"
+    return wording.axis(max(unit for _, unit in kinds))

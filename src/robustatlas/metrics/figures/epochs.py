@@ -1,0 +1,47 @@
+"""Accuracies over the epochs of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+from robustatlas.common.styles import styles_of
+from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+def plot_over_epochs(lines: Mapping[str, Floats], ax: Axes | None = None) -> Axes:
+    """Draw accuracies over the epochs of a training, with intervals.
+
+    Args:
+        lines: name -> [E, 4]: epoch, and accuracy in percent with the lower and upper end of its interval.
+        ax: where to draw; a new figure, 3.3 inches wide, when None.
+
+    Returns:
+        the axes.
+
+    Example:
+        >>> plot_over_epochs({"linf": np.array([[1, 20.0, 10.0, 30.0], [2, 40.0, 30.0, 50.0]])}).get_ylabel()
+        'accuracy (%)'
+    """
+    with axes_of(ax, 2.15) as axes:
+        for (name, points), style in zip(lines.items(), styles_of(list(lines)), strict=True):
+            epochs, value, low, high = np.asarray(points).T
+            axes.plot(
+                epochs, value, color=style.colour, linestyle=style.linestyle, linewidth=1.3, marker=style.marker,
+                markersize=3.2, label=name,
+            )  # fmt: skip
+            axes.fill_between(epochs, low, high, color=style.colour, alpha=0.13, linewidth=0)
+        axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        percent_axis(axes, "accuracy (%)")
+        legend_above(axes, len(lines))
+    return axes

@@ -1,0 +1,92 @@
+"""The adversarial hypervolume: the frontier of one image, and the mean over the number of levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from robustatlas.common import wording
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.figures.paper import INK, OTHER, axes_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+
+def plot_frontier(
+    frontier: ArrayLike, clean: float, largest: float, ax: Axes | None = None, *, unit: str = "perturbation size"
+) -> Axes:
+    """Draw the frontier of one image: the confidence it keeps at each size, and the area that is its hypervolume.
+
+    Args:
+        frontier: [L], the confidence kept at the sizes largest / L, ..., largest: a row of
+            :attr:`robustatlas.metrics.AdversarialHypervolume.frontier`.
+        clean: the confidence on the clean image.
+        largest: the largest size.
+        ax: where to draw; a new figure when None.
+        unit: what sizes measure.
+
+    Returns:
+        the axes, whose `.figure` can be saved.
+
+    Raises:
+        UserError: the frontier is no row of numbers.
+
+    Source: Guo et al. 2024, Figure 2.
+
+    Example:
+        >>> axes = plot_frontier([0.8, 0.5, 0.0], clean=0.9, largest=0.03)
+        >>> axes.get_title()
+        'hypervolume 0.433'
+    """
+    kept = np.asarray(frontier, dtype=np.float64)
+    if kept.ndim != 1 or not kept.size or not np.isfinite(kept).all():
+        raise UserError(f"The frontier of one image is a row of numbers [L]; given the shape {kept.shape}.")
+    sizes = np.linspace(0, largest, len(kept) + 1)
+    with axes_of(ax, 2.0) as axes:
+        axes.bar(sizes[:-1], kept, np.diff(sizes), align="edge", color=INK, alpha=0.25, linewidth=0)
+        axes.plot(sizes, [clean, *kept], color=INK, marker="o", markersize=3)
+        axes.set_xlim(0, largest)
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel(wording.axis(unit))
+        axes.set_ylabel("confidence kept")
+        axes.set_title(f"hypervolume {kept.mean():.3f}")
+    return axes
+
+
+def plot_convergence(by_levels: Mapping[int, float], limit: float, slope: float, ax: Axes | None = None) -> Axes:
+    """Draw the mean hypervolume over the number of levels, with the fit h - c / L.
+
+    Args:
+        by_levels: number of levels -> mean hypervolume (:func:`robustatlas.metrics.hypervolume_at_levels`).
+        limit: h (:func:`robustatlas.metrics.hypervolume_limit`).
+        slope: c.
+        ax: where to draw; a new figure when None.
+
+    Returns:
+        the axes, whose `.figure` can be saved.
+
+    Raises:
+        UserError: there is nothing to draw.
+
+    Source: Guo et al. 2024, Figure 5.
+
+    Example:
+        >>> axes = plot_convergence({1: 0.25, 2: 0.375, 4: 0.4375}, limit=0.5, slope=0.25)
+        >>> axes.lines[1].get_label()
+        '0.500 - 0.250 / L'
+    """
+    if not by_levels:
+        raise UserError("There is no number of levels to draw; give at least one.")
+    levels = sorted(by_levels)
+    fine = np.linspace(levels[0], levels[-1], 200)
+    with axes_of(ax, 2.0) as axes:
+        axes.plot(levels, [by_levels[count] for count in levels], "o", color=INK, markersize=4, label="measured")
+        axes.plot(fine, limit - slope / fine, color=OTHER, label=f"{limit:.3f} - {slope:.3f} / L")
+        axes.set_xlabel("levels L")
+        axes.set_ylabel("mean hypervolume")
+        axes.legend(frameon=False)
+    return axes

@@ -1,0 +1,131 @@
+"""Maps of colour: accuracies by attack and strength, and scores by model and attack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+
+from robustatlas.common import wording
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.figures.paper import SEQUENCE, axes_of
+from robustatlas.outcomes.accuracies import AccuracyTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_accuracy_matrix(
+    accuracies: AccuracyTable,
+    ax: Axes | None = None,
+    *,
+    relative_to: AccuracyTable | None = None,
+    attacks: Sequence[str] | None = None,
+) -> Axes:
+    """Draw accuracies as a strip of colour for each attack, from its weakest to its strongest strength.
+
+    Args:
+        accuracies: in percent.
+        ax: where to draw; a new figure, 3.3 inches wide, when None.
+        relative_to: divide by these accuracies (acc* of a reference): the ratio in percent, shown up to 120. Strengths
+            that these do not have stay empty.
+        attacks: the attacks to draw, from the top; all when None.
+
+    Returns:
+        the axes, whose `.figure` can be saved. Each strip goes from 0 to the largest strength, written at its end.
+
+    Raises:
+        UserError: the table has no attacks.
+
+    Example:
+        >>> table = AccuracyTable(90.0, {"linf": {0.01: 70.0, 0.02: 40.0}, "l2": {0.5: 60.0, 1.0: 20.0}})
+        >>> [label.get_text() for label in plot_accuracy_matrix(table).get_yticklabels()]
+        ['L∞', 'L2']
+    """
+    names = list(accuracies.attacks if attacks is None else attacks)
+    if not names:
+        raise UserError("The table has no attacks; at least one is needed for a figure.")
+    scale = Normalize(0, 100 if relative_to is None else 120)
+    with axes_of(ax, 0.75 + 0.2 * len(names)) as axes:
+        for row, attack in enumerate(names):
+            strengths = accuracies.strengths(attack)
+            edges = np.concatenate([[0.0], strengths]) / strengths[-1]
+            values = _strip(accuracies, relative_to, attack)
+            axes.pcolormesh(edges, [row - 0.42, row + 0.42], values[None, :], cmap=SEQUENCE, norm=scale)
+            end = wording.strength_under(attack, strengths[-1])
+            axes.annotate(
+                end, (1, row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7, annotation_clip=False
+            )
+        axes.set_xlim(0, 1)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_yticks(range(len(names)), [wording.wording(attack).label for attack in names])
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
+        axes.tick_params(length=0)
+        axes.set_frame_on(False)
+        axes.set_xlabel("strength / largest strength (at the right)")
+        bar = axes.figure.colorbar(ScalarMappable(scale, SEQUENCE), ax=axes, pad=0.13, aspect=14, shrink=0.9)
+        bar.set_label("accuracy (%)" if relative_to is None else "share of the reference (%)")
+        bar.outline.set_visible(False)
+    return axes
+
+
+def plot_scores(
+    scores: Mapping[str, Mapping[str, float]], ax: Axes | None = None, *, label: str = "UAR (%)", largest: float = 100
+) -> Axes:
+    """Draw a heat map of models (rows) under attacks (columns), with the numbers written into it.
+
+    Args:
+        scores: model -> attack -> number, such as the UAR, or the competitiveness ratio, under that attack alone; a
+            model may lack attacks.
+        ax: where to draw; a new figure when None.
+        label: what the numbers are.
+        largest: number of the darkest colour.
+
+    Returns:
+        the axes, whose `.figure` can be saved.
+
+    Raises:
+        UserError: there is no model or no attack.
+
+    Source: the heat maps of Kang et al. 2019 (models trained against each attack) and of Dai et al. 2023, Figure 1c.
+
+    Example:
+        >>> axes = plot_scores({"linf 8": {"linf": 90.0, "fog": 40.0}, "fog 128": {"linf": 30.0, "fog": 95.0}})
+        >>> [text.get_text() for text in axes.texts]
+        ['90', '40', '30', '95']
+    """
+    attacks = list(dict.fromkeys(attack for row in scores.values() for attack in row))
+    if not attacks:
+        raise UserError("There are no scores; give at least one model with a number under an attack.")
+    values = np.array([[row.get(attack, np.nan) for attack in attacks] for row in scores.values()])
+    scale = Normalize(0, largest)
+    with axes_of(ax, 0.9 + 0.22 * len(scores)) as axes:
+        axes.imshow(np.ma.masked_invalid(values), cmap=SEQUENCE, norm=scale, aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                shade = "white" if scale(value) > 0.55 else "black"
+                axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=6, color=shade)
+        axes.set_xticks(
+            range(len(attacks)), [wording.wording(attack).label for attack in attacks], rotation=45, ha="right"
+        )
+        axes.set_yticks(range(len(scores)), list(scores))
+        axes.tick_params(length=0)
+        axes.set_xlabel(label)
+    return axes
+
+
+def _strip(accuracies: AccuracyTable, relative_to: AccuracyTable | None, attack: str) -> np.ma.MaskedArray[Any, Any]:
+    """Values [S] of one attack; masked where the reference has none."""
+    values = accuracies.values(attack)
+    if relative_to is None:
+        return np.ma.masked_invalid(values)
+    below = []
+    for strength in accuracies.strengths(attack).tolist():
+        try:
+            below.append(relative_to.at(attack, strength))
+        except UserError:
+            below.append(np.nan)
+    return np.ma.masked_invalid(100 * values / np.array(below))

@@ -1,0 +1,141 @@
+"""References from models of one's own, by the rules of the two papers that define them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
+
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.references import Reference
+from robustatlas.outcomes import AccuracyTable
+from robustatlas.outcomes.strengths import same_strength
+
+Rule = Literal["acc", "ata"]
+_GUESSING = 1.5
+"""An accuracy up to so many times that of guessing says that nothing was learned."""
+
+
+def learned_nothing(accuracy: float, classes: int) -> bool:
+    """Whether an accuracy in percent is one of guessing among so many classes.
+
+    Example:
+        >>> learned_nothing(14.0, classes=10), learned_nothing(30.0, classes=10)
+        (True, False)
+    """
+    return accuracy <= _GUESSING * 100 / classes
+
+
+@dataclass(frozen=True)
+class ReferenceModel:
+    """A model trained for a reference, and its accuracies.
+
+    Attributes:
+        attack: it was trained against; None for standard training.
+        strength: of that training; 0 for standard training.
+        seed: of the training.
+        accuracies: in percent on test images, under its own attack.
+    """
+
+    attack: str | None
+    strength: float
+    seed: int
+    accuracies: AccuracyTable
+
+
+def reference_of(
+    name: str,
+    source: str,
+    models: Sequence[ReferenceModel],
+    strengths: Mapping[str, Sequence[float]],
+    rule: Rule,
+    notes: Sequence[str] = (),
+    classes: int | None = None,
+) -> Reference:
+    """The reference accuracies that ``models`` set.
+
+    Args:
+        name: of the reference.
+        source: how it was made.
+        models: trained against each attack, and without any for the clean accuracy.
+        strengths: attack -> the strengths of the reference.
+        rule: "acc": at each strength the mean over the runs trained at that very strength (acc* of MultiRobustBench,
+            Dai et al. 2023); "ata": at each strength the best of all models trained against the attack, at whatever
+            strength (adversarial training accuracy, Kang et al. 2019).
+        notes: what a user has to know about the numbers.
+        classes: of the data; where it is known, cells that rest on models that learned nothing are marked.
+
+    Raises:
+        UserError: no model for one of the cells.
+
+    Example:
+        >>> models = [
+        ...     ReferenceModel("linf", 0.1, 0, AccuracyTable(90, {"linf": {0.1: 60.0, 0.2: 30.0}})),
+        ...     ReferenceModel("linf", 0.2, 0, AccuracyTable(80, {"linf": {0.1: 65.0, 0.2: 50.0}})),
+        ... ]
+        >>> strengths = {"linf": [0.1, 0.2]}
+        >>> reference_of("a", "acc*", models, strengths, "acc").accuracies.values("linf")
+        array([60., 50.])
+        >>> reference_of("a", "ATA", models, strengths, "ata").accuracies.values("linf")
+        array([65., 50.])
+    """
+    cell = _RULES[rule]
+    cells = {
+        attack: {
+            strength: cell([m for m in models if m.attack == attack], attack, strength) for strength in sorted(grid)
+        }
+        for attack, grid in strengths.items()
+    }
+    standard = [m.accuracies.clean for m in models if m.attack is None]
+    clean = (fmean(standard) if rule == "acc" else max(standard)) if standard else math.nan
+    table = AccuracyTable(clean, cells)
+    marks = () if classes is None else _marks(table, models, rule, classes)
+    return Reference(name, source, table, ranked=tuple(cells), notes=tuple(notes), marks=marks)
+
+
+def _marks(table: AccuracyTable, models: Sequence[ReferenceModel], rule: Rule, classes: int) -> tuple[str, ...]:
+    """A sentence on each attack with cells that rest on models that learned nothing."""
+    found = []
+    for attack in table.attacks:
+        lost = [m for m in models if m.attack == attack and learned_nothing(m.accuracies.clean, classes)]
+        cells = [s for s in table.strengths(attack).tolist() if _rests_on(lost, models, attack, s, rule)]
+        if cells:
+            clean = [model.accuracies.clean for model in lost]
+            found.append(
+                f"The reference's networks of {attack} at {', '.join(f'{s:g}' for s in cells)} have learned nothing "
+                f"(clean accuracy {min(clean):.0f} to {max(clean):.0f} % of {classes} classes), so ratios there mean "
+                "nothing; train them with rising strengths (--set warmup=0.5) or leave these strengths out."
+            )
+    return tuple(found)
+
+
+def _rests_on(
+    lost: Sequence[ReferenceModel], models: Sequence[ReferenceModel], attack: str, strength: float, rule: Rule
+) -> bool:
+    """Whether the cell has its number from any of the ``lost`` models."""
+    if rule == "acc":
+        return any(same_strength(m.strength, strength) for m in lost)
+    own = [m for m in models if m.attack == attack]
+    best = max(m.accuracies.at(attack, strength) for m in own)
+    return any(m.accuracies.at(attack, strength) == best for m in lost)
+
+
+def _mean_at_own_strength(models: Sequence[ReferenceModel], attack: str, strength: float) -> float:
+    own = [m.accuracies.at(attack, strength) for m in models if same_strength(m.strength, strength)]
+    if not own:
+        raise UserError(f"No model was trained against {attack} at {strength:g}, so there is no acc* there.")
+    return fmean(own)
+
+
+def _best_of_all(models: Sequence[ReferenceModel], attack: str, strength: float) -> float:
+    if not models:
+        raise UserError(f"No model was trained against {attack}, so it has no ATA.")
+    return max(m.accuracies.at(attack, strength) for m in models)
+
+
+_RULES: dict[Rule, Callable[[Sequence[ReferenceModel], str, float], float]] = {
+    "acc": _mean_at_own_strength,
+    "ata": _best_of_all,
+}

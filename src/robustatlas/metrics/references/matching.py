@@ -1,0 +1,176 @@
+"""Pairs the cells of an accuracy table with those of its reference; what does not match is an error that names it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import real
+from robustatlas.common.wording import some
+from robustatlas.metrics.references.reference import Reference
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.points import different_points
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+
+CLEAN = "clean"
+"""Name of the unperturbed input among the attacks; its strength is 0."""
+
+
+@dataclass(frozen=True)
+class MatchedCells:
+    """The evaluated points P of a table beside the same points of its reference.
+
+    Attributes:
+        attacks: [K] attack of each point; `CLEAN` for the unperturbed input.
+        strengths: [K] strength of each point; 0 for the unperturbed input.
+        accuracy: [K] acc(P) in percent.
+        reference: [K] acc*(P) in percent.
+    """
+
+    attacks: tuple[str, ...]
+    strengths: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+    reference: NDArray[np.float64]
+
+    def select(self, mask: NDArray[np.bool_]) -> MatchedCells:
+        """The points where mask [K] is true."""
+        attacks = tuple(attack for attack, kept in zip(self.attacks, mask, strict=True) if kept)
+        return MatchedCells(attacks, self.strengths[mask], self.accuracy[mask], self.reference[mask])
+
+    def name(self, index: int) -> str:
+        """Short name of a point, such as `linf@0.01`."""
+        attack = self.attacks[index]
+        return attack if attack == CLEAN else f"{attack}@{self.strengths[index]:g}"
+
+
+def chosen_attacks(
+    accuracies: AccuracyTable, reference: Reference | AccuracyTable, attacks: Iterable[str] | None
+) -> tuple[str, ...]:
+    """The attacks a metric goes over: those asked for, or all that the reference ranks.
+
+    Raises:
+        UserError: where none is asked for, one is asked for twice, or (when none are asked for) the table has attacks
+            that the reference does not know.
+    """
+    if attacks is None:
+        ranked = reference.attacks if isinstance(reference, AccuracyTable) else reference.ranked
+        unknown = [attack for attack in accuracies.attacks if attack not in _table(reference).cells]
+        if unknown:
+            raise UserError(
+                f"The reference has no accuracies for {some(unknown)}; name the attacks to compare with attacks=[...]."
+            )
+        return tuple(ranked)
+    if not isinstance(attacks, Iterable):
+        raise UserError(f"attacks={brief(repr(attacks))}; names of attacks are expected, such as ['linf', 'l2'].")
+    chosen = (attacks,) if isinstance(attacks, str) else tuple(attacks)
+    if not chosen:
+        raise UserError(
+            "The set of attacks is empty; name at least one attack, or leave it out to use all ranked ones."
+        )
+    repeated = sorted({attack for attack in chosen if chosen.count(attack) > 1})
+    if repeated:
+        raise UserError(f"{some(repeated)} is given more than once among the attacks; give each attack once.")
+    return chosen
+
+
+def match_cells(
+    accuracies: AccuracyTable,
+    reference: Reference | AccuracyTable,
+    attacks: Iterable[str] | None = None,
+    *,
+    clean: bool = True,
+) -> MatchedCells:
+    """Pair every point of the table with the same point of the reference.
+
+    Args:
+        accuracies: of the model.
+        reference: acc*, or ATA.
+        attacks: the attacks to go over; when None those that the reference ranks.
+        clean: whether the unperturbed input is a point.
+
+    Raises:
+        UserError: names every point that only one of the two has.
+    """
+    for each, kinds in ((accuracies, AccuracyTable), (reference, Reference | AccuracyTable)):
+        if not isinstance(each, kinds):
+            raise UserError(
+                f"A {type(each).__name__} is given; metrics take result.accuracies() and a reference, such as "
+                "load_reference('multirobustbench-cifar10')."
+            )
+    chosen = chosen_attacks(accuracies, reference, attacks)
+    table = _table(reference)
+    accuracies.require_percent()
+    accuracies.warn_of_void(chosen)
+    table.require_percent()
+    _check_same_points(accuracies, table, chosen)
+
+    names: list[str] = []
+    strengths: list[float] = []
+    accuracy: list[float] = []
+    best: list[float] = []
+    if clean:
+        for given, owner in ((accuracies.clean, "accuracy table"), (table.clean, "reference")):
+            if math.isnan(given):
+                raise UserError(f"The {owner} has no clean accuracy, which this metric needs; UAR does without it.")
+        names.append(CLEAN)
+        strengths.append(0.0)
+        accuracy.append(accuracies.clean)
+        best.append(table.clean)
+    for attack in chosen:
+        names.extend([attack] * len(table.cells[attack]))
+        strengths.extend(table.cells[attack])
+        accuracy.extend(accuracies.cells[attack].values())
+        best.extend(table.cells[attack].values())
+    return MatchedCells(tuple(names), np.array(strengths), np.array(accuracy), np.array(best))
+
+
+def seen_mask(cells: MatchedCells, trained_on: Mapping[str, float], known: Iterable[str]) -> NDArray[np.bool_]:
+    """Which points a defense saw in training: the clean one, and its own attacks up to the strength of the training.
+
+    Args:
+        cells: the points.
+        trained_on: attack -> largest strength of the training.
+        known: attacks that may be named in `trained_on`.
+    """
+    known = tuple(known)
+    if not isinstance(trained_on, Mapping):
+        raise UserError(
+            f"trained_on={brief(repr(trained_on))}; attacks and the strengths of the training are expected, such as "
+            "{'linf': 0.03}."
+        )
+    for attack, strength in trained_on.items():
+        if attack not in known:
+            raise UserError(
+                f"The model is said to be trained on {attack!r}, which the reference does not have "
+                f"({some(known)}); leave it out if the evaluation does not contain that attack."
+            )
+        if not real(strength) > 0:
+            raise UserError(
+                f"The training strength of {attack} is {brief(repr(strength))}; a positive number is expected."
+            )
+    limits = np.array([math.inf if attack == CLEAN else trained_on.get(attack, -1.0) for attack in cells.attacks])
+    return cells.strengths <= limits * (1 + STRENGTH_TOLERANCE)
+
+
+def known_attacks(reference: Reference | AccuracyTable) -> tuple[str, ...]:
+    """All attacks of the reference, ranked or not."""
+    return _table(reference).attacks
+
+
+def _table(reference: Reference | AccuracyTable) -> AccuracyTable:
+    return reference if isinstance(reference, AccuracyTable) else reference.accuracies
+
+
+def _check_same_points(accuracies: AccuracyTable, reference: AccuracyTable, attacks: tuple[str, ...]) -> None:
+    missing, extra = different_points(accuracies.cells, reference.cells, attacks)
+    if missing or extra:
+        parts = [f"{what}: {some(points)}" for what, points in (("missing", missing), ("extra", extra)) if points]
+        raise UserError(
+            f"The accuracies and the reference do not cover the same points; {'; '.join(parts)}. Evaluate the missing "
+            "ones, choose attacks with attacks=[...], or restrict the tables with AccuracyTable.restrict."
+        )

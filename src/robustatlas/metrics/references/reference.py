@@ -1,0 +1,257 @@
+"""What a reference is: how accurate models are that were trained against the very attack they are evaluated with.
+
+It is the denominator of the competitiveness ratio (acc*) and of UAR (ATA).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter
+
+from robustatlas.common.documents import checked
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_text
+from robustatlas.common.wording import some
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.points import different_points
+
+
+def _table(value: Any) -> AccuracyTable:
+    return value if isinstance(value, AccuracyTable) else AccuracyTable.from_dict(value)
+
+
+ZERO = "Left out, as the reference accuracy is 0"
+"""Said before the points to which there is no ratio."""
+NAMED = 12
+"""Points that are named one by one where they are left out."""
+
+Table = Annotated[AccuracyTable, PlainValidator(_table), PlainSerializer(AccuracyTable.to_dict)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class Defense:
+    """A published defense and its accuracies.
+
+    Attributes:
+        name: short name in the source.
+        accuracies: measured accuracies in percent; may lack attacks that the source did not evaluate.
+        title: title of the paper.
+        paper_url: where the paper is.
+        architecture: of the network.
+        extra_data: whether it was trained with more than the data set's own training images.
+        trained_on: attack -> largest strength it was trained against; empty for none.
+        notes: what the source says about the training, and every correction made to the source's data.
+        train_petaflops: cost of the training in 10^15 floating point operations, None where unknown.
+
+    Example:
+        >>> from robustatlas.metrics.references import load_reference
+        >>> defense = load_reference("multirobustbench-cifar10").defenses[0]
+        >>> isinstance(defense, Defense), 0 < defense.accuracies.clean <= 100
+        (True, True)
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    name: str
+    accuracies: Table
+    title: str = ""
+    paper_url: str = ""
+    architecture: str = ""
+    extra_data: bool = False
+    trained_on: Mapping[str, Positive] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    train_petaflops: float | None = None
+
+    def missing(self, attacks: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of `attacks` that this defense has no accuracies for."""
+        return tuple(attack for attack in attacks if attack not in self.accuracies.cells)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Accuracies of models that were trained against the attack they are evaluated with.
+
+    Attributes:
+        name: of the reference.
+        source: where the numbers come from.
+        accuracies: acc*, or ATA, in percent; its `clean` is NaN where the source gives none.
+        ranked: the attacks over which metrics go unless others are asked for.
+        defenses: published defenses evaluated with the same attacks and strengths.
+        source_names: attack -> the attack's name in the source.
+        notes: what a user has to know about the numbers.
+        historical: attacks whose numbers are of the set as published, which differs from our default one: evaluate
+            them by the procedure "paper" to compare.
+        unlike: attack -> why no set of ours is the source's, so that a run is not compared under it.
+        marks: what makes some of the numbers worth little, one sentence each; said wherever a run is compared.
+
+    Example:
+        >>> from robustatlas.metrics.references import load_reference
+        >>> load_reference("uar-cifar10").ranked[:2]
+        ('linf', 'l2')
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    name: str
+    source: str
+    accuracies: Table
+    ranked: tuple[str, ...]
+    defenses: tuple[Defense, ...] = ()
+    source_names: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    historical: tuple[str, ...] = ()
+    unlike: Mapping[str, str] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> float:
+        """Clean accuracy in percent, NaN where the source gives none."""
+        return self.accuracies.clean
+
+    def above_zero(self) -> Reference:
+        """Itself without the points at which it is 0, to which there is no ratio; a mark names them.
+
+        Raises:
+            UserError: it is 0 at every point that it ranks.
+
+        Example:
+            >>> accuracies = AccuracyTable(90, {"linf": {0.1: 60, 0.9: 0}})
+            >>> shorter = Reference("small", "made up", accuracies, ("linf",)).above_zero()
+            >>> shorter.accuracies.values("linf"), shorter.marks
+            (array([60.]), ('Left out, as the reference accuracy is 0: linf@0.9.',))
+        """
+        cells = self.accuracies.cells
+        zero = [f"{attack}@{s:g}" for attack, grid in cells.items() for s, value in grid.items() if value == 0]
+        if not zero:
+            return self
+        kept = {attack: [s for s, value in grid.items() if value != 0] for attack, grid in cells.items()}
+        kept = {attack: grid for attack, grid in kept.items() if grid}
+        ranked = tuple(attack for attack in self.ranked if attack in kept)
+        if not ranked:
+            raise UserError(
+                f"{self.name} is 0 at every (attack, strength) that it ranks, so there is no ratio to it; give a "
+                "reference with smaller strengths, or of models that learned more."
+            )
+        marks = (*self.marks, f"{ZERO}: {some(zero, at_most=NAMED)}.")
+        return replace(self, accuracies=self.accuracies.restrict(kept, kept), ranked=ranked, marks=marks)
+
+    def defense(self, name: str) -> Defense:
+        """The published defense of that name.
+
+        Raises:
+            UserError: there is no defense of that name.
+        """
+        for defense in self.defenses:
+            if defense.name == name:
+                return defense
+        known = ", ".join(defense.name for defense in self.defenses) or "none"
+        raise UserError(f"{self.name} has no defense {name!r}; it has {known}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `load_reference` reads a file of it."""
+        data: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return data
+
+    def to_json(self, path: str | Path) -> None:
+        """Write the reference as a JSON file that `load_reference` reads.
+
+        Raises:
+            UserError: there is no folder to write to.
+        """
+        if not (folder := Path(path).parent).is_dir():
+            raise UserError(f"Cannot write {path}: there is no folder {folder}.")
+        write_text(Path(path), json.dumps(self.to_dict(), indent=1) + "\n")
+
+    @classmethod
+    def from_dict(cls, data: Any, what: str = "the reference") -> Reference:
+        """The reference of plain data, as `to_dict` gives it; only `name`, `source` and `accuracies` are required.
+
+        Args:
+            data: of a JSON file.
+            what: whose data it is, for error messages.
+
+        Raises:
+            UserError: entries that are missing, of another kind, or contradict each other.
+        """
+        if not isinstance(data, Mapping):
+            raise UserError(f"A reference is an object with name, source and accuracies; given: {type(data).__name__}.")
+        missing = [key for key in ("name", "source", "accuracies") if key not in data]
+        if missing:
+            hint = "; this is an accuracy table, wrap it as accuracies" if {"clean", "cells"} <= data.keys() else ""
+            raise UserError(
+                f"A reference needs the entries name, source and accuracies; missing: {', '.join(missing)}{hint}."
+            )
+        accuracies = AccuracyTable.from_dict(data["accuracies"])
+        reference = checked(_adapter(), {"ranked": accuracies.attacks, **data, "accuracies": accuracies}, what)
+        if not reference.ranked:
+            raise UserError("The reference ranks no attack; at least one is expected.")
+        unknown = [attack for attack in reference.ranked if attack not in accuracies.cells]
+        if unknown:
+            raise UserError(f"The reference ranks {', '.join(unknown)} but has no accuracies for it.")
+        return reference
+
+    @classmethod
+    def from_models(cls, name: str, source: str, tables: Mapping[str, AccuracyTable]) -> Reference:
+        """A reference of one's own, from models adversarially trained against each attack.
+
+        The reference accuracy under an attack is the best that any of the models reaches at that strength (the
+        adversarial training accuracy of Kang et al. 2019, "Testing Robustness Against Unforeseen Adversaries"); the
+        clean one is the best clean accuracy.
+
+        Args:
+            name: of the new reference.
+            source: how it was made.
+            tables: model -> its accuracies; all with the same attacks and strengths.
+
+        Raises:
+            UserError: no table, or tables of other attacks or strengths.
+
+        Example:
+            >>> weak = AccuracyTable(95.0, {"linf": {0.01: 70.0, 0.02: 40.0}})
+            >>> strong = AccuracyTable(90.0, {"linf": {0.01: 65.0, 0.02: 50.0}})
+            >>> mine = Reference.from_models("mine", "two models", {"a": weak, "b": strong})
+            >>> mine.accuracies.values("linf")
+            array([70., 50.])
+            >>> mine.to_json("mine.json")  # doctest: +SKIP
+        """
+        if not tables:
+            raise UserError("No accuracy table is given; a reference is made from at least one model.")
+        first_model, first = next(iter(tables.items()))
+        if not first.attacks:
+            raise UserError(f"{first_model} has no attacks; a reference is made of accuracies under attacks.")
+        for model, table in tables.items():
+            table.require_percent()
+            for attack in {*first.attacks, *table.attacks}:
+                if attack not in table.cells or attack not in first.cells:
+                    raise UserError(
+                        f"{model} and {first_model} were not evaluated with the same attacks: see {attack}."
+                    )
+            missing, extra = different_points(table.cells, first.cells, first.attacks)
+            if missing or extra:
+                attack = (missing or extra)[0].partition("@")[0]
+                raise UserError(
+                    f"{model} and {first_model} were evaluated at different strengths of {attack}: only one of them at "
+                    f"{some([*missing, *extra])}."
+                )
+        cells = {
+            attack: {
+                strength: max(table.at(attack, strength) for table in tables.values())
+                for strength in first.strengths(attack).tolist()
+            }
+            for attack in first.attacks
+        }
+        clean = max((t.clean for t in tables.values() if not math.isnan(t.clean)), default=math.nan)
+        return cls(name, source, AccuracyTable(clean, cells), ranked=first.attacks)
+
+
+@cache
+def _adapter() -> TypeAdapter[Reference]:
+    return TypeAdapter(Reference)

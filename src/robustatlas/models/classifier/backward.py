@@ -1,0 +1,54 @@
+"""Which gradient a model with an input transformation gives to an attack: chosen by the attack, for the time of a pass.
+
+The values that the model computes are always its own; only the way back through the transformation differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal
+
+from robustatlas.common.errors import UserError
+
+Backward = Literal["true", "identity", "surrogate", "bare"]
+"""``"true"``: what autograd makes of the transformation (rounding: zero); ``"identity"``: as if it did nothing (BPDA:
+Athalye et al. 2018); ``"surrogate"``: that of its smooth stand-in; ``"bare"``: that of the network without it, taken at
+the input itself, so that examples are transferred from there."""
+
+BACKWARD: tuple[Backward, ...] = ("true", "identity", "surrogate", "bare")
+
+_CHOSEN: ContextVar[Backward | None] = ContextVar("backward", default=None)
+
+
+def check_backward(name: str | None) -> None:
+    """Raise a :class:`UserError` where ``name`` is no way back."""
+    if name is not None and name not in BACKWARD:
+        raise UserError(f"backward={name!r} is not known; expected {', '.join(map(repr, BACKWARD))}.")
+
+
+@contextmanager
+def going_back(by: Backward | None) -> Iterator[None]:
+    """Passes inside go back ``by`` this (None: as each transformation says itself).
+
+    Example:
+        >>> with going_back("surrogate"):
+        ...     backward_here("identity")
+        'surrogate'
+        >>> backward_here("identity")
+        'identity'
+    """
+    if by is None:
+        yield
+        return
+    token = _CHOSEN.set(by)
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+def backward_here(own: Backward | None) -> Backward | None:
+    """What holds for a pass made now through something whose ``own`` choice is this."""
+    return _CHOSEN.get() or own

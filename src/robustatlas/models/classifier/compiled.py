@@ -1,0 +1,85 @@
+"""A network compiled for the search, and the network itself where that cannot be done."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from robustatlas.common.errors import first_line, warn
+
+SMALLEST = 64
+"""Samples of the smallest batch of a fixed size; the others have twice as many as the one before."""
+
+
+class Compiled:
+    """``net`` through ``torch.compile``: its kernels fused, its convolutions in the layout that the compiler chooses.
+
+    On a processor it is compiled once for batches of every size. On other devices (``fixed``) batches are filled up to
+    one of a few sizes, so that each is compiled for what it is, and steps of one size can be recorded and played back;
+    what fills them up is cut off again. Where compiling fails the network itself answers, now and from then on, and a
+    warning says so. So it does while someone listens to its modules by hooks, which a compiled network does not call.
+
+    Example:
+        >>> import warnings
+        >>> net = Compiled(nn.Linear(4, 3))
+        >>> net.compiled = lambda x: 1 / 0
+        >>> with warnings.catch_warnings(record=True) as said:
+        ...     net(torch.rand(2, 4)).shape, len(said)
+        (torch.Size([2, 3]), 1)
+    """
+
+    def __init__(self, net: nn.Module, fixed: bool | None = None) -> None:
+        own = next(net.parameters(), None)
+        self.net = net
+        self.fixed = (own is not None and own.device.type != "cpu") if fixed is None else fixed
+        self.compiled: Callable[[Tensor], Any] | None = torch.compile(fixed_weights(net), dynamic=not self.fixed)
+
+    def __call__(self, x: Tensor) -> Any:
+        """What the network returns for a batch."""
+        if self.compiled is None or any(module._forward_hooks for module in self.net.modules()):
+            return self.net(x)
+        try:
+            return self._filled_up(self.compiled, x) if self.fixed else self.compiled(x)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            answer = self.net(x)  # raises where the fault is the network's
+            self.compiled = None
+            warn(f"The model could not be compiled ({first_line(error)}); the search goes on without.")
+            return answer
+
+    @staticmethod
+    def _filled_up(compiled: Callable[[Tensor], Any], x: Tensor) -> Any:
+        size = fixed_size(len(x))
+        filling = x[:1].detach().expand(size - len(x), *x.shape[1:])
+        return tree_map(lambda given: given[: len(x)], compiled(torch.cat([x, filling])))
+
+
+def fixed_size(count: int) -> int:
+    """Samples of the batch that so many are filled up to.
+
+    Example:
+        >>> [fixed_size(count) for count in (1, 64, 65, 256, 300)]
+        [64, 64, 128, 256, 512]
+    """
+    return max(SMALLEST, 1 << (count - 1).bit_length())
+
+
+def fixed_weights(net: nn.Module) -> nn.Module:
+    """``net`` in eval mode on the same weights, none of which asks for a gradient; the network itself where it cannot
+    be copied.
+
+    Autograd computes the gradients that it is asked for, and an attack asks for that of the input alone; a compiler
+    that makes the backward pass as a whole need not know of weights.
+    """
+    kept = {id(weights): nn.Parameter(weights.detach(), requires_grad=False) for weights in net.parameters()}
+    kept |= {id(values): values for values in net.buffers()}  # type: ignore[misc]
+    try:
+        return copy.deepcopy(net, dict(kept)).eval()
+    except Exception:  # of whatever its modules hold
+        return net

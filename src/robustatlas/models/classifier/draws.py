@@ -1,0 +1,197 @@
+"""Randomised networks: whose each draw belongs to a sample, and when a sample counts as misclassified.
+
+What a network draws with torch is drawn from the streams of its samples instead: the rows of a random tensor [B, ...]
+come each from its sample's own. So results repeat, whatever the batch, its order or the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import scipy  # which imports its parts where they are used: special takes long
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
+from robustatlas.outcomes.draws import LOOKS
+
+_ERROR = 1e-3
+"""Probability that a sample at the threshold is taken for certain, all looks together."""
+
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a model says of B inputs, judged apart from any search.
+
+    Attributes:
+        logits: ``[B, C]``; of a randomised model their mean.
+        prediction: ``[B]``; of a randomised model the label, or, where it is wrong, the most frequent other class.
+        wrong: ``[B]``: misclassified; of a randomised model certainly more often than the threshold.
+        possible: ``[B]``: misclassified, or not certainly less often than the threshold.
+        mistakes, drawn: ``[B]``: how many of how many forward passes were misclassified.
+
+    Example:
+        >>> from robustatlas import Classifier
+        >>> noise = Noise.of(0, torch.arange(1), "verify")
+        >>> verdict = Classifier(torch.nn.Identity()).judged(torch.tensor([[0.2, 0.7]]), torch.tensor([0]), noise)
+        >>> verdict.prediction.item(), verdict.wrong.item()
+        (1, True)
+    """
+
+    logits: Tensor
+    prediction: Tensor
+    wrong: Tensor
+    possible: Tensor
+    mistakes: Tensor
+    drawn: Tensor
+
+
+def decided(mistakes: Tensor, drawn: int, threshold: float) -> tuple[Tensor, Tensor]:
+    """``[B]`` each: certainly more, and certainly less often wrong than ``threshold``, by the exact binomial test.
+
+    Example:
+        >>> decided(torch.tensor([50, 25, 10]), 50, 0.5)
+        (tensor([ True, False, False]), tensor([False, False,  True]))
+    """
+    counts, level = mistakes.cpu().numpy(), _ERROR / len(LOOKS)
+    above = torch.from_numpy(scipy.special.bdtrc(counts - 1, drawn, threshold) <= level)
+    below = torch.from_numpy(scipy.special.bdtr(counts, drawn, threshold) <= level)
+    return above.to(mistakes.device), below.to(mistakes.device)
+
+
+def judged_by_draws(
+    drawn: Callable[[Tensor, Noise, int], Tensor], labels: Tensor, noise: Noise, threshold: float
+) -> Verdict:
+    """Whether inputs with these ``labels`` [B] are misclassified, by as many fresh draws as it takes to be certain, at
+    most the last of :data:`~robustatlas.outcomes.draws.LOOKS`.
+
+    ``drawn`` gives the logits [count, b, C] of some rows [b], of whose ``noise`` streams so many draws are made.
+    """
+    open_, taken = torch.arange(len(labels), device=labels.device), 0
+    total = votes = torch.zeros(0)
+    counts, wrong, possible = torch.zeros_like(labels), *(torch.zeros_like(labels, dtype=torch.bool) for _ in "ab")
+    for look in LOOKS:
+        logits = drawn(open_, noise.take(open_).child(taken), look - taken)
+        if not len(votes):
+            total = torch.zeros(len(labels), logits.shape[2], dtype=logits.dtype, device=labels.device)
+            votes = torch.zeros_like(total)
+        total[open_] += logits.sum(0)
+        votes[open_] += torch.nn.functional.one_hot(logits.argmax(2), logits.shape[2]).sum(0).to(votes.dtype)
+        counts[open_], taken = look, look
+        mistakes = look - votes[open_].gather(1, labels[open_, None]).squeeze(1).long()
+        above, below = decided(mistakes, look, threshold)
+        wrong[open_], possible[open_] = above, ~below
+        open_ = open_[~above & ~below]
+        if not len(open_):
+            break
+    others = votes.scatter(1, labels[:, None], -1).argmax(1)
+    mistaken = counts - votes.gather(1, labels[:, None]).squeeze(1).long()
+    return Verdict(total / counts[:, None], torch.where(wrong, others, labels), wrong, possible, mistaken, counts)
+
+
+class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """torch's random numbers from the streams of B samples, while it is entered."""
+
+    def __init__(self, noise: Noise) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._noise, self._used = noise, 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if (drawn := _DRAWN.get(func)) is not None:
+            return drawn(self, *args, **(kwargs or {}))
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise UserError(
+                f"The model draws by {func}, whose numbers cannot be told apart by sample; draw by torch.rand, randn, "
+                "randint, bernoulli, dropout, normal_ or uniform_ of tensors [B, ...]."
+            )
+        return func(*args, **(kwargs or {}))
+
+    def uniform(self, shape: Any, like: Tensor | None = None, **made: Any) -> Tensor:
+        """Uniform on [0, 1), of ``shape`` [B, ...]."""
+        return self._filled("uniform", shape, like, made)
+
+    def normal(self, shape: Any, like: Tensor | None = None, **made: Any) -> Tensor:
+        """Standard normal, of ``shape`` [B, ...]."""
+        return self._filled("normal", shape, like, made)
+
+    def _filled(self, kind: str, shape: Any, like: Tensor | None, made: dict[str, Any]) -> Tensor:
+        shape, rows = tuple(shape), len(self._noise.keys)
+        self._used += 1
+        stream = self._noise.child(self._used)
+        dtype = made.get("dtype") or (like.dtype if like is not None else torch.get_default_dtype())
+        device = made.get("device") or (like.device if like is not None else torch.get_default_device())
+        if shape[:1] == (rows,):
+            values: Tensor = getattr(stream, kind)(*shape[1:], dtype=torch.float64)
+        elif rows == 1:
+            values = getattr(stream, kind)(*shape, dtype=torch.float64)[0]
+        else:
+            raise UserError(
+                f"The model draws numbers of shape {shape} that all {rows} samples of a batch share; draw [B, ...], or "
+                "give Classifier(net, draws=..., batch_size=1)."
+            )
+        return values.to(device, dtype)
+
+
+def _normal_(mode: Drawing, at: Tensor, mean: float = 0, std: float = 1, *, generator: Any = None) -> Tensor:
+    return at.copy_(mode.normal(at.shape, at) * std + mean)
+
+
+def _uniform_(mode: Drawing, at: Tensor, low: float = 0, high: float = 1, *, generator: Any = None) -> Tensor:
+    return at.copy_(mode.uniform(at.shape, at) * (high - low) + low)
+
+
+def _normal_of(mode: Drawing, mean: Any, std: Any, *, generator: Any = None) -> Tensor:
+    like = mean if isinstance(mean, Tensor) else std
+    scaled: Tensor = torch.zeros_like(like) + mean * std  # of the shape of both
+    drawn: Tensor = mode.normal(scaled.shape, like) * std + mean
+    return drawn
+
+
+def _dropout(mode: Drawing, x: Tensor, share: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    if train is False:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    kept = mode.uniform(x.shape, x) >= share
+    return x * kept / (1 - share) if share < 1 else torch.zeros_like(x), kept
+
+
+def _integers(mode: Drawing, low: int, high: int, shape: Any, **made: Any) -> Tensor:
+    dtype = made.pop("dtype", None) or torch.int64
+    return (mode.uniform(shape, dtype=torch.float64, **made) * (high - low) + low).floor().to(dtype)
+
+
+_DRAWN: dict[Any, Callable[..., Any]] = {
+    _aten.rand.default: lambda mode, shape, **made: mode.uniform(shape, **made),
+    _aten.randn.default: lambda mode, shape, **made: mode.normal(shape, **made),
+    _aten.rand_like.default: lambda mode, like, **made: mode.uniform(like.shape, like, **made),
+    _aten.randn_like.default: lambda mode, like, **made: mode.normal(like.shape, like, **made),
+    _aten.normal_.default: _normal_,
+    _aten.uniform_.default: _uniform_,
+    _aten.normal.Tensor_Tensor: _normal_of,
+    _aten.normal.Tensor_float: lambda mode, mean, std=1.0, **made: _normal_of(mode, mean, std, **made),
+    _aten.normal.float_Tensor: _normal_of,
+    _aten.bernoulli.default: lambda mode, p, **_: (mode.uniform(p.shape, p) < p).to(p.dtype),
+    _aten.bernoulli.p: lambda mode, like, p, **_: (mode.uniform(like.shape, like) < p).to(like.dtype),
+    _aten.bernoulli_.float: lambda mode, at, p=0.5, **_: at.copy_(
+        mode.uniform(at.shape, dtype=torch.float64, device=at.device) < p
+    ),
+    _aten.bernoulli_.Tensor: lambda mode, at, p, **_: at.copy_(
+        mode.uniform(at.shape, dtype=torch.float64, device=at.device) < p
+    ),
+    _aten.native_dropout.default: _dropout,
+    _aten.randint.default: lambda mode, high, shape, **made: _integers(mode, 0, high, shape, **made),
+    _aten.randint.low: _integers,
+    _aten.randint_like.default: lambda mode, like, high, **made: _integers(
+        mode, 0, high, like.shape, **{"dtype": like.dtype, "device": like.device} | made
+    ),
+    _aten.randint_like.low_dtype: lambda mode, like, low, high, **made: _integers(
+        mode, low, high, like.shape, **{"dtype": like.dtype, "device": like.device} | made
+    ),
+}

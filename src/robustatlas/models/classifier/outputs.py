@@ -1,0 +1,108 @@
+"""What a network's outputs are, as class scores that softmax turns into probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from robustatlas.common.errors import UserError
+
+Outputs = Literal["logits", "probabilities", "logit", "probability"]
+"""``"logits"`` [B, C] (log-probabilities are such); ``"probabilities"`` [B, C]; of a classifier of two classes with one
+output a sample, [B] or [B, 1]: the ``"logit"`` or the ``"probability"`` of class 1."""
+
+
+def _of_probabilities(values: Tensor) -> Tensor:
+    return values.clamp_min(torch.finfo(values.dtype).tiny).log()
+
+
+def _of_logit(values: Tensor) -> Tensor:
+    single = _single(values)
+    return torch.stack([torch.zeros_like(single), single], 1)
+
+
+def _of_probability(values: Tensor) -> Tensor:
+    single = _single(values)
+    return _of_probabilities(torch.stack([1 - single, single], 1))
+
+
+def _single(values: Tensor) -> Tensor:
+    if values.dim() == 1:
+        return values
+    if values.dim() == 2 and values.shape[1] == 1:
+        return values[:, 0]
+    raise UserError(
+        f"The model returns shape {tuple(values.shape)}, but its outputs are said to be one number a sample ([B] or "
+        "[B, 1]); leave outputs out, or give outputs='probabilities' where they sum to 1."
+    )
+
+
+_AS_LOGITS: dict[Outputs, Callable[[Tensor], Tensor]] = {
+    "logits": lambda values: values,
+    "probabilities": _of_probabilities,
+    "logit": _of_logit,
+    "probability": _of_probability,
+}
+
+
+def as_logits(values: Tensor, outputs: Outputs) -> Tensor:
+    """``values`` as logits [B, C], differentiable.
+
+    Example:
+        >>> as_logits(torch.tensor([[0.25], [0.5]]), "probability").softmax(1)
+        tensor([[0.7500, 0.2500],
+                [0.5000, 0.5000]])
+    """
+    return _AS_LOGITS[outputs](values)
+
+
+def logits_in(output: Any) -> Tensor:
+    """The logits in what a network returned: a tensor, ``.logits`` or ``["logits"]`` (Hugging Face), or a first
+    element."""
+    if isinstance(output, Mapping) and "logits" in output:
+        output = output["logits"]
+    elif not isinstance(output, Tensor) and hasattr(output, "logits"):
+        output = output.logits
+    elif isinstance(output, (tuple, list)) and output:
+        output = output[0]
+    if not isinstance(output, Tensor):
+        raise UserError(
+            f"The model returned {type(output).__name__}; expected logits as a tensor [B, C], a dict with 'logits', "
+            "or an object with .logits. Wrap it in a function that returns the logits."
+        )
+    if output.is_complex() or output.is_meta or output.layout != torch.strided:
+        kind = "on the device 'meta'" if output.is_meta else f"of {output.dtype} and layout {output.layout}"
+        raise UserError(
+            f"The model returned a tensor {kind}; expected logits as real numbers in a dense tensor [B, C]."
+        )
+    return output
+
+
+def looks_like(values: Tensor) -> str | None:
+    """What else than logits the outputs [B, ...] of a network look like.
+
+    Args:
+        values: [B, ...] floats.
+
+    Returns:
+        ``"probabilities"`` (rows in [0, 1] that sum to 1), ``"sigmoids"`` (several inside (0, 1) that do not),
+        ``"probability"`` (one in [0, 1] a sample), ``"logit"`` (one of any size), or None.
+
+    Example:
+        >>> looks_like(torch.tensor([[0.2, 0.8], [0.5, 0.5]])), looks_like(torch.tensor([[0.2, 0.8], [0.9, 0.9]]))
+        ('probabilities', 'sigmoids')
+    """
+    within = bool((values >= 0).all()) and bool((values <= 1 + _ROUNDING).all())
+    if values.dim() == 1 or (values.dim() == 2 and values.shape[1] == 1):
+        return "probability" if within else "logit"
+    if values.dim() != 2 or not within:
+        return None
+    if bool(((values.sum(1) - 1).abs() < _ROUNDING).all()):
+        return "probabilities"
+    return "sigmoids" if bool(((values > 0) & (values < 1)).all()) else None
+
+
+_ROUNDING = 1e-3

@@ -1,0 +1,92 @@
+"""Where a network computes: its device and precision, and how it comes from one place to another."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.common.errors import UserError, brief, first_line
+
+_ARRIVING: ContextVar[torch.device | None] = ContextVar("arriving", default=None)
+
+
+@contextmanager
+def arriving_on(device: str | torch.device) -> Iterator[None]:
+    """Classifiers that are unpickled inside come to ``device``, wherever they were.
+
+    Args:
+        device: of torch.
+
+    Example:
+        >>> with arriving_on("cpu"):
+        ...     arriving()
+        device(type='cpu')
+    """
+    token = _ARRIVING.set(usable(device))
+    try:
+        yield
+    finally:
+        _ARRIVING.reset(token)
+
+
+def arriving() -> torch.device | None:
+    """The device of :func:`arriving_on`, None outside of it.
+
+    Returns:
+        the device, or None.
+
+    Example:
+        >>> arriving() is None
+        True
+    """
+    return _ARRIVING.get()
+
+
+def first_float(net: object) -> Tensor | None:
+    """The tensor that tells the device and precision of a network."""
+    if not isinstance(net, nn.Module):
+        return None
+    return next((tensor for tensor in chain(net.parameters(), net.buffers()) if tensor.is_floating_point()), None)
+
+
+def held_in(own: Tensor | None, asked: torch.dtype | None) -> torch.dtype:
+    """What inputs of a network are held in, whose first tensor is ``own``."""
+    held = own.dtype if own is not None else asked or torch.float32
+    if asked not in (None, torch.float32, torch.float64) or (own is not None and asked not in (None, held)):
+        of_network = f"; the parameters of this network are {held}" if own is not None else ""
+        raise UserError(f"dtype={asked} does not fit: expected float32 or float64{of_network}.")
+    return torch.float64 if held == torch.float64 else torch.float32
+
+
+def usable(device: str | torch.device) -> torch.device:
+    """The device, in full; :class:`UserError` where it cannot be used here."""
+    try:
+        found = torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise UserError(
+            f"The device {brief(device)!r} cannot be used here ({first_line(error)}); give 'cpu'"
+            + (", or 'cuda'." if torch.cuda.is_available() else ".")
+        ) from error
+    if found.type == "meta":
+        raise UserError("The device 'meta' holds no numbers; give 'cpu' or 'cuda'.")
+    return found
+
+
+def copy_on(device: torch.device, net: Callable[..., Any]) -> Callable[..., Any]:
+    """A copy of ``net`` on a device; ``net`` itself stays."""
+    try:
+        return copy.deepcopy(net).to(device)  # type: ignore[attr-defined,no-any-return]
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"The model cannot be copied to {device} ({first_line(error)}); move it there yourself "
+            "and leave the device out."
+        ) from error

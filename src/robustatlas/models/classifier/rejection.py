@@ -1,0 +1,87 @@
+"""Models that may refuse to answer: their scores as logits with one more class, and what then counts as an error.
+
+Rejection is a class of its own, the last one: z_r > z_j for all j says that the input is rejected. Folding it away for
+known labels leaves ordinary logits whose largest entry is another than the label exactly where an error counts, so that
+objectives and attacks need know nothing of it and work against classes and detector at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from robustatlas.common.errors import UserError
+
+Rejection = Literal["class", "score"]
+"""``"class"``: the last of the logits is that of rejection; ``"score"``: the network returns (logits [B, C], score [B],
+threshold), and rejects where the score is above the threshold."""
+
+Errors = Literal["accepted", "wrong", "refused"]
+"""What counts as an error: ``"accepted"`` and wrong (default), ``"wrong"``, rejected or not, ``"refused"`` or wrong."""
+
+_PARTS = 3
+
+
+def with_score(output: Any) -> Tensor:
+    """(logits [B, C], score [B], threshold) as logits [B, C + 1]: the last is above all others by score - threshold.
+
+    Example:
+        >>> with_score((torch.tensor([[2.0, 1.0], [2.0, 1.0]]), torch.tensor([0.25, 0.75]), 0.5))
+        tensor([[2.0000, 1.0000, 1.7500],
+                [2.0000, 1.0000, 2.2500]])
+    """
+    if not isinstance(output, Sequence) or len(output) != _PARTS or not all(isinstance(v, Tensor) for v in output[:2]):
+        raise UserError(
+            f"The model returned {type(output).__name__}, but its rejection is said to be a score; expected (logits "
+            "[B, C], score [B], threshold)."
+        )
+    logits, score, threshold = output[0], output[1], output[2]
+    if logits.dim() != 2 or score.numel() != len(logits):
+        raise UserError(
+            f"The model returned logits {tuple(logits.shape)} and a rejection score {tuple(score.shape)}; expected [B, "
+            "C] and [B]."
+        )
+    above = score.reshape(-1).to(logits.dtype) - torch.as_tensor(threshold, dtype=logits.dtype, device=logits.device)
+    return torch.cat([logits, (logits.amax(1) + above)[:, None]], 1)
+
+
+def folded(logits: Tensor, labels: Tensor, errors: Errors) -> Tensor:
+    """Logits [B, C + 1] as ordinary ones, of which the label's [B] is not the largest where an error counts.
+
+    Example:
+        >>> logits = torch.tensor([[1.0, 2.0, 3.0]])  # the second class, but rejected
+        >>> [folded(logits, torch.tensor([0]), errors).argmax(1).item() for errors in ("accepted", "wrong", "refused")]
+        [0, 1, 2]
+    """
+    if errors == "refused":
+        return logits
+    classes = logits[:, :-1]
+    if errors == "wrong":
+        return classes
+    place = labels[:, None]
+    return classes.scatter(1, place, torch.maximum(classes.gather(1, place), logits[:, -1:]))
+
+
+def looks_rejecting(output: Any) -> bool:
+    """Whether what a network returned for a batch is (logits [B, C], score [B], threshold).
+
+    Args:
+        output: of a network, for a batch.
+
+    Returns:
+        True for three things of such shapes.
+
+    Example:
+        >>> looks_rejecting((torch.zeros(2, 3), torch.zeros(2), 0.5)), looks_rejecting(torch.zeros(2, 3))
+        (True, False)
+    """
+    if not isinstance(output, (tuple, list)) or len(output) != _PARTS or not isinstance(output[0], Tensor):
+        return False
+    logits, score, threshold = output
+    scored = isinstance(score, Tensor) and logits.dim() == 2 and score.numel() == len(logits)
+    return scored and (
+        isinstance(threshold, (int, float)) or (isinstance(threshold, Tensor) and threshold.numel() == 1)
+    )

@@ -1,0 +1,74 @@
+"""What stands around a network, from inputs in [0, 1] to logits: each wrapper is a function of what it wraps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robustatlas.common.errors import UserError, first_line
+from robustatlas.models.classifier.normalisation import normalised
+from robustatlas.models.classifier.outputs import Outputs, as_logits, logits_in
+from robustatlas.models.classifier.rejection import Rejection, with_score
+
+Net = Callable[[Tensor], Any]
+Logits = Callable[[Tensor], Tensor]
+
+
+def guarded(net: Net, part: str = "") -> Net:
+    """``net``, whose errors are sentences that name the shape of the batch; ``part`` of the model, where it is one."""
+
+    def run(x: Tensor) -> Any:
+        try:
+            return net(x)
+        except (UserError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise UserError(
+                f"The model{part} failed on a batch of shape {tuple(x.shape)}: {first_line(error)}. "
+                "Try it on such a batch by itself; one that takes batches of a single size is given as "
+                "Classifier(net, batch_size=that size). Finished shards of the run are kept."
+            ) from error
+
+    return run
+
+
+def on_a_copy(net: Net) -> Net:
+    """``net`` on memory of its own: it may write into its input."""
+    return lambda x: net(x.clone())
+
+
+def casting(net: Net, dtype: torch.dtype) -> Net:
+    """``net`` on inputs in its own ``dtype``."""
+    return lambda x: net(x.to(dtype))
+
+
+def normalising(net: Net, by: Mapping[str, Tensor]) -> Net:
+    """``net`` on inputs less a mean and divided by a deviation."""
+    return lambda x: net(normalised(x, by))
+
+
+def preparing(net: Net, prepare: Net) -> Net:
+    """``net`` on what ``prepare`` makes of the inputs.
+
+    Raises:
+        UserError: ``prepare`` returned something else than a tensor.
+    """
+    prepared_by = on_a_copy(guarded(prepare, " (its prepare)"))
+
+    def run(x: Tensor) -> Any:
+        prepared = prepared_by(x)
+        if not isinstance(prepared, Tensor):
+            raise UserError(f"prepare returned {type(prepared).__name__}; expected inputs as a tensor [B, ...].")
+        return net(prepared)
+
+    return run
+
+
+def answering(net: Net, outputs: Outputs, rejection: Rejection | None) -> Logits:
+    """The logits that the outputs of ``net`` say; of models that reject by a score with one more class."""
+    if rejection == "score":
+        return lambda x: with_score(net(x))
+    return lambda x: as_logits(logits_in(net(x)), outputs)

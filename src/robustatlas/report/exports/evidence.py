@@ -1,0 +1,129 @@
+"""Evidence for auditors and other tools: per sample and attack what was found, and everything that says how.
+
+The schema stands beside this file, ``evidence.schema.json``; a change that a reader has to know raises its version.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_text
+from robustatlas.common.tabular import objects
+from robustatlas.common.version import __version__
+from robustatlas.metrics.audit import Audited
+from robustatlas.outcomes.display import columns_of
+from robustatlas.outcomes.tables import write_parquet
+from robustatlas.results.result import Result
+
+VERSION = 1
+SCHEMA = Path(__file__).with_name("evidence.schema.json")
+"""JSON Schema (draft 2020-12) of what :func:`evidence_of` gives."""
+
+
+def about_of(result: Result) -> dict[str, Any]:
+    """What the outcomes are of, and what made them."""
+    identity = result.identity
+    if identity is None:
+        raise UserError("These numbers came as arrays, which say nothing of model and data; export a run.")
+    return {
+        "format": "robustatlas-evidence",
+        "version": VERSION,
+        "tool": {"name": "robustatlas", "version": __version__},
+        "created": identity.created,
+        "model": identity.model.model_dump(mode="json", exclude={"probe"}),
+        "data": identity.data.model_dump(mode="json"),
+        "samples": result.samples,
+        "clean_accuracy": result.clean_accuracy,
+        "complete": result.complete,
+        "attacks": [record.model_dump(mode="json") | {"key": key} for key, record in result.records.items()],
+        "certificates": [record.shown() for held in result.certified_sizes.values() for record in held.records],
+        "circumstances": [dict(place) for place in result.circumstances],
+        "void": dict(result.void),
+        "diagnosis": None if result.diagnosis is None else result.diagnosis.to_dict(),
+        "audits": [_audit(attack, result.audited(attack)) for attack in result.audit_sentences()],
+        "warnings": list(result.warnings),
+    }
+
+
+def _audit(attack: str, audit: Audited) -> dict[str, Any]:
+    """What a stronger search of some samples would leave of all."""
+    ends = ("strengths", "found", "estimate", "low", "high", "fallen")
+    numbers = {name: getattr(audit, name).tolist() for name in ends}
+    mean = dict(zip(("estimate", "low", "high"), audit.mean, strict=True))
+    return {"attack": attack, "audited": audit.audited, "confidence": audit.confidence, **numbers, "mean": mean}
+
+
+def evidence_of(result: Result) -> dict[str, Any]:
+    """All evidence of a run as plain data, in the form of :data:`SCHEMA`.
+
+    Raises:
+        UserError: numbers that are of no run.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> result = ra.evaluate(ra.load_model("builtin:digits-linf"), ra.load_dataset("digits"), "linf",
+        ...                      strengths={"linf": [0.3]}, samples=2, progress=False)
+        >>> [row["attack"] for row in evidence_of(result)["outcomes"]]
+        ['linf', 'linf']
+    """
+    columns = _columns(result)
+    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    return about_of(result) | {
+        "outcomes": [_row(row) for row in found if row["attack"] in result.attacks],
+        "certified": [_certified(row) for row in found if not math.isnan(row["certified_size"])],
+    }
+
+
+_OUTCOME = ("minimal_size", "minimal_strength", "found_class", "verified", "forward", "backward")
+_SAMPLE = ("attack", "index", "label", "clean_prediction")
+_CERTIFIED = ("certified_size", "certified_by")
+
+
+def _columns(result: Result) -> dict[str, NDArray[Any]]:
+    """One row for each attack and sample. What is verified was judged once more, by the model itself in full precision;
+    every example is, and inputs that are misclassified clean are their own."""
+    columns = columns_of(result)
+    count = len(columns["index"])
+    columns["verified"] = np.isfinite(columns["minimal_size"])
+    columns = {"certified_size": np.full(count, np.nan), "certified_by": objects([""] * count)} | columns
+    return {name: columns[name] for name in (*_SAMPLE, *_OUTCOME, *_CERTIFIED)}
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An outcome of an attack."""
+    found = {name: row[name] for name in (*_SAMPLE, *_OUTCOME)}
+    if not row["verified"]:
+        return found | {"minimal_size": None, "minimal_strength": None, "found_class": None}
+    return found | {"minimal_strength": _finite(row["minimal_strength"])}
+
+
+def _certified(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What is certain of a sample under an attack."""
+    found, size = {name: row[name] for name in (*_SAMPLE, *_CERTIFIED)}, row["certified_size"]
+    return found | {"certified_size": _finite(size), "at_every_size": math.isinf(size)}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def write_json(result: Result, path: Path) -> None:
+    """Write :func:`evidence_of` a run to ``path``."""
+    write_text(path, json.dumps(evidence_of(result), indent=1, allow_nan=False) + "\n")
+
+
+def write_table(result: Result, path: Path) -> None:
+    """Write the outcomes of a run to a Parquet file at ``path`` (no example: an infinite size; not run, or not
+    certified: NULL), with everything else of :func:`evidence_of` as JSON in its metadata, under ``robustatlas``."""
+    about = {"robustatlas": json.dumps(about_of(result), allow_nan=False)}
+    columns = _columns(result)
+    write_parquet(path, columns | {name: columns[name].astype(str) for name in ("attack", "certified_by")}, about)

@@ -1,0 +1,81 @@
+"""What trackers and hubs are told of a run: its accuracies with their intervals, its settings, and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from robustatlas.common.version import __version__
+from robustatlas.metrics.intervals import Interval
+from robustatlas.report.exports.evidence import write_json
+from robustatlas.report.facts import RunFacts
+from robustatlas.results.result import Result
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number; ``step``: its place in a row of strengths."""
+
+    name: str
+    value: Interval
+    step: int = 0
+    strength: float | None = None
+
+
+def numbers_of(facts: RunFacts) -> Iterator[Number]:
+    """Clean, average and union accuracy, UA2, and accuracies of each attack at each strength, in percent: what attacks
+    left, and what is certified of the model itself."""
+    yield Number("clean_accuracy", facts.clean)
+    for name, value in (("average_accuracy", facts.average), ("union_accuracy", facts.union)):
+        if value is not None:
+            yield Number(name, value)
+    for name, value in facts.own.items():
+        yield Number(name.lower().replace(" ", "_"), value)
+    for attack in facts.attacks:
+        for step, cell in enumerate(attack.accuracy or ()):
+            yield Number(f"robust_accuracy/{attack.attack}", cell, step, float(attack.strengths[step]))
+    for certified in (each for each in facts.certified if not each.held.of):
+        for step, cell in enumerate(certified.accuracy):
+            yield Number(f"certified_accuracy/{certified.row}", cell, step, float(certified.strengths[step]))
+
+
+def settings_of(result: Result) -> dict[str, Any]:
+    """How the numbers were made, as flat names and texts."""
+    identity = result.identity
+    made = {
+        f"attack.{record.name}": f"{record.origin}; {len(record.strengths)} strengths from {record.strengths[0]:g} to "
+        f"{record.strengths[-1]:g}"
+        for record in result.records.values()
+    }
+    about = {"model": result.name, "samples": result.samples, "robustatlas": __version__}
+    if identity is not None:
+        about |= {"data": identity.data.name, "weights_sha256": identity.model.weights_sha256 or ""}
+    return about | made
+
+
+@contextmanager
+def files_of(result: Result) -> Iterator[list[Path]]:
+    """The curve of each attack as a figure, and the evidence of a run, as files that are gone afterwards."""
+    from matplotlib import pyplot as plt
+
+    from robustatlas.metrics.figures import COLUMN, plot_curves, plot_two_sided
+
+    with TemporaryDirectory() as folder:
+        made = []
+        for attack in result.attacks:
+            if result.outcome(attack).judged:
+                drawn, ax = plt.subplots(figsize=(COLUMN, 0.75 * COLUMN), layout="constrained")
+                if attack in result.certified_sizes:
+                    plot_two_sided(result.two_sided(attack), ax)
+                else:
+                    plot_curves(result.curve(attack), ax)
+                made.append(Path(folder) / f"curve-{attack}.png")
+                drawn.savefig(made[-1], dpi=200)
+                plt.close(drawn)
+        made.append(Path(folder) / "evidence.json")
+        write_json(result, made[-1])
+        yield made

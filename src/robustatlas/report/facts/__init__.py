@@ -1,0 +1,28 @@
+"""What can be said of one or several results, once: numbers with their intervals, references chosen, warnings.
+
+The command line, the report and the leaderboard only show it.
+"""
+
+from robustatlas.report.facts.against import Held, chosen_reference, fitting_reference, hold_against
+from robustatlas.report.facts.best_known import BestKnown, best_known
+from robustatlas.report.facts.comparison import Shared, Standings, standings, what_is_shared
+from robustatlas.report.facts.field import Beside, beside_the_field
+from robustatlas.report.facts.run import AttackFacts, RunFacts, facts_of
+
+__all__ = [
+    "AttackFacts",
+    "Beside",
+    "BestKnown",
+    "Held",
+    "RunFacts",
+    "Shared",
+    "Standings",
+    "beside_the_field",
+    "best_known",
+    "chosen_reference",
+    "facts_of",
+    "fitting_reference",
+    "hold_against",
+    "standings",
+    "what_is_shared",
+]

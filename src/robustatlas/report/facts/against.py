@@ -1,0 +1,179 @@
+"""A result held against a reference: which one fits, what both have, and what is left out and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import listed, some
+from robustatlas.metrics.references.reference import NAMED, ZERO, Reference
+from robustatlas.metrics.references.shipped import available_fields, available_references, is_about, load_reference
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.points import different_points, shared_points
+from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.table import OutcomeTable
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a run and a reference have in common.
+
+    Attributes:
+        name: of the run.
+        reference: as it is.
+        shared: attack, ranked or not -> the strengths that both have and at which the reference accuracy is not 0.
+        missing: names of the ranked points that the run lacks.
+        extra: names of the points that the reference lacks.
+        zero: names of the points left out because the reference accuracy is 0 there.
+        unlike: attack -> why the run's sets are others than the reference's, so that it is left out.
+        own_sets: attacks that are compared although the run's sets are our default ones, and not those as published, or
+            measured by the model's own features: what is said of them beside the reference holds about.
+    """
+
+    name: str
+    reference: Reference
+    shared: Mapping[str, list[float]]
+    missing: tuple[str, ...]
+    extra: tuple[str, ...]
+    zero: tuple[str, ...]
+    unlike: Mapping[str, str]
+    own_sets: tuple[str, ...]
+
+    @property
+    def ranked(self) -> dict[str, list[float]]:
+        """The shared strengths of the attacks that the reference ranks."""
+        return {attack: self.shared[attack] for attack in self.reference.ranked if attack in self.shared}
+
+    @property
+    def approximate(self) -> bool:
+        """Whether some of the ranked attacks search other sets than the reference: ratios and ranks hold about."""
+        return any(attack in self.ranked for attack in self.own_sets)
+
+    @property
+    def points(self) -> int:
+        """Number of shared (attack, strength) that the reference ranks."""
+        return sum(map(len, self.ranked.values()))
+
+    @property
+    def ranked_points(self) -> int:
+        """Number of (attack, strength) that the reference ranks."""
+        return sum(len(self.reference.accuracies.cells[attack]) for attack in self.reference.ranked)
+
+    def table(self, points: Mapping[str, Sequence[float]]) -> AccuracyTable:
+        """The reference's accuracies at some of the shared points."""
+        return self.reference.accuracies.restrict(points, points)
+
+    def require(self) -> Held:
+        """Itself; a `UserError` where no ranked (attack, strength) is in both."""
+        if not self.ranked:
+            raise UserError(
+                f"{self.name} and {self.reference.name} have no attack at the same strength with a reference accuracy "
+                f"above 0; the reference ranks {some(self.reference.ranked)}. Evaluate at its strengths, or give "
+                "--reference none."
+            )
+        return self
+
+    def notes(self) -> list[str]:
+        """What is compared, and by name what is not, or not quite."""
+        numbers = "UAR" if math.isnan(self.reference.clean) else "CR and UAR"
+        lines = [
+            f"{numbers} against {self.reference.name}, on {self.points} of its {self.ranked_points} ranked (attack, "
+            "strength)."
+        ]
+        for what, points in (
+            ("Missing in the run", self.missing),
+            ("Not in the reference", self.extra),
+            (ZERO, self.zero),
+        ):
+            if points:
+                lines.append(f"{what}: {some(points, at_most=NAMED)}.")
+        return lines + self.caveats()
+
+    def caveats(self) -> list[str]:
+        """Where the run's sets are not the reference's, and what makes the reference worth little."""
+        lines = [*self.reference.marks]
+        lines += [f"Left out: {attack}; {why}." for attack, why in self.unlike.items()]
+        if self.own_sets:
+            lines.append(
+                f"The reference's numbers of {listed(self.own_sets)} are of the sets as published, which differ from "
+                "the ones searched here; 'evaluate --procedure paper' searches those."
+            )
+        return lines
+
+
+def hold_against(table: OutcomeTable, reference: Reference, records: Iterable[AttackRecord] = ()) -> Held:
+    """Pair outcomes with a reference.
+
+    Args:
+        table: of the run; only attacks that are known at every strength take part.
+        reference: acc*, or ATA.
+        records: the attacks as they were run, which say whether their sets are those as published.
+    """
+    known = reference.accuracies
+    ours = {a: grid for a, grid in _grids(table).items() if a not in reference.unlike}
+    both = shared_points(ours, known.cells, ours)
+    zero = {attack: [s for s in grid if known.at(attack, s) == 0] for attack, grid in both.items()}
+    positive = {attack: [s for s in grid if s not in zero[attack]] for attack, grid in both.items()}
+    shared = {attack: grid for attack, grid in positive.items() if grid}
+    attacks = [*reference.ranked, *(attack for attack in ours if attack not in reference.ranked)]
+    ranked = {attack: known.cells[attack] for attack in reference.ranked}
+    missing, extra = different_points(ours, {**known.cells, **ranked}, attacks)
+    published = _published(records)
+    return Held(
+        name=table.name,
+        reference=reference,
+        shared=shared,
+        missing=tuple(point for point in missing if point.partition("@")[0] in ranked),
+        extra=tuple(extra),
+        zero=tuple(f"{attack}@{s:g}" for attack, grid in zero.items() for s in grid),
+        unlike={attack: why for attack, why in reference.unlike.items() if attack in table.attacks},
+        own_sets=tuple(attack for attack in reference.historical if attack in shared and attack not in published),
+    )
+
+
+def fitting_reference(tables: Sequence[OutcomeTable]) -> Reference | None:
+    """The shipped reference about the data set of all the runs that shares most ranked points with them, if any does.
+
+    It is the one that `show`, `compare`, the report and the leaderboard take unless another one is asked for.
+    """
+    loaded = cache(load_reference)
+    shared = {name: 0 for name in available_references() if name not in available_fields()}
+    for table in tables:
+        shared = {name: points for name, points in shared.items() if is_about(name, table.data)}
+        if not shared:
+            break
+        for name in shared:
+            shared[name] += hold_against(table, loaded(name)).points
+    best = max(shared, key=shared.__getitem__, default=None)
+    return loaded(best) if best is not None and shared[best] else None
+
+
+def chosen_reference(given: str | None, tables: Sequence[OutcomeTable]) -> Reference | None:
+    """The reference that is asked for, by name or file; the fitting one where none is, and no one for ``none``."""
+    if given is None:
+        return fitting_reference(tables)
+    return None if given == "none" else load_reference(given)
+
+
+def _published(records: Iterable[AttackRecord]) -> Collection[str]:
+    """Names of the attacks whose sets, in every search of the run, were those as published."""
+    sets: dict[str, list[bool]] = {}
+    for record in records:
+        published = str(record.threat.get("kind", "")).startswith("Historical") and not _by_own_features(record)
+        sets.setdefault(record.name, []).append(published)
+    return [name for name, published in sets.items() if all(published)]
+
+
+def _by_own_features(record: AttackRecord) -> bool:
+    """Whether its sizes are distances of the attacked model's own activations, which differ from model to model."""
+    distance = record.threat.get("distance")
+    features = distance.get("features") if isinstance(distance, dict) else None
+    return isinstance(features, dict) and {"network", "layers"} <= features.keys()
+
+
+def _grids(table: OutcomeTable) -> dict[str, list[float]]:
+    judged = table.judged()
+    return {attack: judged.strengths(attack).tolist() for attack in judged.attacks}

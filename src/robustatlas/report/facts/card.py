@@ -1,0 +1,181 @@
+"""The robustness card: one fixed-format picture of a run, as facts; every renderer only draws them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustatlas.common.version import __version__
+from robustatlas.common.wording import counted, shortened
+from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.references.reference import Reference
+from robustatlas.report.facts.certified import halves_proved
+from robustatlas.report.facts.numbers import CONFIDENCE
+from robustatlas.report.facts.rows import Row
+from robustatlas.report.facts.run import AttackFacts, RunFacts
+from robustatlas.report.facts.strips import Strip, StripSource, half_wrong, scale_of, strip_of
+from robustatlas.results.result import Result
+
+ADDRESS = "pypi.org/project/robustatlas"
+
+MOST_STRIPS = 12
+"""Attacks that one card shows; the others are counted."""
+
+_TITLE = 40
+
+
+@dataclass(frozen=True)
+class ResultCard:
+    """What a card says.
+
+    Attributes:
+        title: name of the model.
+        scope: images and data set.
+        place: rank range among the published defenses; empty where there is none.
+        clean: clean accuracy.
+        score: the number at the right: CR ind-avg, or the average accuracy where no reference gives one.
+        score_name: what it is called.
+        strips: one for each attack.
+        others: number of attacks that the card has no room or no scale for.
+        axis: what the shared axis is.
+        footer: hash of the run, version and address.
+    """
+
+    title: str
+    scope: str
+    place: str
+    clean: Interval
+    score: Interval | None
+    score_name: str
+    strips: tuple[Strip, ...]
+    others: int
+    axis: str
+    footer: str
+
+    @property
+    def words(self) -> str:
+        """The whole card in words, for those who do not see it."""
+        score = f"{self.score_name} {_ranged(self.score)}" if self.score else "no attack was searched at every strength"
+        place = f"{self.place}; " if self.place else ""
+        return (
+            f"Robustness card of {self.title} on {self.scope}: clean accuracy {_ranged(self.clean)}; {score}; {place}"
+            f"{'; '.join(strip.words for strip in self.strips)}. {self.footer}."
+        )
+
+
+def card_of(
+    result: Result,
+    facts: RunFacts,
+    reference: Reference | None = None,
+    distances: Mapping[str, float] | None = None,
+) -> ResultCard:
+    """The card of a run.
+
+    Args:
+        result: the run.
+        facts: of the run, held against the reference.
+        reference: whose half-wrong sizes scale the strengths; None for the distances between classes.
+        distances: attack -> smallest distance between images of different classes: the scale where there is no
+            reference.
+
+    Where there is neither, each strip ends at the largest strength of its attack. Attacks that were certified and not
+    run have strips too.
+    """
+    measured = _measured(facts)
+    scale = scale_of({one.attack: one.last for one in measured}, reference, distances)
+    strips = [strip_of(one, scale) for one in measured if one.attack in scale.units][:MOST_STRIPS]
+    ratio = facts.reference.numbers.get("CR ind-avg") if facts.reference and facts.reference.complete else None
+    place = facts.reference.place if facts.reference else None
+    return ResultCard(
+        title=shortened(facts.name, _TITLE),
+        scope=f"{counted(facts.samples, 'image')} of {facts.data}",
+        place=place.words(facts.reference.held.approximate) if facts.reference and place else "",
+        clean=facts.clean,
+        score=ratio or facts.average,
+        score_name="CR ind-avg" if ratio else "average accuracy",
+        strips=tuple(strips),
+        others=len({attack.attack for attack in facts.attacks} | {one.attack for one in measured}) - len(strips),
+        axis=scale.words,
+        footer=f"run {run_hash(result)}, robustatlas {__version__}, {ADDRESS}",
+    )
+
+
+def row_strips(row: Row, reference: Reference, compared: bool = True) -> tuple[Strip | None, ...]:
+    """The card of a row of the board: a strip for each ranked attack, None where the row does not have it.
+
+    Between the strengths accuracies lie on straight lines, as only they are published.
+
+    Args:
+        row: of the board.
+        reference: of the board.
+        compared: whether it is one, or `robustatlas.report.facts.rows.nothing_to_hold_against`.
+    """
+    attacks = reference.ranked[:MOST_STRIPS]
+    known = {attack: float(reference.accuracies.strengths(attack)[-1]) for attack in attacks}
+    scale = scale_of(known, reference if compared else None)
+    return tuple(
+        strip_of(_published(row, attack), scale) if attack in row.accuracies.cells else None for attack in attacks
+    )
+
+
+def _published(row: Row, attack: str) -> StripSource:
+    cells, clean = row.accuracies.cells[attack], row.accuracies.clean
+    strengths, values = list(cells), list(cells.values())
+    start = clean if math.isfinite(clean) else values[0]
+    spread = row.bounds([start, *values]) or ([start, *values], [start, *values])
+    low, high = (half_wrong(strengths, bound[1:], bound[0]) for bound in spread)
+    half = row.halves.get(attack, half_wrong(strengths, values, start))
+    return StripSource(
+        attack,
+        strengths[-1],
+        lambda sizes: np.interp(sizes, [0.0, *strengths], [start, *values]),
+        math.inf if half is None else half,
+        (math.inf if low is None else low, math.inf if high is None else high),
+        row.proved.get(attack, 0.0),
+        attack in row.own_sets,
+    )
+
+
+def _measured(facts: RunFacts) -> list[StripSource]:
+    """The attacks of a run that are known at every strength, and what was certified and not run."""
+    proved, run = halves_proved(facts.certified), {attack.attack for attack in facts.attacks}
+    nothing = (math.inf, math.inf)
+    alone = [
+        StripSource(certified.row, max(certified.strengths), None, math.inf, nothing, proved[certified.row])
+        for certified in facts.certified
+        if certified.row in proved.keys() - run
+    ]
+    return [_attacked(one, proved.get(one.attack, 0.0)) for one in facts.attacks if one.curve is not None] + alone
+
+
+def _attacked(attack: AttackFacts, proved: float) -> StripSource:
+    assert attack.curve is not None
+    band = attack.curve.band(CONFIDENCE, kind="pointwise")
+    reached = (band.sizes[band.high >= 50], band.sizes[band.low >= 50])
+    low, high = (float(sizes[0]) if len(sizes) else math.inf for sizes in reached)
+    last, accuracy = float(attack.strengths[-1]), attack.curve.robust_accuracy
+    return StripSource(attack.attack, last, accuracy, attack.quartiles[1], (low, high), proved, attack.own_set)
+
+
+def run_hash(result: Result) -> str:
+    """Twelve digits that are those of the run's model, data, attacks, samples and outcomes."""
+    identity = result.identity
+    told = {
+        "model": [result.name, identity.model.weights_sha256 if identity else None],
+        "data": [result.data, identity.data.images_sha256 if identity else None],
+        "attacks": sorted(result.records) or sorted(result.attacks),
+    }
+    digest = hashlib.sha256(json.dumps(told).encode())
+    digest.update(np.ascontiguousarray(result.index).tobytes())
+    for attack in sorted(result.attacks):
+        digest.update(np.ascontiguousarray(result.minimal_size(attack)).tobytes())
+    return digest.hexdigest()[:12]
+
+
+def _ranged(number: Interval) -> str:
+    return f"{number.value:.1f}% ({number.low:.1f} to {number.high:.1f})"

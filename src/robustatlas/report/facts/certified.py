@@ -1,0 +1,114 @@
+"""What is certain of a run's attacks, as numbers and in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from robustatlas.common.wording import listed, strength_under
+from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.metrics.intervals import Interval, proportion_interval
+from robustatlas.metrics.two_sided import TwoSided
+from robustatlas.outcomes.certified import CertifiedSizes
+from robustatlas.report.facts.numbers import CONFIDENCE
+from robustatlas.report.facts.units import unit_of
+from robustatlas.results.result import Result
+
+
+@dataclass(frozen=True)
+class CertifiedFacts:
+    """The lower side of one attack, and both where it was run too.
+
+    Attributes:
+        row: what tables call it: the attack, and of another model than the run's own which.
+        held: sizes, methods, and what was certified.
+        unit: of its sizes.
+        strengths: those of the attack as it was run, or of the certificate.
+        accuracy: certified accuracy at each strength, in percent: what robust accuracy is at least.
+        curve: the curve of the certified sizes.
+        both: both sides; None where the attack was not run, or another model is certified.
+        saved: passes a sample at most that the attack was spared by certificates; None: nothing was certified before.
+    """
+
+    row: str
+    held: CertifiedSizes
+    unit: str
+    strengths: tuple[float, ...]
+    accuracy: tuple[Interval, ...]
+    curve: RobustnessCurve
+    both: TwoSided | None
+    saved: float | None
+
+    @property
+    def sentence(self) -> str:
+        """At the middle one of its strengths, from both sides where it was run too."""
+        middle = (len(self.strengths) - 1) // 2
+        beginning = f"{self.row}, certified by {listed(list(self.held.methods))}:"
+        at = self.strengths[middle]
+        if self.both is None:
+            least = self.accuracy[middle].value
+            said = f"{beginning} at least {least:.1f} % robust at {strength_under(self.held.attack, at)}."
+        else:
+            meet = f"both sides meet on {self.both.share_closed:.1f} % of the images"
+            said = f"{beginning} {self.both.at(at)}; {meet}."
+        return " ".join(filter(None, [said, self.drawn, self.thanks]))
+
+    @property
+    def drawn(self) -> str:
+        """Of another model by random draws: how many, with which certainty, and where it abstains; empty elsewhere."""
+        if not self.held.of:
+            return ""
+        settings = [record.settings for record in self.held.records if "alpha" in record.settings]
+        made = listed([f"n = {each['draws']:,}, alpha = {each['alpha']:g}" for each in settings])
+        abstained = 0 if self.held.abstained is None else int(self.held.abstained.sum())
+        return f"Another model than the run's own; {made}; it abstains on {abstained} images."
+
+    @property
+    def half(self) -> float:
+        """The size up to which half of the images are proved to be right; 0 where that is not so at any."""
+        return min(float(self.curve.quantile(0.5)), max(self.strengths, default=math.inf))
+
+    @property
+    def thanks(self) -> str:
+        """What certificates spared the attack."""
+        return f"They spared the attack up to {self.saved:.0f} passes a sample." if self.saved else ""
+
+
+def certified_of(result: Result) -> Iterator[CertifiedFacts]:
+    """The certified side of each attack that has one.
+
+    Args:
+        result: of a run.
+
+    Yields:
+        one for each row of what is certified; nothing in it is called robust without "at least".
+
+    Example:
+        >>> import numpy as np
+        >>> found = Result.from_arrays([0, 1], [0, 1], {"linf": [0.15, np.inf]}, {"linf": [0.1, 0.2]})
+        >>> sizes = CertifiedSizes("linf", np.array([0.14, 0.05]), ("crown",), strengths=(0.1, 0.2))
+        >>> vars(found)["certified_sizes"] = {"linf": sizes}
+        >>> [facts.sentence for facts in certified_of(found)]
+        ['linf, certified by crown: at least 50.0 %, at most 100.0 % robust at 0.1; both sides meet on 0.0 % ...']
+    """
+    for row, held in result.certified_sizes.items():
+        run = row in result.attacks and not held.of and result.outcome(row).judged
+        strengths = tuple(result.strengths(row).tolist()) if row in result.attacks else held.strengths
+        correct = [round(share * len(held.sizes) / 100) for share in held.accuracies(strengths).tolist()]
+        saved = result.outcome(row).saved if run else None
+        yield CertifiedFacts(
+            row=row,
+            held=held,
+            unit=unit_of(held.attack, held.unit),
+            strengths=strengths,
+            accuracy=tuple(proportion_interval(count, len(held.sizes), CONFIDENCE) for count in correct),
+            curve=result.certified(row),
+            both=result.two_sided(row) if run else None,
+            saved=None if saved is None else float(saved.mean()),
+        )
+
+
+def halves_proved(certified: Iterable[CertifiedFacts]) -> dict[str, float]:
+    """Attack -> size up to which half of the images are proved to be right by the model itself, where that is so."""
+    return {facts.row: facts.half for facts in certified if not facts.held.of and facts.half > 0}

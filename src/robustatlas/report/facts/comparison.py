@@ -1,0 +1,300 @@
+"""Several runs against each other: what they share, and which model is more robust against what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import marked, some, wording
+from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic
+from robustatlas.metrics.differences import paired_differences
+from robustatlas.metrics.hypervolume import AdversarialHypervolume
+from robustatlas.metrics.intervals import Interval
+from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.points import common_points, different_points
+from robustatlas.outcomes.shared import rows_of, shared_index
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.report.facts import numbers
+from robustatlas.report.facts.against import Held
+from robustatlas.report.facts.numbers import CONFIDENCE, REPLICATES, hypervolume_of, intervals
+from robustatlas.results.result import Result
+
+
+def distinct_names(results: Iterable[Result]) -> list[str]:
+    """Names of the models, marked where numbers are void; where they are the same, with the names of the run
+    directories, or numbered.
+
+    Example:
+        >>> same = Result.from_arrays([0], [0], {"linf": [1.0]}, {"linf": [1.0]}, model="net")
+        >>> distinct_names([same, same])
+        ['net (1)', 'net (2)']
+    """
+    return _told_apart([(result.name, result.path, result.suspect) for result in results])
+
+
+def _told_apart(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
+    """The names of models, with paths of their runs, and whether each is to be marked."""
+    count = Counter(name for name, _, _ in models)
+    names: dict[str, None] = {}
+    for position, (plain, path, _) in enumerate(models, start=1):
+        name = f"{plain} ({path.name if path else position})" if count[plain] > 1 else plain
+        names[f"{name} #{position}" if name in names else name] = None
+    return [marked(name, void) for name, (_, _, void) in zip(names, models, strict=True)]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One of several runs, on what all of them share.
+
+    Attributes:
+        table: its outcomes of the shared samples under the shared attacks and strengths.
+        volumes: attack -> its hypervolume over the shared strengths, where it has one.
+    """
+
+    table: OutcomeTable
+    volumes: Mapping[str, AdversarialHypervolume]
+
+    def with_volumes_of(self, attacks: Collection[str]) -> Compared:
+        """The same, with the hypervolumes of some attacks alone."""
+        return replace(self, volumes={attack: one for attack, one in self.volumes.items() if attack in attacks})
+
+    def statistics(
+        self, held: Held | None = None, union: Mapping[str, float] | None = None
+    ) -> dict[str, SampleStatistic]:
+        """Every number in which runs are compared.
+
+        Args:
+            held: what the runs share with a reference.
+            union: see `robustatlas.report.facts.numbers.union_strengths`; None for no union.
+        """
+        found = _accuracies(self.table, union) | self._volumes()
+        return found | (numbers.against(self.table, held) if held else {})
+
+    def intervals(self, held: Held | None = None, union: Mapping[str, float] | None = None) -> dict[str, Interval]:
+        """The numbers of `statistics` with their intervals."""
+        found = numbers.with_doubt(self.table, lambda table: intervals(_accuracies(table, union)))
+        found |= intervals(self._volumes())
+        return found | (numbers.intervals_against(self.table, held) if held else {})
+
+    def _volumes(self) -> dict[str, SampleStatistic]:
+        return {
+            volume_name(attack): mean_statistic(100 * volume.per_sample, 100.0)
+            for attack, volume in self.volumes.items()
+        }
+
+
+def volume_name(attack: str) -> str:
+    """What the hypervolume under an attack is called among the numbers that are compared."""
+    return f"100 AH {attack}"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What runs share.
+
+    Attributes:
+        names: of the runs.
+        results: the runs; :class:`robustatlas.results.many.Results` are read whenever one is looked at, so that not all
+            are in memory at once.
+        index: positions of the shared samples in the data set, increasing.
+        grid: attack -> the shared strengths.
+        left_out: names of attacks and points that not all of them have.
+    """
+
+    names: tuple[str, ...]
+    results: Sequence[Result]
+    index: Integers
+    grid: Mapping[str, list[float]]
+    left_out: tuple[str, ...]
+
+    @property
+    def samples(self) -> int:
+        """Number of shared samples."""
+        return len(self.index)
+
+    def table(self, run: int) -> OutcomeTable:
+        """One run's outcomes of the shared samples under the shared attacks and strengths."""
+        return self._whole(run).judged().restrict(self.grid)
+
+    def on(self, run: int) -> Compared:
+        """One run, beside the others."""
+        whole = self._whole(run)
+        found = {
+            attack: hypervolume_of(whole, attack, strengths)
+            for attack, strengths in self.grid.items()
+            if len(strengths) > 1
+        }
+        volumes = {attack: volume for attack, volume in found.items() if volume is not None}
+        return Compared(whole.judged().restrict(self.grid), volumes)
+
+    def _whole(self, run: int) -> OutcomeTable:
+        """One run's outcomes of the shared samples under everything that it has."""
+        result = self.results[run]
+        table = OutcomeTable(
+            self.names[run], result.data, result.index, result.labels, result.clean_prediction, result.clean_margin,
+            result.outcomes, result.clean_rejected,
+        )  # fmt: skip
+        return table.select(rows_of(table.index, self.index))
+
+
+@dataclass(frozen=True)
+class _Brief:
+    """What is kept of a run while the others are looked at; ``unjudged``: attack -> positions of the samples of which
+    it does not say at which strengths they are broken."""
+
+    model: tuple[str, Path | None, bool]
+    data: str
+    images: str | None
+    index: Integers
+    labels: Integers
+    strengths: Mapping[str, list[float]]
+    unjudged: Mapping[str, Integers]
+
+    @classmethod
+    def of(cls, result: Result) -> _Brief:
+        return cls(
+            model=(result.name, result.path, result.suspect),
+            data=result.data,
+            images=result.identity.data.images_sha256 if result.identity else None,
+            index=result.index,
+            labels=result.labels,
+            strengths={attack: outcome.strengths.tolist() for attack, outcome in result.outcomes.items()},
+            unjudged={attack: result.index[outcome.unjudged] for attack, outcome in result.outcomes.items()},
+        )
+
+    def judged(self, index: Integers) -> dict[str, list[float]]:
+        """Attack -> its strengths, of the attacks that say it of all samples ``index``."""
+        return {a: grid for a, grid in self.strengths.items() if not np.isin(index, self.unjudged[a]).any()}
+
+
+def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None) -> Shared:
+    """The samples, attacks and strengths that all runs have; ``names``: of the runs, distinct.
+
+    Raises:
+        UserError: where they are about different images, or share no samples or no attack at the same strength.
+    """
+    briefs = [_Brief.of(result) for result in results]
+    names = _told_apart([brief.model for brief in briefs]) if names is None else names
+    _check_same_data(briefs, names)
+    index = shared_index(names, [(brief.index, brief.labels) for brief in briefs])
+    grid = common_points(brief.judged(index) for brief in briefs)
+    if not grid:
+        raise UserError(f"{some(names)} share no attack at the same strength; evaluate them alike to compare.")
+    everything = dict.fromkeys(attack for brief in briefs for attack in brief.strengths)
+    left_out = [attack for attack in everything if attack not in grid]
+    for brief in briefs:
+        left_out += different_points(brief.strengths, grid, [a for a in brief.strengths if a in grid])[1]
+    return Shared(tuple(names), results, index, grid, tuple(dict.fromkeys(left_out)))
+
+
+def _accuracies(table: OutcomeTable, union: Mapping[str, float] | None) -> dict[str, SampleStatistic]:
+    found = numbers.overall(table, union)
+    if len(table.attacks) > 1:
+        found |= {f"average {attack}": statistic for attack, statistic in numbers.averages(table).items()}
+    return found
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One line of the comparison.
+
+    Attributes:
+        label: "Clean images", the label of an attack, or "All attacks".
+        attack: its name; empty for the clean images and for all attacks together.
+        strengths: number of strengths that the mean goes over; 0 for the clean images.
+        values: accuracy of each run in percent.
+        leaders: positions of the runs that no other run is significantly ahead of.
+    """
+
+    label: str
+    attack: str
+    strengths: int
+    values: tuple[Interval, ...]
+    leaders: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Standings:
+    """Runs on the images and strengths that all of them have; `together` is None for a single attack."""
+
+    names: tuple[str, ...]
+    samples: int
+    clean: Contest
+    attacks: tuple[Contest, ...]
+    together: Contest | None
+
+    @property
+    def contests(self) -> tuple[Contest, ...]:
+        """The lines of a table: clean, every attack, all of them."""
+        return (self.clean, *self.attacks, *([self.together] if self.together else []))
+
+
+def standings(results: Sequence[Result], names: Sequence[str]) -> Standings | None:
+    """Compare runs pair by pair on the images they share; None where they share no images or no strengths.
+
+    A run is ahead of another where the interval of their difference excludes 0. The intervals hold for all pairs at
+    once (Bonferroni), for each line of the comparison by itself.
+    """
+    if len(results) < 2:
+        return None
+    try:
+        shared = what_is_shared(results, names)
+    except UserError:
+        return None
+    tables = [shared.table(run) for run in range(len(results))]
+    statistics = [numbers.overall(table) | numbers.averages(table) for table in tables]
+    values = [
+        numbers.with_doubt(table, lambda table: intervals(numbers.overall(table) | numbers.averages(table)))
+        for table in tables
+    ]
+    ahead = _ahead(statistics)
+
+    def contest(key: str, label: str, attack: str, strengths: int) -> Contest:
+        beaten = {second for found, _, second in ahead if found == key}
+        leaders = tuple(run for run in range(len(results)) if run not in beaten)
+        return Contest(label, attack, strengths, tuple(of_run[key] for of_run in values), leaders)
+
+    points = sum(map(len, shared.grid.values()))
+    return Standings(
+        names=tuple(names),
+        samples=shared.samples,
+        clean=contest("clean accuracy", "Clean images", "", 0),
+        attacks=tuple(contest(a, wording(a).label, a, len(kept)) for a, kept in shared.grid.items()),
+        together=contest("average accuracy", "All attacks", "", points) if len(shared.grid) > 1 else None,
+    )
+
+
+def _ahead(statistics: Sequence[dict[str, SampleStatistic]]) -> set[tuple[str, int, int]]:
+    """Triples (line, run, run that it is significantly ahead of)."""
+    pairs = list(combinations(range(len(statistics)), 2))
+    found = set()
+    for first, second in pairs:
+        confidence = 1 - (1 - CONFIDENCE) / len(pairs)
+        for key, difference in paired_differences(
+            statistics[first], statistics[second], confidence, REPLICATES
+        ).items():
+            if difference.low > 0:
+                found.add((key, first, second))
+            elif difference.high < 0:
+                found.add((key, second, first))
+    return found
+
+
+def _check_same_data(briefs: Sequence[_Brief], names: Sequence[str]) -> None:
+    """Raise where the runs are known to be about different images."""
+    first, *others = briefs
+    for name, other in zip(names[1:], others, strict=True):
+        if first.images and first.images == other.images:
+            continue
+        known = first.images and other.images and np.array_equal(first.index, other.index)
+        if known or first.data != other.data:
+            raise UserError(
+                f"{names[0]} was evaluated on {first.data} and {name} on {other.data}, which hold different images; "
+                "evaluate the same data to compare."
+            )

@@ -1,0 +1,239 @@
+"""A run beside the field: published models at the one point a benchmark asks for, and what that point hides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from robustatlas.common.wording import counted, listed, ordinal, wording
+from robustatlas.common.wording import size as written
+from robustatlas.metrics.bootstrap import AccuracyStatistics
+from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.metrics.intervals import Interval, proportion_bounds, proportion_interval
+from robustatlas.metrics.references.field import CORRUPTIONS, Field, FieldEntry
+from robustatlas.metrics.references.shipped import available_fields, is_about, load_field
+from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.report.facts.numbers import CONFIDENCE, intervals
+from robustatlas.report.facts.plain import plain
+from robustatlas.report.facts.ranks import rank_ranges, ranks
+from robustatlas.report.facts.standard import STANDARD
+from robustatlas.results.result import Result
+
+NEIGHBOURS = 2
+"""Entries shown right above and right below the run."""
+
+BENCHMARKED = (
+    "gaussian-noise", "shot-noise", "impulse-noise", "defocus-blur", "glass-blur", "motion-blur", "zoom-blur", "snow",
+    "frost", "fog", "brightness", "contrast", "elastic-transform", "pixelate", "jpeg-compression",
+)  # fmt: skip
+"""The corruptions that a field of corruptions is the mean of (Hendrycks and Dietterich 2019), at severities 1 to 5."""
+
+_SETS = {"Linf": "linf", "L2": "l2"}
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The run's own robust accuracy where no entry has one: under an attack, at a strength, in percent."""
+
+    attack: str
+    strength: float
+    accuracy: float
+
+    @property
+    def words(self) -> str:
+        """Such as "L2 0.5: 61.0 %"."""
+        levels = 255 * self.strength
+        whole = self.attack == "linf" and abs(levels - round(levels)) < 1e-6
+        where = f"{round(levels)}/255" if whole else written(self.strength)
+        return f"{wording(self.attack).label} {where}: {self.accuracy:.1f} %"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A run beside a field.
+
+    Attributes:
+        field: the published models.
+        accuracy: of the run at the field's point, under all of `attacks` at once.
+        clean: clean accuracy of the run.
+        samples: number of its images.
+        attacks: of the run that search the field's sets.
+        rank: place by the number alone, among the entries and the run.
+        best: the best place that the intervals leave open.
+        worst: the worst one.
+        elsewhere: what the run is at other strengths and under other norms.
+        curve: of the run under these attacks at once; None of corruptions.
+    """
+
+    field: Field
+    accuracy: Interval
+    clean: Interval
+    samples: int
+    attacks: tuple[str, ...]
+    rank: int
+    best: int
+    worst: int
+    elsewhere: tuple[Elsewhere, ...]
+    curve: RobustnessCurve | None
+
+    @property
+    def of(self) -> int:
+        """Number of places."""
+        return len(self.field.entries) + 1
+
+    @property
+    def place(self) -> str:
+        """The places that the intervals leave open."""
+        span = ordinal(self.best) if self.best == self.worst else f"{ordinal(self.best)} to {ordinal(self.worst)}"
+        return f"{span} of {self.of}"
+
+    @property
+    def point(self) -> str:
+        """Where all entries are: "L∞ 8/255", "common corruptions"."""
+        if self.field.attack == CORRUPTIONS:
+            return "common corruptions"
+        return f"{wording(self.field.attack).label} {self.field.strength}"
+
+    @property
+    def neighbours(self) -> list[FieldEntry]:
+        """The best entry, and those right above and right below the run."""
+        above = [entry for entry in self.field.entries if entry.accuracy >= self.accuracy.value]
+        below = [entry for entry in self.field.entries if entry.accuracy < self.accuracy.value]
+        return list(dict.fromkeys([*above[:1], *above[-NEIGHBOURS:], *below[:NEIGHBOURS]]))
+
+    @property
+    def sentence(self) -> str:
+        """Where the run stands."""
+        few = f", on {counted(self.samples, 'image')}" if self.samples < (self.field.images or 10_000) else ""
+        union = f" under {listed([wording(attack).label for attack in self.attacks])} at once" if self.several else ""
+        number = self.accuracy
+        said = f"At {self.point}{union} {number.value:.1f} % ({number.low:.1f} to {number.high:.1f}){few}"
+        whose = f"{len(self.field.entries)} entries of {self.field.name}, as of {self.field.date}"
+        return f"{said}: {self.place} beside the {whose}."
+
+    @property
+    def several(self) -> bool:
+        """Whether it is the union of several attacks."""
+        return self.field.attack != CORRUPTIONS and len(self.attacks) > 1
+
+    @property
+    def hidden(self) -> str:
+        """What the one point does not say."""
+        if not self.elsewhere:
+            return ""
+        return f"What the point hides: {'; '.join(one.words for one in self.elsewhere)}. No entry tells these."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "source": self.field.source,
+            "date": self.field.date,
+            "attack": self.field.attack,
+            "strength": self.field.strength,
+            "accuracy": plain(self.accuracy),
+            "union of": list(self.attacks),
+            "place": {"rank": self.rank, "best": self.best, "worst": self.worst, "of": self.of},
+            "entries": [
+                {"name": entry.name, "accuracy": entry.accuracy, "clean": entry.clean, "notes": list(entry.notes)}
+                for entry in self.neighbours
+            ],
+            "elsewhere": [vars(one) for one in self.elsewhere],
+        }
+
+
+def beside_the_field(result: Result) -> tuple[Beside, ...]:
+    """The run beside every shipped field about its data set at whose point it has been searched.
+
+    Example:
+        >>> result = Result.from_arrays([0, 0], [0, 0], {"linf": [0.02, 0.05]}, {"linf": [0.04]}, data="cifar10")
+        >>> beside_the_field(result)[0].sentence.partition(":")[0]
+        'At L∞ 8/255 50.0 % (1.3 to 98.7), on 2 images'
+    """
+    fields = [load_field(name) for name in available_fields() if is_about(name, result.data)]
+    found = [_corrupted(result, field) if field.attack == CORRUPTIONS else _attacked(result, field) for field in fields]
+    return tuple(beside for beside in found if beside is not None)
+
+
+def _attacked(result: Result, field: Field) -> Beside | None:
+    attacks = _searching(result, field.attack)
+    reach = max((float(result.strengths(attack)[-1]) for attack in attacks), default=0.0)
+    if reach < field.epsilon * (1 - 1e-5):
+        return None
+    sizes = np.min([result.minimal_size(attack) for attack in attacks], axis=0)
+    curve = RobustnessCurve(sizes, field.attack, result.outcome(attacks[0]).unit)
+    alive = _alive(curve, field.epsilon)
+    certain = _alive(_certain(result, attacks), field.epsilon)
+    accuracy = proportion_interval(alive, result.samples, CONFIDENCE)
+    accuracy = replace(accuracy, low=proportion_interval(certain, result.samples, CONFIDENCE).low)
+    return _placed(result, field, accuracy, attacks, _elsewhere(result, field, curve, reach), curve)
+
+
+def _certain(result: OutcomeTable, attacks: Sequence[str]) -> RobustnessCurve:
+    """The curve where every example counts that may be one."""
+    return RobustnessCurve(np.min([result.outcome(attack).doubted().minimal_size for attack in attacks], axis=0))
+
+
+def _alive(curve: RobustnessCurve, size: float) -> int:
+    return round(float(curve.robust_accuracy(size * (1 + 1e-9))) * curve.samples / 100)
+
+
+def _corrupted(result: Result, field: Field) -> Beside | None:
+    attacks = tuple(f"corruption-{name}" for name in BENCHMARKED)
+    judged = result.judged()
+    severities = [1.0, 2.0, 3.0, 4.0, 5.0]
+    if any(attack not in judged.attacks or list(judged.strengths(attack)) != severities for attack in attacks):
+        return None
+    statistic = AccuracyStatistics(judged.restrict(dict.fromkeys(attacks, severities))).average()
+    return _placed(result, field, intervals({"": statistic})[""], attacks, (), None)
+
+
+def _placed(
+    result: Result,
+    field: Field,
+    accuracy: Interval,
+    attacks: tuple[str, ...],
+    elsewhere: tuple[Elsewhere, ...],
+    curve: RobustnessCurve | None,
+) -> Beside:
+    values = [entry.accuracy for entry in field.entries]
+    spans: list[tuple[float, float] | None] = [(accuracy.low, accuracy.high)]
+    if field.images:
+        low, high = proportion_bounds([round(v * field.images / 100) for v in values], field.images, CONFIDENCE)
+        spans += zip(low.tolist(), high.tolist(), strict=True)
+    else:
+        spans += [(value, value) for value in values]
+    span, rank = rank_ranges(spans)[0], ranks([accuracy.value, *values], [None] * (len(values) + 1))[0]
+    assert span is not None and rank is not None
+    clean = proportion_interval(int(result.clean.sum()), result.samples, CONFIDENCE)
+    return Beside(field, accuracy, clean, result.samples, attacks, rank, *span, elsewhere, curve)
+
+
+def _searching(result: Result, norm: str) -> tuple[str, ...]:
+    """The attacks of a run that search the balls of a norm, by their records, or by name where there are none."""
+    kinds: dict[str, set[str]] = {}
+    for record in result.records.values():
+        kinds.setdefault(record.name, set()).add(_norm_of(record))
+    return tuple(
+        attack for attack in result.attacks
+        if result.outcome(attack).monotone and (kinds.get(attack) == {norm} if attack in kinds else attack == norm)
+    )  # fmt: skip
+
+
+def _norm_of(record: AttackRecord) -> str:
+    kind = str(record.threat.get("kind", ""))
+    return _SETS.get(kind, record.name if not kind and record.name in _SETS.values() else "")
+
+
+def _elsewhere(result: Result, field: Field, curve: RobustnessCurve, reach: float) -> tuple[Elsewhere, ...]:
+    """Half and twice the field's strength, and the strengths at which papers give accuracies under other norms."""
+    at: list[tuple[str, RobustnessCurve, float]] = [
+        (field.attack, curve, size) for size in (field.epsilon / 2, 2 * field.epsilon) if size <= reach
+    ]
+    for name, (size, _) in STANDARD.items():
+        if name != field.attack and name in result.attacks and size <= result.strengths(name)[-1]:
+            at.append((name, result.curve(name), size))
+    return tuple(Elsewhere(name, size, float(of.robust_accuracy(size))) for name, of, size in at)

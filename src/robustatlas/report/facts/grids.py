@@ -1,0 +1,94 @@
+"""Whether the strengths of an attack tell anything about a model, and which ones would."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustatlas.common.wording import size
+from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.outcomes.outcome import Outcome
+
+FLAT = 0.8
+"""Where more than this share of the images that are right without an attack is still right at the largest strength,
+the strengths end before the model does."""
+
+GONE = 1.0
+"""An accuracy below this, in percent, is gone: further strengths repeat it."""
+
+EARLY = 0.1
+"""Half of the images wrong below this share of the first strength: everything happens before the grid begins."""
+
+FARTHER = 4
+"""So many times the largest strength is proposed where the model holds beyond what was searched."""
+
+STEPS = 20
+"""Strengths that are proposed at most, as many as MultiRobustBench has."""
+
+
+@dataclass(frozen=True)
+class GridAdvice:
+    """Why the strengths of an attack tell little, and better ones: equal steps up to `last`.
+
+    Attributes:
+        attack: name.
+        why: a sentence.
+        last: the largest of the strengths that are proposed.
+        steps: their number.
+    """
+
+    attack: str
+    why: str
+    last: float
+    steps: int
+
+    @property
+    def option(self) -> str:
+        """The option of ``evaluate`` that asks for them."""
+        return f"--strengths {self.attack}={self.last:g}:{self.steps}"
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, and what to ask for."""
+        return f"{self.why} Better: {self.option}."
+
+
+def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
+    """What to say of the strengths of an attack; None where they tell something, or were not all searched.
+
+    Args:
+        outcome: of the attack.
+        clean: accuracy without an attack, in percent.
+
+    Example:
+        >>> from robustatlas.outcomes import OutcomeTable
+        >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.002, 0.003]}, {"linf": [0.1, 0.2]})
+        >>> grid_advice(table.outcome("linf"), 100.0).option
+        '--strengths linf=0.0036:10'
+    """
+    if not outcome.judged or clean == 0:
+        return None
+    attack, strengths, accuracies = outcome.attack, outcome.strengths, outcome.accuracies()
+    half, most = RobustnessCurve.of(outcome).quantile([0.5, 0.9]).tolist()
+    searched = np.isfinite(outcome.minimal_size) & (outcome.minimal_size > 0)
+    reach = most if math.isfinite(most) else float(np.max(outcome.minimal_size, where=searched, initial=0.0))
+    steps = min(STEPS, max(len(strengths), 10))
+    gone = int((accuracies < GONE).sum())
+    if 0 < half < EARLY * strengths[0]:
+        why = f"{attack}: half of the images are wrong from {size(half)} on, below a tenth of the first strength."
+        return GridAdvice(attack, why, _rounded_up(1.2 * reach), steps)
+    if 2 * gone > len(strengths) > 1:
+        why = f"{attack}: at {gone} of {len(strengths)} strengths the accuracy is below {GONE:g} %."
+        return GridAdvice(attack, why, _rounded_up(1.2 * (reach or strengths[0])), steps)
+    if accuracies[-1] > FLAT * clean:
+        why = f"{attack}: the accuracy is at or above {math.floor(accuracies.min())} % throughout."
+        return GridAdvice(attack, why, _rounded_up(FARTHER * strengths[-1]), steps)
+    return None
+
+
+def _rounded_up(value: float) -> float:
+    """Two significant digits, no smaller than the value."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.2g}")

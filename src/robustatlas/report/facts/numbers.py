@@ -1,0 +1,142 @@
+"""The numbers of a model, each with its one interval: exact for a single proportion, bootstrap for all else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import some
+from robustatlas.metrics.bootstrap import (
+    AccuracyStatistics,
+    SampleStatistic,
+    confidence_intervals,
+    share_statistic,
+)
+from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_hypervolume
+from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.references.matching import CLEAN
+from robustatlas.metrics.registry import against_reference, of_model
+from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.report.facts.against import Held
+
+CONFIDENCE = 0.95
+REPLICATES = 1000
+
+
+def intervals(statistics: Mapping[str, SampleStatistic]) -> dict[str, Interval]:
+    """The interval of each number, at the confidence and with the resamples that all pages use."""
+    return confidence_intervals(statistics, CONFIDENCE, REPLICATES)
+
+
+def with_doubt(table: OutcomeTable, numbers: Callable[[OutcomeTable], dict[str, Interval]]) -> dict[str, Interval]:
+    """Numbers with intervals that cover, beside the sampling, what a randomised model leaves in doubt: they reach to
+    those of the samples that are certainly right. ``numbers`` rise or fall with every accuracy."""
+    found, doubted = numbers(table), table.doubted()
+    if doubted is None:
+        return found
+    certain = numbers(doubted)
+    return {
+        name: replace(
+            number,
+            low=float(np.fmin(number.low, certain[name].low)),
+            high=float(np.fmax(number.high, certain[name].high)),
+        )
+        for name, number in found.items()
+    }
+
+
+def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> dict[str, SampleStatistic]:
+    """Clean, average and union accuracy of a model, and what :func:`own` finds.
+
+    Args:
+        table: with only attacks that are known at every strength.
+        union: see `union_strengths`; None for no union. One attack alone, if the model has no other, makes none.
+    """
+    accuracies = AccuracyStatistics(table)
+    found = {"clean accuracy": accuracies.accuracy(CLEAN, 0)}
+    if table.attacks:
+        found["average accuracy"] = accuracies.average()
+    if union and (len(union) > 1 or len(union) < len(table.attacks)):
+        found["union accuracy"] = share_statistic(table.survivors(union))
+    return found | own(table)
+
+
+def own(table: OutcomeTable) -> dict[str, SampleStatistic]:
+    """Every number of the registry that a model's outcomes give by themselves, such as UA2."""
+    found: dict[str, SampleStatistic] = {}
+    for metric in of_model():
+        if metric.of_model:
+            found |= metric.of_model(table)
+    return found
+
+
+def averages(table: OutcomeTable) -> dict[str, SampleStatistic]:
+    """Attack -> mean accuracy over its strengths."""
+    accuracies = AccuracyStatistics(table)
+    return {attack: accuracies.average([attack]) for attack in table.attacks}
+
+
+def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
+    """Every metric that the ranked points of a reference give, by the registry's names."""
+    if not held.ranked:
+        return {}
+    ours, reference = AccuracyStatistics(table.restrict(held.ranked)), held.table(held.ranked)
+    return {
+        metric.name: metric.against(ours, reference)
+        for metric in against_reference()
+        if metric.against and not (metric.needs_clean and math.isnan(reference.clean))
+    }
+
+
+def intervals_against(table: OutcomeTable, held: Held) -> dict[str, Interval]:
+    """The numbers of `against` with their intervals."""
+    return with_doubt(table, lambda table: intervals(against(table, held)))
+
+
+def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Attack -> the strength of its grid up to which it counts for the union; those asked for, or all middle ones."""
+    grids = {attack: table.strengths(attack).tolist() for attack in table.attacks}
+    if given is None:
+        return {attack: grid[(len(grid) - 1) // 2] for attack, grid in grids.items()}
+    chosen = {}
+    for attack, strength in given.items():
+        if attack not in grids:
+            raise UserError(f"--union names {attack!r}, which is not evaluated; give one of {some(grids) or 'none'}.")
+        same = position_of(strength, grids[attack])
+        below = [s for s in grids[attack] if s <= strength] if same is None else [grids[attack][same]]
+        if not below:
+            raise UserError(
+                f"--union {attack}={strength:g} is below the smallest strength of {attack} that was evaluated, "
+                f"{grids[attack][0]:g}."
+            )
+        chosen[attack] = below[-1]
+    return chosen
+
+
+def hypervolume_of(
+    table: OutcomeTable, attack: str, strengths: Sequence[float] | None = None
+) -> AdversarialHypervolume | None:
+    """The hypervolume under an attack, where its margins are known at equal steps of the strength; None elsewhere.
+
+    Args:
+        table: of the run.
+        attack: its name.
+        strengths: take only these of its strengths.
+    """
+    if attack not in table.attacks:
+        return None
+    outcome = table.outcome(attack)
+    clean = None if np.isnan(table.clean_margin).any() else table.clean_margin
+    try:
+        if strengths is None:
+            return adversarial_hypervolume(outcome.margins, clean, outcome.strengths)
+        whole = adversarial_hypervolume(outcome.margins, clean)
+        kept = [position_of(strength, outcome.strengths.tolist()) for strength in strengths]
+        return adversarial_hypervolume(whole.frontier[:, np.array(kept, np.int64)], whole.clean, strengths)
+    except UserError:
+        return None

@@ -1,0 +1,133 @@
+"""The facts of a run as plain data for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from robustatlas.common.wording import MARK
+from robustatlas.metrics.intervals import Interval
+
+if TYPE_CHECKING:
+    from robustatlas.report.facts.best_known import BestKnown
+    from robustatlas.report.facts.certified import CertifiedFacts
+    from robustatlas.report.facts.queries import QuerySuccess
+    from robustatlas.report.facts.run import AttackFacts, ReferenceFacts, RunFacts
+
+
+def plain_run(facts: RunFacts) -> dict[str, Any]:
+    """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
+    breaking = facts.breaking
+    return {
+        "model": facts.name.removesuffix(f" {MARK}"),
+        "data": facts.data,
+        "samples": facts.samples,
+        "provenance": dict(facts.provenance),
+        "clean accuracy": plain(facts.clean),
+        "clean rejected": plain(facts.rejected),
+        "average accuracy": plain(facts.average),
+        "union accuracy": plain(facts.union),
+        "union at": dict(facts.union_at),
+        **{name: plain(number) for name, number in facts.own.items()},
+        "breaks": None if breaking is None else {"attack": breaking.attack, "half": finite([breaking.half])[0]},
+        "attacks": {attack.attack: _attack(attack) for attack in facts.attacks},
+        "certified": {certified.row: _certified(certified) for certified in facts.certified},
+        "reference": None if facts.reference is None else _reference(facts.reference),
+        "field": {beside.field.name: beside.to_dict() for beside in facts.beside},
+        "diagnosis": None if facts.diagnosis is None else facts.diagnosis.to_dict(),
+        "void": dict(facts.void),
+        "warnings": list(facts.warnings),
+        "missing": dict(facts.missing),
+    }
+
+
+def plain(interval: Interval | None) -> dict[str, float] | None:
+    """A number with its ends."""
+    return None if interval is None else {"value": interval.value, "low": interval.low, "high": interval.high}
+
+
+def finite(values: Sequence[float]) -> list[float | None]:
+    """The values, with None for those that JSON has no number for."""
+    return [value if math.isfinite(value) else None for value in values]
+
+
+def _attack(facts: AttackFacts) -> dict[str, Any]:
+    advice = facts.advice
+    return {
+        "unit": facts.unit,
+        "strengths": facts.strengths.tolist(),
+        "accuracy": None if facts.accuracy is None else [plain(cell) for cell in facts.accuracy],
+        "average accuracy": plain(facts.average),
+        "median size": finite([facts.quartiles[1]])[0],
+        "quartiles": finite(facts.quartiles),
+        "clean errors": facts.clean_errors,
+        "none found": facts.never,
+        "curve area": facts.area,
+        "AH": None if facts.frontier is None else plain(facts.frontier.volume),
+        "AH is": None if facts.frontier is None else facts.frontier.word,
+        "against": {name: plain(number) for name, number in facts.against.items()},
+        "own set": facts.own_set,
+        "forward": facts.forward,
+        "backward": facts.backward,
+        "seconds": facts.seconds,
+        "origins": list(facts.origins),
+        "best known": None if facts.best_known is None else _best_known(facts.best_known),
+        "found last by": dict(facts.found_last),
+        "success over queries": [_success(found) for found in facts.queries],
+        "strengths tell little": None if advice is None else {"why": advice.why, "better": advice.option},
+    }
+
+
+def _certified(facts: CertifiedFacts) -> dict[str, Any]:
+    """The certified side, of each sample its size (None: there is no example at any size) and its method."""
+    held, both = facts.held, facts.both
+    return {
+        "attack": held.attack,
+        "of": held.of or None,
+        "unit": facts.unit,
+        "strengths": list(facts.strengths),
+        "robust accuracy, at least": [plain(cell) for cell in facts.accuracy],
+        "median certified size": finite([float(facts.curve.quantile(0.5))])[0],
+        "closed": None if both is None else both.share_closed,
+        "area between": None if both is None else both.area,
+        "upper / lower": None if both is None else finite([both.width])[0],
+        "passes spared, at most": facts.saved,
+        "abstained": None if held.abstained is None else int(held.abstained.sum()),
+        "methods": [record.shown() for record in held.records],
+        "sizes": finite(held.sizes.tolist()),
+        "by": held.by,
+    }
+
+
+def _best_known(known: BestKnown) -> dict[str, Any]:
+    return {"by": dict(known.by), "searched": None if known.searched is None else known.searched.tolist()}
+
+
+def _success(found: QuerySuccess) -> dict[str, Any]:
+    return {
+        "strength": found.strength,
+        "queries": list(found.limits),
+        "broken": [plain(share) for share in found.success],
+    }
+
+
+def _reference(facts: ReferenceFacts) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": facts.name,
+        "complete": facts.complete,
+        "about": facts.held.approximate,
+        "numbers": {name: plain(number) for name, number in facts.numbers.items()},
+        "place": None if facts.place is None else asdict(facts.place),
+        "notes": facts.held.notes(),
+    }
+    if facts.training:
+        inside, outside = finite([facts.training.ratios.inside, facts.training.ratios.outside])
+        found |= {
+            "seen": facts.training.seen,
+            "CR in": inside,
+            "CR out": outside,
+            "SC": {f"floor {floor:g}": constant.value for floor, constant in facts.training.stability.items()},
+        }
+    return found

@@ -1,0 +1,129 @@
+"""Places on a board: by the ratio, ties by the stability constant, and the places that the intervals leave open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustatlas.common.wording import ordinal
+from robustatlas.metrics.competitiveness import ratio_of
+from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.references.matching import match_cells
+from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.stability import stability_constant
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.points import different_points
+from robustatlas.report.facts.rows import Row, published_rows
+
+
+def ranks(ratios: Sequence[float | None], constants: Sequence[float | None]) -> list[int | None]:
+    """Places as the MultiRobustBench site gives them.
+
+    By the ratio rounded to two decimals, ties by the lower stability constant; a constant that is not known comes after
+    all that are, and what has no ratio has no place.
+
+    Example:
+        >>> ranks([50.001, 50.004, 60.0, None], [7.0, 3.0, 9.0, None])
+        [3, 2, 1, None]
+    """
+    keys = [
+        None if ratio is None else (-round(ratio, 2), math.inf if constant is None else constant)
+        for ratio, constant in zip(ratios, constants, strict=True)
+    ]
+    ordered = sorted(key for key in keys if key is not None)
+    return [None if key is None else ordered.index(key) + 1 for key in keys]
+
+
+def rank_ranges(spans: Sequence[tuple[float, float] | None]) -> list[tuple[int, int] | None]:
+    """The best and the worst place of each that its interval and those of the others leave open.
+
+    Example:
+        >>> rank_ranges([(50.0, 60.0), (55.0, 70.0), (10.0, 20.0)])
+        [(1, 2), (1, 2), (3, 3)]
+    """
+    known = [span for span in spans if span is not None]
+    found: list[tuple[int, int] | None] = []
+    for span in spans:
+        if span is None:
+            found.append(None)
+            continue
+        low, high = span
+        above = sum(other_low > high for other_low, _ in known)
+        below = sum(other_high < low for _, other_high in known)
+        found.append((above + 1, len(known) - below))
+    return found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model stands among the published defenses: its rank, the ranks left open, and how many are ranked."""
+
+    rank: int
+    best: int
+    worst: int
+    of: int
+
+    def words(self, about: bool = False) -> str:
+        """The places that the intervals leave open, and "about" where some sets are not those of the reference.
+
+        Example:
+            >>> Place(3, 2, 5, 21).words(), Place(1, 1, 1, 21).words(about=True)
+            ('2nd to 5th of 21', 'about 1st of 21')
+        """
+        span = ordinal(self.best) if self.best == self.worst else f"{ordinal(self.best)} to {ordinal(self.worst)}"
+        return f"{'about ' if about else ''}{span} of {self.of}"
+
+
+def ranked_cells(row: Row, reference: Reference) -> tuple[AccuracyTable, AccuracyTable] | None:
+    """The accuracies of a row and of the reference at all points that this ranks and is above 0 at; None where the row
+    lacks one."""
+    reference = reference.above_zero()
+    points = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.ranked}
+    missing, _ = different_points(row.accuracies.cells, points, points)
+    if missing:
+        return None
+    ours = row.accuracies.sound().restrict(points, points)
+    return ours, reference.accuracies.restrict(points, points)
+
+
+def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | None:
+    """What a row is ranked by: the mean ratio to the reference over all ranked cells, in percent, and the stability
+    constant where the training is told; None where a cell is missing.
+
+    Example:
+        >>> reference = Reference("small", "made up", AccuracyTable(90, {"linf": {0.01: 80}}), ("linf",))
+        >>> score_of(Row("mine", AccuracyTable(45, {"linf": {0.01: 80}})), reference)
+        (75.0, None)
+    """
+    cells = ranked_cells(row, reference)
+    if cells is None:
+        return None
+    matched = match_cells(*cells, clean=not math.isnan(reference.clean))
+    constant = None
+    if row.about.tells_training and not math.isnan(reference.clean):
+        constant = stability_constant(*cells, row.about.trained_on).value
+    return float(ratio_of(matched.accuracy, matched.reference, "ind-avg")), constant
+
+
+def place_among_published(ratio: Interval, constant: float | None, reference: Reference) -> Place | None:
+    """The place of a model with every ranked cell among the complete published defenses; None where there are none."""
+    ratios: list[float | None] = [ratio.value]
+    constants = [constant]
+    spans = [(ratio.low, ratio.high)]
+    for row in published_rows(reference):
+        cells, score = ranked_cells(row, reference), score_of(row, reference)
+        if cells is None or score is None:
+            continue
+        matched = match_cells(*cells)
+        bounds = row.bounds(matched.accuracy.tolist())
+        ends = [float(ratio_of(np.array(end), matched.reference, "ind-avg")) for end in bounds] if bounds else []
+        ratios.append(score[0])
+        constants.append(score[1])
+        spans.append((ends[0], ends[1]) if ends else (score[0], score[0]))
+    if len(ratios) == 1:
+        return None
+    rank, span = ranks(ratios, constants)[0], rank_ranges(spans)[0]
+    return None if rank is None or span is None else Place(rank, *span, of=len(ratios))

@@ -1,0 +1,265 @@
+"""Rows of the leaderboard: the published defenses of a reference, and runs with what their owners say of the models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from robustatlas.common.documents import checked, read_json
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import UPPER_BOUND, marked
+from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.metrics.intervals import Interval, proportion_bounds
+from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.references.shipped import available_fields, load_field
+from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.points import common_points
+from robustatlas.report.facts.against import Held, hold_against
+from robustatlas.report.facts.best_known import best_known
+from robustatlas.report.facts.certified import certified_of, halves_proved
+from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, own, union_strengths
+from robustatlas.results.result import Result
+
+PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
+"""Test images behind each accuracy of the published defenses of a reference; a field says so itself."""
+
+HYPERVOLUME_ATTACK = "linf"
+"""The attack whose margins give the hypervolume of a row."""
+
+FEW = 0.1
+"""A row with less than this share of the images of the row that has most is marked."""
+
+
+class About(BaseModel):
+    """What a run does not know of its model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str = ""
+    url: str = ""
+    architecture: str = ""
+    extra_data: bool | None = None
+    trained_on: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    notes: str = ""
+
+    @property
+    def tells_training(self) -> bool:
+        """Whether it says what the model was trained on, be it clean images only."""
+        return "trained_on" in self.model_fields_set
+
+
+_ABOUT = TypeAdapter(dict[str, About])
+_CARD = TypeAdapter(About)
+
+
+def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]:
+    """Model name -> what a run does not know of its model, given as such or as the path of a JSON file.
+
+    Example:
+        >>> read_about({"mine": {"trained_on": {"linf": 0.03}}})["mine"].trained_on
+        {'linf': 0.03}
+    """
+    if isinstance(about, str | Path):
+        return checked(_ABOUT, read_json(about), str(about))
+    return checked(_ABOUT, dict(about or {}), "what is said about the models")
+
+
+def read_card(path: str | Path) -> dict[str, Any]:
+    """What a JSON file says of one model, as `Result.describe` takes it; checked.
+
+    Raises:
+        UserError: it cannot be read, or says something that a card does not hold.
+    """
+    return checked(_CARD, read_json(path), str(path)).model_dump(mode="json", exclude_unset=True)
+
+
+def about_of(result: Result, given: Mapping[str, About]) -> About:
+    """What is known of the model of a run: what is given now under its name, else what the run keeps."""
+    if result.name in given:
+        return given[result.name]
+    return checked(_CARD, dict(result.about), f"the card of {result.name}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the board.
+
+    Attributes:
+        name: of the defense; unique on a board.
+        accuracies: in percent.
+        about: what is known of the model.
+        samples: number of test images behind the accuracies; None where unknown, and then no interval is shown.
+        hypervolume: adversarial hypervolume in [0, 1]; None where unknown.
+        hypervolume_is: "upper bound" where it was not searched for.
+        notes: free text.
+        own_run: whether it is a run of the user.
+        petaflops: cost of the training in 10^15 floating point operations; None where unknown.
+        ratios: kind of competitiveness ratio -> its value and interval over all ranked cells, as on every other page;
+            empty where a cell is missing, and for rows of which only the accuracies are known.
+        halves: attack -> the size from which on half of the images are wrong, inf where they never are; empty for rows
+            of which only the accuracies are known.
+        own_sets: attacks whose sets are not those of the reference, so that what is said beside it holds about.
+        union: accuracy in percent under all attacks at once, each up to the middle one of its strengths; None for a
+            single attack, and for rows of which only the accuracies are known.
+        own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
+        proved: attack -> size up to which half of the images are proved to be right, where that is so at any.
+        certified: attack -> accuracies in percent that are certain at the strengths of the board, where its sets were
+            certified: what robust accuracy is at least.
+        fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
+    """
+
+    name: str
+    accuracies: AccuracyTable
+    about: About = field(default_factory=About)
+    samples: int | None = None
+    hypervolume: float | None = None
+    hypervolume_is: str = ""
+    notes: str = ""
+    own_run: bool = False
+    petaflops: float | None = None
+    ratios: Mapping[str, Interval] = field(default_factory=dict)
+    halves: Mapping[str, float] = field(default_factory=dict)
+    own_sets: tuple[str, ...] = ()
+    union: float | None = None
+    own: Mapping[str, float] = field(default_factory=dict)
+    proved: Mapping[str, float] = field(default_factory=dict)
+    certified: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
+    fingerprint: str = ""
+
+    def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
+        """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
+        if not self.samples:
+            return None
+        low, high = proportion_bounds([round(a * self.samples / 100) for a in accuracies], self.samples, CONFIDENCE)
+        return low.tolist(), high.tolist()
+
+
+def few_images(rows: Sequence[Row]) -> list[bool]:
+    """Whether each row rests on much fewer images than another one, so that its place says little."""
+    most = max((row.samples or 0 for row in rows), default=0)
+    return [row.samples is not None and row.samples < FEW * most for row in rows]
+
+
+def published_rows(reference: Reference) -> list[Row]:
+    """The defenses that come with a reference."""
+    samples = PUBLISHED_SAMPLES.get(reference.name)
+    if reference.name in available_fields():
+        samples = load_field(reference.name).images
+    return [
+        Row(
+            name=defense.name,
+            accuracies=defense.accuracies,
+            about=About(
+                title=defense.title,
+                url=defense.paper_url,
+                architecture=defense.architecture,
+                extra_data=defense.extra_data,
+                trained_on=dict(defense.trained_on),
+            ),
+            samples=samples,
+            notes="; ".join(defense.notes),
+            petaflops=defense.train_petaflops,
+            fingerprint=defense.name,
+        )
+        for defense in reference.defenses
+    ]
+
+
+def run_row(result: Result, reference: Reference, about: About | None = None) -> Row:
+    """The row of a run, at the points that it shares with a reference.
+
+    Args:
+        result: the run; an attack that judges each strength on its own is missing unless every strength was searched.
+        reference: of the board.
+        about: what the run does not know of its model.
+
+    Example:
+        >>> reference = Reference("small", "made up", AccuracyTable(90, {"linf": {0.01: 80, 0.02: 60}}), ("linf",))
+        >>> result = Result.from_arrays([0, 1], [0, 1], {"linf": [0.015, 0.04]}, {"linf": [0.01, 0.02]}, model="mine")
+        >>> row = run_row(result, reference, About(trained_on={"linf": 0.03}))
+        >>> row.name, row.samples, row.accuracies.values("linf")
+        ('mine', 2, array([100.,  50.]))
+    """
+    given = about or About()
+    held = hold_against(result, reference, result.records.values())
+    lacking = ", ".join(f"{attack} ({count})" for attack, count in result.missing.items())
+    volume = hypervolume_of(result, HYPERVOLUME_ATTACK)
+    judged = result.judged()
+    partly = [attack for attack in result.attacks if attack not in judged.attacks]
+    compared = {attack: judged.strengths(attack) for attack in judged.attacks if attack not in held.unlike}
+    notes = [
+        given.notes,
+        f"unfinished run, samples not yet evaluated: {lacking}" if lacking else "",
+        *result.warnings,
+        *_by_others(result),
+        f"missing, as not every strength was searched: {', '.join(partly)}" if partly else "",
+        *held.caveats(),
+    ]
+    return Row(
+        name=marked(result.name, result.suspect),
+        accuracies=judged.restrict(compared).accuracies(),
+        about=given,
+        samples=result.samples,
+        hypervolume=volume.mean if volume else None,
+        hypervolume_is=UPPER_BOUND if volume and not result.outcome(HYPERVOLUME_ATTACK).frontier else "",
+        notes="; ".join(note for note in notes if note),
+        own_run=True,
+        ratios=_ratios(result, held),
+        halves={attack: _half(result, attack) for attack in judged.attacks},
+        own_sets=held.own_sets,
+        union=100 * float(judged.survivors(union_strengths(judged)).mean()) if len(judged.attacks) > 1 else None,
+        own={name: statistic.value for name, statistic in own(judged).items()},
+        proved=halves_proved(certified_of(result)),
+        certified=_certified(result, reference),
+        fingerprint=result.fingerprint,
+    )
+
+
+def nothing_to_hold_against(results: Iterable[Result]) -> Reference:
+    """A reference that is always right, so that ratios to it are the accuracies: it ranks the points of all runs, and
+    lists those that only some of them have.
+
+    Raises:
+        UserError: the runs share no (attack, strength).
+    """
+    grids = [
+        {attack: table.strengths(attack).tolist() for attack in table.attacks}
+        for table in (result.judged() for result in results)
+    ]
+    if not grids:
+        raise UserError("There is nothing to show: no run is given, and no reference with published defenses.")
+    shared = common_points(grids)
+    if not shared:
+        raise UserError("The runs have no attack at the same strength in common, so there is nothing to rank them by.")
+    others = {attack: grid for found in grids for attack, grid in found.items() if attack not in shared}
+    cells = {attack: dict.fromkeys(grid, 100.0) for attack, grid in {**shared, **others}.items()}
+    return Reference("none", "", AccuracyTable(100.0, cells), ranked=tuple(shared))
+
+
+def _certified(result: Result, reference: Reference) -> dict[str, dict[float, float]]:
+    """Of the model itself; at any strength, as a certified size says which are below it."""
+    held = {row: sizes for row, sizes in result.certified_sizes.items() if not sizes.of}
+    shared = {row: reference.accuracies.strengths(row).tolist() for row in held if row in reference.accuracies.attacks}
+    return {row: dict(zip(grid, held[row].accuracies(grid).tolist(), strict=True)) for row, grid in shared.items()}
+
+
+def _half(result: Result, attack: str) -> float:
+    """The size from which on half of the images are wrong."""
+    return float(RobustnessCurve.of(result.outcome(attack)).quantile(0.5))
+
+
+def _by_others(result: Result) -> list[str]:
+    """A sentence for each attack of whose smallest examples some were handed over."""
+    known = {attack: best_known(result, attack) for attack in result.attacks}
+    return [found.sentence(attack) for attack, found in known.items() if found is not None and found.names]
+
+
+def _ratios(result: Result, held: Held) -> dict[str, Interval]:
+    if held.points < held.ranked_points:
+        return {}
+    found = intervals_against(result.judged(), held)
+    return {name.removeprefix("CR "): number for name, number in found.items() if name.startswith("CR ")}

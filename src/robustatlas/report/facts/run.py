@@ -1,0 +1,379 @@
+"""What can be said of one run: every number with its interval where there is one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.checks.verdict import Diagnosis
+from robustatlas.common.wording import UPPER_BOUND, marked
+from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
+from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
+from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
+from robustatlas.metrics.intervals import Interval, proportion_interval
+from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.registry import of_attack
+from robustatlas.metrics.stability import StabilityConstant, stability_constant
+from robustatlas.outcomes.outcome import Outcome
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.report.facts import numbers
+from robustatlas.report.facts.against import Held, hold_against
+from robustatlas.report.facts.best_known import BestKnown, best_known
+from robustatlas.report.facts.breaking import BreakingPoint, breaking_point
+from robustatlas.report.facts.certified import CertifiedFacts, certified_of
+from robustatlas.report.facts.field import Beside, beside_the_field
+from robustatlas.report.facts.grids import GridAdvice, grid_advice
+from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
+from robustatlas.report.facts.plain import plain_run
+from robustatlas.report.facts.queries import QuerySuccess, query_successes
+from robustatlas.report.facts.ranks import Place, place_among_published
+from robustatlas.report.facts.rows import about_of
+from robustatlas.report.facts.units import unit_of
+from robustatlas.results.result import Result
+
+FLOORS = (0.0, 0.5, 1.0)
+"""Smallest differences of difficulty, in percentage points, of the stability constants that are given."""
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The margin that is left as the strength grows.
+
+    Attributes:
+        sizes: [L] strengths, and 0 before them where the clean margins are known.
+        mean: [L] mean over the samples of the margin left, in [0, 1].
+        volume: adversarial hypervolume, its mean over the samples.
+        hypervolume: of every sample.
+        searched: whether the lowest margins were searched for; otherwise the hypervolume is an upper bound.
+    """
+
+    sizes: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    volume: Interval
+    hypervolume: AdversarialHypervolume
+    searched: bool
+
+    @property
+    def word(self) -> str:
+        """What is to be said beside the hypervolume; empty where it was searched for."""
+        return "" if self.searched else UPPER_BOUND
+
+
+@dataclass(frozen=True)
+class AttackFacts:
+    """One attack of a run.
+
+    Attributes:
+        attack: name.
+        unit: of its strengths.
+        strengths: [S].
+        accuracy: [S] robust accuracy in percent; None where not every strength was searched.
+        average: their mean; None likewise.
+        curve: robustness curve; None likewise.
+        sizes: [N] of the smallest adversarial example of each sample; 0 misclassified clean, inf where none was found.
+        quartiles: sizes at which a quarter, half and three quarters of all samples are misclassified; inf where never.
+        forward: mean forward passes for one sample.
+        backward: mean backward passes for one sample.
+        seconds: time of the attack on all samples.
+        frontier: None where the margins were not recorded at every strength, or the strengths are not equal steps.
+        equal_steps: whether the strengths are equal steps from 0.
+        against: name of a metric of the registry -> percent of the reference; empty without a shared strength.
+        shared: number of strengths that the reference has too.
+        origins: how the numbers were found.
+        best_known: what verified examples of others change; None where there are none.
+        found_last: what each kind of run found: its words -> share of the smallest examples, in percent; empty where
+            that is not known.
+        own_set: whether the run searched another set than the reference's, so that what is said beside it holds about.
+        advice: better strengths, where these tell little; None where they do.
+        queries: success over the number of queries, of a model that could only be asked; empty of others.
+    """
+
+    attack: str
+    unit: str
+    strengths: NDArray[np.float64]
+    accuracy: tuple[Interval, ...] | None
+    average: Interval | None
+    curve: RobustnessCurve | None
+    sizes: NDArray[np.float64]
+    quartiles: tuple[float, float, float]
+    forward: float
+    backward: float
+    seconds: float
+    frontier: Frontier | None
+    equal_steps: bool
+    against: Mapping[str, Interval]
+    shared: int
+    origins: tuple[str, ...]
+    best_known: BestKnown | None
+    found_last: Mapping[str, float]
+    own_set: bool
+    advice: GridAdvice | None
+    queries: tuple[QuerySuccess, ...]
+
+    @property
+    def never(self) -> int:
+        """Number of samples without an adversarial example."""
+        return int(np.isinf(self.sizes).sum())
+
+    @property
+    def clean_errors(self) -> int:
+        """Number of samples misclassified clean."""
+        return int((self.sizes == 0).sum())
+
+    @property
+    def area(self) -> float | None:
+        """Area under the robustness curve up to the largest strength, in percent."""
+        return None if self.curve is None else self.curve.area(float(self.strengths[-1]))
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What depends on the training of the model: share of the points seen, CR in and out, stability constants."""
+
+    seen: float
+    ratios: InOut
+    stability: Mapping[float, StabilityConstant]
+
+
+@dataclass(frozen=True)
+class ReferenceFacts:
+    """A run held against a reference, on the ranked cells that both have.
+
+    Attributes:
+        held: what both have.
+        numbers: name of a metric of the registry -> its value.
+        training: None where the training of the model is not stated, or the reference has no clean accuracy.
+        place: among the published defenses of the reference; None without any, and for a run that lacks ranked cells.
+    """
+
+    held: Held
+    numbers: Mapping[str, Interval]
+    training: TrainingFacts | None
+    place: Place | None
+
+    @property
+    def name(self) -> str:
+        """Of the reference."""
+        return self.held.reference.name
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has every ranked cell, so that its numbers are those of the leaderboard."""
+        return self.held.points == self.held.ranked_points
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A run: accuracies in percent, its attacks, how it compares with a reference, and what to beware of.
+
+    Attributes:
+        name: what the run is called.
+        data: name of the data set.
+        samples: number of samples.
+        clean: clean accuracy.
+        average: mean accuracy over every (attack, strength); None where no attack is known at every strength.
+        union: accuracy under all attacks of `union_at` at once; None for a single attack.
+        union_at: attack -> strength up to which it counts there.
+        own: name -> what the outcomes give beside these, such as UA2.
+        breaking: where it breaks; None without any attack.
+        attacks: of the run.
+        reference: None without one, or without a shared strength.
+        warnings: of the checks before the work.
+        missing: attack -> number of samples that are not evaluated yet.
+        provenance: of the model: source, home of the weights, licence and library, as far as they are known.
+        rejected: clean inputs that the model refuses to answer; None where it never may. They count as no error.
+        diagnosis: whether the numbers can be trusted; None where the run was not diagnosed.
+        void: attack -> share of the samples at which the model gave it no gradient, or one that misleads; every name of
+            such a run and of such an attack carries a mark, and a warning says what it means.
+        beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
+        certified: the other side of each attack that has one: what robust accuracy is at least.
+        fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
+    """
+
+    name: str
+    data: str
+    samples: int
+    clean: Interval
+    average: Interval | None
+    union: Interval | None
+    union_at: Mapping[str, float]
+    breaking: BreakingPoint | None
+    attacks: tuple[AttackFacts, ...]
+    reference: ReferenceFacts | None
+    warnings: tuple[str, ...]
+    missing: Mapping[str, int]
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    rejected: Interval | None = None
+    diagnosis: Diagnosis | None = None
+    void: Mapping[str, float] = field(default_factory=dict)
+    beside: tuple[Beside, ...] = ()
+    own: Mapping[str, Interval] = field(default_factory=dict)
+    certified: tuple[CertifiedFacts, ...] = ()
+    fingerprint: str = ""
+
+    def certified_under(self, attack: str) -> CertifiedFacts | None:
+        """The other side of an attack that was run, of this very model; None where nothing is certified."""
+        return next((held for held in self.certified if held.row == attack and held.both is not None), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
+        return plain_run(self)
+
+
+def facts_of(
+    result: Result,
+    name: str = "",
+    reference: Reference | None = None,
+    trained_on: Mapping[str, float] | None = None,
+    union: Mapping[str, float] | None = None,
+) -> RunFacts:
+    """The facts of a run.
+
+    Args:
+        result: the run.
+        name: what to call it; its model's name when empty.
+        reference: acc* to compare with; None for no comparison.
+        trained_on: attack -> largest strength of the model's training; None for what the run keeps.
+        union: attack -> strength up to which it counts for the union accuracy; None for the middle one of each.
+    """
+    if trained_on is None and (kept := about_of(result, {})).tells_training:
+        trained_on = kept.trained_on
+    judged = result.judged()
+    union_at = union_strengths(judged, union)
+    found = numbers.with_doubt(judged, lambda table: intervals(numbers.overall(table, union_at)))
+    averages = numbers.with_doubt(judged, lambda table: intervals(numbers.averages(table)))
+    held = hold_against(result, reference, result.records.values()) if reference else None
+    return RunFacts(
+        name=marked(name or result.name, result.suspect),
+        data=result.data,
+        samples=result.samples,
+        clean=found["clean accuracy"],
+        average=found.get("average accuracy"),
+        union=found.get("union accuracy"),
+        union_at=union_at,
+        breaking=breaking_point(result, held.own_sets if held else ()),
+        attacks=tuple(_attack(result, attack, averages.get(attack), held) for attack in result.attacks),
+        reference=_against(judged, held, trained_on) if held and held.ranked else None,
+        warnings=result.warnings,
+        missing=result.missing,
+        provenance=_provenance(result),
+        rejected=_rejected(result),
+        diagnosis=result.diagnosis,
+        void=result.void,
+        beside=beside_the_field(result),
+        own={name: found[name] for name in numbers.own(judged)},
+        certified=tuple(certified_of(result)),
+        fingerprint=result.fingerprint,
+    )
+
+
+def _provenance(result: Result) -> dict[str, str]:
+    if result.identity is None:
+        return {}
+    model = result.identity.model
+    known = {"source": model.source, "home": model.home, "licence": model.licence, "library": model.library}
+    return {what: text for what, text in known.items() if text}
+
+
+def _rejected(result: Result) -> Interval | None:
+    if result.clean_rejected is None:
+        return None
+    return proportion_interval(int(result.clean_rejected.sum()), result.samples, CONFIDENCE)
+
+
+def _attack(result: Result, attack: str, average: Interval | None, held: Held | None) -> AttackFacts:
+    outcome = result.outcome(attack)
+    forward, backward = result.passes(attack)
+    curve = RobustnessCurve.of(outcome) if outcome.judged else None
+    quarter, half, three = (curve or RobustnessCurve(outcome.minimal_size)).quantile([0.25, 0.5, 0.75]).tolist()
+    return AttackFacts(
+        attack=attack,
+        unit=unit_of(attack, outcome.unit),
+        strengths=outcome.strengths,
+        accuracy=_accuracies(outcome),
+        average=average,
+        curve=curve,
+        sizes=outcome.minimal_size,
+        quartiles=(quarter, half, three),
+        forward=forward,
+        backward=backward,
+        seconds=outcome.seconds,
+        frontier=_frontier(result, attack),
+        equal_steps=equal_steps(outcome.strengths),
+        against=numbers.with_doubt(result, partial(_single, attack=attack, held=held)) if held else {},
+        shared=len(held.shared.get(attack, ())) if held else 0,
+        origins=outcome.origins,
+        best_known=best_known(result, attack),
+        found_last=_found_last(outcome),
+        own_set=held is not None and attack in held.own_sets,
+        advice=grid_advice(outcome, result.clean_accuracy),
+        queries=query_successes(outcome),
+    )
+
+
+def _found_last(outcome: Outcome) -> dict[str, float]:
+    counts = outcome.found_last()
+    return {kind: 100 * count / sum(counts.values()) for kind, count in counts.items()}
+
+
+def _accuracies(outcome: Outcome) -> tuple[Interval, ...] | None:
+    if not outcome.judged:
+        return None
+    correct = (~outcome.broken()).sum(axis=0).tolist()
+    certain = (~outcome.doubted().broken()).sum(axis=0).tolist()
+    return tuple(
+        replace(found, low=proportion_interval(sure, outcome.samples, CONFIDENCE).low)
+        for count, sure in zip(correct, certain, strict=True)
+        for found in [proportion_interval(count, outcome.samples, CONFIDENCE)]
+    )
+
+
+def _frontier(result: OutcomeTable, attack: str) -> Frontier | None:
+    volume = hypervolume_of(result, attack)
+    if volume is None:
+        return None
+    sizes, mean = result.strengths(attack), volume.frontier.mean(axis=0)
+    if not np.isnan(result.clean_margin).any():
+        sizes, mean = np.append(0.0, sizes), np.append(volume.clean.mean(), mean)
+    interval = intervals({"": mean_statistic(volume.per_sample, 1.0)})[""]
+    return Frontier(sizes, mean, interval, volume, result.outcome(attack).frontier)
+
+
+def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]:
+    """The metrics of one attack, on all strengths that the reference has too."""
+    if attack not in held.shared:
+        return {}
+    points = {attack: held.shared[attack]}
+    ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
+    return intervals(
+        {
+            metric.name: metric.of_attack(ours, reference, attack)
+            for metric in of_attack()
+            if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
+        }
+    )
+
+
+def _against(judged: OutcomeTable, held: Held, trained_on: Mapping[str, float] | None) -> ReferenceFacts:
+    training = None
+    if trained_on is not None and not math.isnan(held.reference.clean):
+        ours, reference = judged.restrict(held.ranked).accuracies().sound(), held.table(held.ranked)
+        seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
+        training = TrainingFacts(
+            seen=percent_seen(ours, reference, seen),
+            ratios=competitiveness_in_out(ours, reference, seen),
+            stability={floor: stability_constant(ours, reference, seen, floor=floor) for floor in FLOORS},
+        )
+    found = numbers.intervals_against(judged, held)
+    place = None
+    if "CR ind-avg" in found and held.points == held.ranked_points:
+        constant = training.stability[0.0].value if training else None
+        place = place_among_published(found["CR ind-avg"], constant, held.reference)
+    return ReferenceFacts(held, found, training, place)

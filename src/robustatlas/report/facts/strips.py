@@ -1,0 +1,186 @@
+"""Strips of the robustness card: one attack each, on an axis that all attacks share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.common.wording import size, wording
+from robustatlas.metrics.references.reference import Reference
+
+CELLS = 48
+"""Shades of a strip."""
+
+REACH = {"reference": 2.0, "distance": 1.0, "strength": 1.0}
+"""Where the shared axis ends, in its unit."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StripSource:
+    """What is known of an attack.
+
+    Attributes:
+        attack: name.
+        last: largest strength.
+        accuracy: sizes -> robust accuracy in percent; None where nothing was searched.
+        half: the size from which on half of the images are wrong, in the attack's own unit; inf where never.
+        ends: of the interval of that size.
+        proved: size up to which half of the images are proved to be right; 0 where that is not so at any.
+        own_set: whether another set was searched than the reference's.
+    """
+
+    attack: str
+    last: float
+    accuracy: Callable[[Floats], Floats] | None
+    half: float
+    ends: tuple[float, float]
+    proved: float = 0.0
+    own_set: bool = False
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One attack of a card. Places are shares of the axis, in [0, 1]; None lies beyond it, or is not known.
+
+    Attributes:
+        attack: name.
+        label: in front of people.
+        shades: robust accuracy in percent in the middle of each of `CELLS` cells; None where it was not searched.
+        half: the size from which on half of the images are wrong, in the attack's own unit; inf where never.
+        tick: its place.
+        low, high: places of its interval.
+        reference: place at which half of the images are wrong for the reference; None where there is none.
+        beyond: whether they are so only farther than that, as its strengths end there.
+        certified: place up to which half of the images are proved to be right; None where that is not so at any size.
+        own_set: whether the run searched another set than the reference's.
+        proved: the size of `certified`, in the attack's own unit; 0 where there is none.
+    """
+
+    attack: str
+    label: str
+    shades: tuple[float | None, ...]
+    half: float
+    tick: float | None
+    low: float
+    high: float
+    reference: float | None
+    beyond: bool
+    certified: float | None
+    own_set: bool
+    proved: float = 0.0
+
+    @property
+    def searched(self) -> bool:
+        """Whether there is anything but a certified part."""
+        return any(shade is not None for shade in self.shades)
+
+    @property
+    def words(self) -> str:
+        """The strip in words."""
+        up_to = f"up to {size(self.proved)}" if math.isfinite(self.proved) else "at every size"
+        if not self.searched:
+            return f"{self.label}: half proved right {up_to}, not attacked"
+        if self.half == 0:
+            said = "half wrong without any attack"
+        else:
+            said = f"half wrong from {size(self.half)}" if math.isfinite(self.half) else "more than half withstand it"
+        at_most = "at most " if self.beyond else ""
+        against = f", {at_most}{self.half_share:.2g} times the reference's" if self.half_share else ""
+        proved = f", half proved right {up_to}" if self.proved else ""
+        return f"{self.label}: {said}{against}{proved}{', about' if self.own_set else ''}"
+
+    @property
+    def half_share(self) -> float | None:
+        """Its place as a multiple of the reference's."""
+        return None if self.reference is None or self.tick is None else self.tick / self.reference
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The axis that the strips of a card share.
+
+    Attributes:
+        kind: "reference", "distance" or "strength".
+        units: attack -> the size that is its unit.
+        words: what the axis is.
+        beyond: attacks under which half of the images are wrong for the reference only beyond its strengths.
+    """
+
+    kind: str
+    units: Mapping[str, float]
+    words: str
+    beyond: frozenset[str] = frozenset()
+
+
+def scale_of(
+    known: Mapping[str, float], reference: Reference | None, distances: Mapping[str, float] | None = None
+) -> Scale:
+    """The axis for some attacks (name -> largest strength): the reference's own half-wrong sizes, where it has some;
+    else the distances between classes, where all have one; else the largest strengths."""
+    if reference is not None and (found := _halves(known, reference)):
+        beyond = frozenset(attack for attack in found if min(reference.accuracies.values(attack)) >= 50)
+        words = "unit: the strength from which on half is wrong for the reference (◇; ◇›: farther)"
+        return Scale("reference", found, words, beyond)
+    if known and all(attack in (distances or {}) for attack in known):
+        units = {attack: (distances or {})[attack] for attack in known}
+        return Scale("distance", units, "unit: the smallest distance between images of different classes")
+    return Scale("strength", dict(known), "unit: the largest strength of each attack")
+
+
+def strip_of(source: StripSource, scale: Scale) -> Strip:
+    """The strip of an attack."""
+    end = scale.units[source.attack] * REACH[scale.kind]
+    middles = end * (np.arange(CELLS) + 0.5) / CELLS
+    searched = (middles <= source.last * (1 + 1e-9)).tolist()
+    shades: Sequence[float | None] = [None] * CELLS
+    if source.accuracy is not None:
+        accuracies = source.accuracy(middles).tolist()
+        shades = [value if there else None for value, there in zip(accuracies, searched, strict=True)]
+    low, high = source.ends
+    return Strip(
+        attack=source.attack,
+        label=wording(source.attack).label,
+        shades=tuple(shades),
+        half=source.half,
+        tick=source.half / end if source.half <= end else None,
+        low=min(low / end, 1.0),
+        high=min(high / end, 1.0),
+        reference=1 / REACH[scale.kind] if scale.kind == "reference" else None,
+        beyond=source.attack in scale.beyond,
+        certified=min(source.proved / end, 1.0) if source.proved > 0 else None,
+        own_set=source.own_set,
+        proved=source.proved,
+    )
+
+
+def half_wrong(strengths: Sequence[float], accuracies: Sequence[float], clean: float) -> float | None:
+    """The strength at which accuracies fall through 50 %, on straight lines between them; None where they do not.
+
+    Example:
+        >>> half_wrong([0.1, 0.2], [60.0, 40.0], 90.0)
+        0.15...
+    """
+    sizes, values = [0.0, *strengths], [clean if math.isfinite(clean) else 100.0, *accuracies]
+    if values[0] < 50:
+        return 0.0
+    for (left, above), (right, below) in pairwise(zip(sizes, values, strict=True)):
+        if above >= 50 > below:
+            return left + (right - left) * (above - 50) / (above - below)
+    return None
+
+
+def _halves(known: Mapping[str, float], reference: Reference) -> dict[str, float]:
+    """Attack -> where half is wrong for the reference; its largest strength where that lies farther."""
+    cells = {attack: reference.accuracies.cells.get(attack, {}) for attack in known}
+    return {
+        attack: half_wrong(list(cell), list(cell.values()), reference.clean) or max(cell)
+        for attack, cell in cells.items()
+        if cell
+    }

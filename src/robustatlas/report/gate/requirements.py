@@ -1,0 +1,155 @@
+"""What is required of a run: ``linf@0.03>=45``, ``cr>=50``, ``clean>=90``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.scalars import fraction
+from robustatlas.common.wording import instead
+from robustatlas.metrics.intervals import Interval, proportion_interval
+from robustatlas.metrics.registry import against_reference
+from robustatlas.report.facts import RunFacts
+from robustatlas.report.facts.numbers import CONFIDENCE
+from robustatlas.results.result import Result
+
+Sign = Literal[">=", "<="]
+Judged = Literal["interval", "value"]
+
+FORMS = "expected WHAT>=NUMBER or WHAT<=NUMBER, such as linf@8/255>=45, clean>=90 or cr>=50"
+
+_OVERALL: dict[str, Callable[[RunFacts], Interval | None]] = {
+    "clean": lambda facts: facts.clean,
+    "average": lambda facts: facts.average,
+    "union": lambda facts: facts.union,
+}
+_OTHERS = ("ATTACK@STRENGTH", "ah-ATTACK", "median-ATTACK")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One bound on one number.
+
+    Attributes:
+        text: as it was given.
+        what: the number: ``clean``, ``average``, ``union``, ``cr``, ``uar``, ``ATTACK@STRENGTH``, ...
+        sign: whether the bound is a lower or an upper one.
+        bound: accuracies and ratios in percent.
+
+    Example:
+        >>> Requirement.parse("linf@8/256>=45")
+        Requirement(text='linf@8/256>=45', what='linf@8/256', sign='>=', bound=45.0)
+    """
+
+    text: str
+    what: str
+    sign: Sign
+    bound: float
+
+    @classmethod
+    def parse(cls, text: str) -> Requirement:
+        """The requirement that ``text`` states.
+
+        Raises:
+            UserError: it states none.
+        """
+        found = re.fullmatch(r"\s*([^<>=\s]+)\s*(>=|<=)\s*([^<>=]+?)\s*", text)
+        bound = fraction(found[3]) if found else float("nan")
+        if found is None or bound != bound:
+            raise UserError(f"--require {brief(repr(text))} is not understood; {FORMS}.")
+        return cls(text.strip(), found[1], ">=" if found[2] == ">=" else "<=", bound)
+
+    def met_by(self, number: Interval, judged: Judged = "interval") -> bool:
+        """Whether the whole interval of ``number`` (or its value alone) keeps the bound."""
+        if self.sign == ">=":
+            return (number.low if judged == "interval" else number.value) >= self.bound
+        return (number.high if judged == "interval" else number.value) <= self.bound
+
+
+def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Interval:
+    """The number that a requirement is about, with its interval.
+
+    Raises:
+        UserError: there is no such number, or the run does not have it.
+    """
+    what = requirement.what
+    if "@" in what:
+        return _accuracy_at(requirement, result)
+    if what in _OVERALL:
+        return _there(_OVERALL[what](facts), requirement, "evaluate more than one attack, at every strength")
+    own = {written(name): number for name, number in facts.own.items()}
+    if what in own:
+        return own[what]
+    against = _against()
+    if what in against:
+        held = facts.reference.numbers if facts.reference else {}
+        return _there(held.get(against[what]), requirement, "give a --reference with these attacks and strengths")
+    kind, _, attack = what.partition("-")
+    if kind in ("ah", "median") and attack in result.attacks:
+        of = next(known for known in facts.attacks if known.attack == attack)
+        if kind == "ah":
+            return _there(
+                of.frontier.volume if of.frontier else None, requirement, "evaluate it at equal steps of strength"
+            )
+        return _median(result, attack)
+    names = (*_OVERALL, *own, *against, *_OTHERS)
+    raise UserError(
+        f"--require {requirement.text!r}: {what!r} is no number of a run"
+        + instead(what, names, f"there are {', '.join(names)}")
+    )
+
+
+def written(name: str) -> str:
+    """How a number of the registry is asked for.
+
+    Example:
+        >>> written("UA2 medium")
+        'ua2-medium'
+    """
+    return name.lower().replace(" ", "-")
+
+
+def _against() -> dict[str, str]:
+    """How numbers against a reference are asked for -> their names in the registry."""
+    return {written(metric.name): metric.name for metric in against_reference()} | {"cr": "CR ind-avg", "uar": "mUAR"}
+
+
+def rests_on(requirement: Requirement, result: Result) -> tuple[str, ...]:
+    """The attacks of ``result`` whose outcomes the number of a requirement is computed from."""
+    what = requirement.what
+    if what == "clean":
+        return ()
+    one = what.partition("@")[0] if "@" in what else what.partition("-")[2]
+    return (one,) if one in result.attacks else tuple(result.attacks)
+
+
+def _accuracy_at(requirement: Requirement, result: Result) -> Interval:
+    attack, _, given = requirement.what.partition("@")
+    strength = fraction(given)
+    if not strength > 0:
+        raise UserError(f"--require {requirement.text!r}: {given!r} is no strength; {FORMS}.")
+    largest = float(result.outcome(attack).strengths[-1])
+    if strength > largest * (1 + 1e-9):
+        raise UserError(
+            f"--require {requirement.text!r}: {attack} was evaluated up to {largest:g}; evaluate it at "
+            f"{strength:g} as well (--strengths {attack}={given}), the same command goes on."
+        )
+    survive = int(result.survivors({attack: strength}).sum())
+    return proportion_interval(survive, result.samples, CONFIDENCE)
+
+
+def _median(result: Result, attack: str) -> Interval:
+    curve = result.curve(attack)
+    band = curve.band(CONFIDENCE)
+    low, high = (float(band.sizes[wrong >= 50][0]) if (wrong >= 50).any() else inf for wrong in (band.high, band.low))
+    return Interval(float(curve.quantile(0.5)), low, high, CONFIDENCE)
+
+
+def _there(number: Interval | None, requirement: Requirement, remedy: str) -> Interval:
+    if number is None:
+        raise UserError(f"--require {requirement.text!r}: the run has no {requirement.what}; {remedy}.")
+    return number

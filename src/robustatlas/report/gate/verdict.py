@@ -1,0 +1,118 @@
+"""Whether a run keeps what is required of it, and whether it fell behind an earlier version of its model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.common.wording import listed
+from robustatlas.metrics.comparison import holm, mcnemar
+from robustatlas.metrics.intervals import Interval
+from robustatlas.outcomes.outcome import percent
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.report.facts import RunFacts, what_is_shared
+from robustatlas.report.facts.numbers import CONFIDENCE
+from robustatlas.report.gate.requirements import Judged, Requirement, number_of, rests_on
+from robustatlas.results.result import Result
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was checked.
+
+    Attributes:
+        name: as it was asked for.
+        passed: whether it holds.
+        sentence: what was found.
+    """
+
+    name: str
+    passed: bool
+    sentence: str
+
+
+def check_requirements(
+    requirements: Sequence[Requirement], result: Result, facts: RunFacts, judged: Judged = "interval"
+) -> list[Check]:
+    """Each requirement against the number that it is about.
+
+    Args:
+        requirements: to be kept.
+        result: the run.
+        facts: its numbers.
+        judged: whether the whole 95 % interval has to keep a bound, or the value alone.
+
+    Raises:
+        UserError: a requirement about a number that the run does not have.
+    """
+    found = []
+    for requirement in requirements:
+        number = number_of(requirement, result, facts)
+        void = [attack for attack in rests_on(requirement, result) if attack in result.void]
+        passed = requirement.met_by(number, judged) and not void
+        found.append(Check(requirement.text, passed, _kept(requirement, number, void, judged)))
+    return found
+
+
+def _kept(requirement: Requirement, number: Interval, void: Sequence[str], judged: Judged) -> str:
+    said = f"{requirement.what} is {number.value:.4g} [{number.low:.4g}, {number.high:.4g}]"
+    if void:
+        return f"{said}, which proves nothing: the gradient is missing or misleads at samples of {listed(void)}."
+    if requirement.met_by(number, judged):
+        return f"{said}."
+    if judged == "interval" and requirement.met_by(number, "value"):
+        return f"{said}: its value keeps the bound, its interval does not; more samples would decide."
+    return f"{said}, which does not keep {requirement.sign} {requirement.bound:g}."
+
+
+def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "interval") -> list[Check]:
+    """Whether any accuracy that both runs have fell by more than ``max_drop`` points on the images that both have.
+
+    Clean accuracy, and every strength of every attack, are compared by the exact paired test of McNemar, corrected
+    (Holm) for all of them together. A drop that the test does not tell from chance does not count, unless values alone
+    are judged. An attack whose gradient is missing or misleads on the new model, as after rounding, proves nothing.
+
+    Args:
+        new: the run in question.
+        old: of the earlier version.
+        max_drop: in percentage points.
+        judged: whether a drop has to be significant, or its value alone decides.
+
+    Raises:
+        UserError: the runs share no images, or no attack at the same strength.
+    """
+    shared = what_is_shared([new, old])
+    ours, before = shared.table(0), shared.table(1)
+    points: list[tuple[str, list[float]]] = [("clean", [0.0])]
+    points += [(attack, ours.strengths(attack).tolist()) for attack in ours.attacks]
+    now, then = (_correct(table) for table in (ours, before))
+    test = mcnemar(now, then)
+    drops, p_values = percent(then.sum(0) - now.sum(0), shared.samples), holm(test.p_values)
+    too_far = (drops > max_drop) & ((p_values <= 1 - CONFIDENCE) | (judged == "value"))
+    found, first = [], 0
+    for name, strengths in points:
+        here = np.arange(first, first + len(strengths))
+        first += len(strengths)
+        worst = here[np.lexsort((drops[here], too_far[here]))[-1]]
+        count = int(too_far[here].sum())
+        at = f" at {strengths[worst - here[0]]:.4g}" if name != "clean" else ""
+        said = (
+            f"{name} {_moved(drops[worst])}{at} on {shared.samples} images (right only now {test.only_first[worst]}, "
+            f"only before {test.only_second[worst]}; p = {p_values[worst]:.2g})"
+        )
+        more = f"; too far at {count} of {len(strengths)} strengths" if count and at else ""
+        void = "; the gradient of the new model is missing or misleads, so that proves nothing" * (name in new.void)
+        found.append(Check(f"{name} against {shared.names[1]}", count == 0 and not void, f"{said}{more}{void}."))
+    return found
+
+
+def _correct(table: OutcomeTable) -> NDArray[np.bool_]:
+    """[N, 1 + all strengths]: whether each sample is right, clean and under each attack at each strength."""
+    return np.concatenate([table.clean[:, None], *(table.correct(attack) for attack in table.attacks)], axis=1)
+
+
+def _moved(drop: float) -> str:
+    return f"fell by {drop:.2f} points" if drop > 0 else f"rose by {-drop:.2f} points" if drop < 0 else "is the same"

@@ -1,0 +1,43 @@
+"""Many runs as results, of which only those at work are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import overload
+
+from robustatlas.results.result import Result, load_result
+
+
+class Results(Sequence[Result]):
+    """The results of runs on disk, each of which is read when it is asked for.
+
+    Args:
+        paths: the run directories.
+        kept: so many of those that were asked for last stay in memory, and are not read again.
+
+    Example:
+        >>> import tempfile, torch, robustatlas as ra
+        >>> net, data = torch.nn.Linear(4, 2), (torch.rand(3, 4), torch.tensor([0, 1, 0]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = ra.evaluate(net, data, "linf", run=f"{folder}/run", progress=False)
+        ...     [result.attacks for result in Results([f"{folder}/run"])]
+        [('linf',)]
+    """
+
+    def __init__(self, paths: Sequence[str | Path], kept: int = 0) -> None:
+        self.paths, self.kept = tuple(paths), kept
+        self._read = lru_cache(kept)(load_result)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, place: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Results: ...
+
+    def __getitem__(self, place: int | slice) -> Result | Results:
+        return Results(self.paths[place], self.kept) if isinstance(place, slice) else self._read(self.paths[place])

@@ -1,0 +1,376 @@
+"""The result of an evaluation: the table of a run, with the curves, displays and files that people want of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.checks.audits import Audits, finding_of
+from robustatlas.checks.verdict import Diagnosis
+from robustatlas.common.bound import Bound
+from robustatlas.common.errors import UserError
+from robustatlas.common.tabular import Grid, Tabular
+from robustatlas.common.wording import void_sentence
+from robustatlas.metrics.audit import Audited
+from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
+from robustatlas.metrics.intervals import Interval, proportion_interval
+from robustatlas.metrics.two_sided import TwoSided
+from robustatlas.outcomes import display
+from robustatlas.outcomes.draws import LOOKS
+from robustatlas.outcomes.identity import Identity
+from robustatlas.outcomes.outcome import Integers, Outcome
+from robustatlas.outcomes.parts import AdversarialExamples
+from robustatlas.outcomes.readings import DiagnosisRecord
+from robustatlas.outcomes.records import AttackRecord, CallRecord
+from robustatlas.outcomes.store import Run
+from robustatlas.outcomes.table import OutcomeTable
+
+
+@dataclass(frozen=True, eq=False)
+class Result(OutcomeTable, Tabular):
+    """The outcomes of all attacks of one run on the same N samples.
+
+    Of a run that is not finished, a result holds the attacks that have begun and the samples that all of these have
+    finished; ``missing`` says how many samples each attack of the run still lacks.
+
+    ``to_pandas``, ``to_polars`` and ``to_arrow`` give one long table with a row for each attack and sample: index,
+    label, clean_prediction, attack, minimal_strength, minimal_size, found_class, forward, backward; of randomised
+    models mistakes and drawn (see :class:`Outcome`).
+
+    Attributes:
+        name: of the model.
+        data: name of the data set.
+        index: ``[N]``, positions of the samples in the data set, distinct.
+        labels: ``[N]``, true classes.
+        clean_prediction: ``[N]``, class predicted for the clean input.
+        clean_margin: ``[N]``, softmax margin of the clean input, in [-1, 1]; NaN where not known.
+        outcomes: attack -> :class:`Outcome` of the same samples.
+        clean_rejected: ``[N]``, whether the model refuses to answer for the clean input; None: it never may.
+        certified_sizes: attack -> sizes up to which nothing can be found, where some were certified.
+        identity: what the run is about; None for a table of arrays at hand.
+        records: the attacks as they were run, by their keys.
+        plans: what was asked of the run, oldest first.
+        path: the run directory, None for a run in memory.
+        missing: attack to number of samples without an outcome; empty when complete.
+        about: what the owner of the run says of the model; see :meth:`describe`.
+
+    Example:
+        >>> import numpy as np
+        >>> result = Result.from_arrays(
+        ...     labels=[0, 1, 1], clean_prediction=[0, 1, 0],
+        ...     minimal_size={"linf": [0.15, np.inf, 0.0]}, strengths={"linf": [0.1, 0.2]},
+        ... )
+        >>> result.accuracies().values("linf").round(1), round(float(result.curve("linf").at(0.2)), 1)
+        (array([66.7, 33.3]), 66.7)
+    """
+
+    identity: Identity | None = None
+    records: Mapping[str, AttackRecord] = field(default_factory=dict)
+    plans: Sequence[CallRecord] = ()
+    path: Path | None = None
+    missing: Mapping[str, int] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    _run: Run | None = field(default=None, repr=False)
+
+    @classmethod
+    def of_run(
+        cls,
+        run: Run,
+        attacks: Sequence[str] | None = None,
+        index: Integers | None = None,
+        strengths: Mapping[str, Sequence[float]] | None = None,
+    ) -> Result:
+        """What a run holds of some attacks, samples and strengths; see
+        :meth:`robustatlas.outcomes.store.Run.table`."""
+        table = run.table(attacks, index, strengths)
+        return cls(
+            **vars(table),
+            identity=run.identity,
+            records={key: record for key, record in run.records().items() if record.name in table.outcomes},
+            plans=run.plans(),
+            path=run.path,
+            missing=run.missing(),
+            about={key: value for card in run.cards() for key, value in card.about.items()},
+            _run=run,
+        )
+
+    def __repr__(self) -> str:
+        told = [f"  {attack}: {said}" for attack, said in self.audit_sentences().items()]
+        return "\n".join([display.text_of(self, self.warnings, self._verdict), *told])
+
+    def _grid(self) -> Grid:
+        return display.grid_of(self, self.warnings, self._verdict)
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        return display.columns_of(self)
+
+    @property
+    def fingerprint(self) -> str:
+        """What stands for the model where it is drawn: its hashes, or its name where they are not known."""
+        return self.identity.model.fingerprint if self.identity is not None else self.name
+
+    @property
+    def complete(self) -> bool:
+        """Whether every attack has finished every sample that was asked for."""
+        return not self.missing
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is to be doubted: attacks whose gradients the model did not give, a diagnosis that says so, and what the
+        checks before the work said when each attack was last asked for; each sentence once."""
+        last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
+        said = [warning for plan in last.values() for warning in plan.warnings]
+        lost, diagnosis = super().void, self.diagnosis
+        found = [void_sentence(lost)] if lost else []
+        found += self._audits.concerns()
+        if diagnosis is not None and diagnosis.doubted:
+            found.append(diagnosis.warned)
+        return tuple(dict.fromkeys([*found, *said]))
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis | None:
+        """Whether the numbers can be trusted, by the last diagnosis of the run that tells anything (one for attacks
+        without gradients alone tells nothing); None where there was none."""
+        kept = self._run.diagnoses() if self._run is not None else []
+        telling = [record for record in kept if record.told] or kept
+        audits = [finding_of(*audit) for audit in self._audits.all()]
+        return Diagnosis.of(telling[-1], audits) if telling else None
+
+    def keep_diagnosis(self, record: DiagnosisRecord) -> None:
+        """Keep in the run what indicators read of its model; of no effect on any number."""
+        if self._run is not None:
+            self._run.keep_diagnosis(record)
+            vars(self).pop("diagnosis", None)
+
+    @property
+    def void(self) -> dict[str, float]:
+        """Attack -> share of the samples at which the model's gradient is missing, or by the diagnosis misleads, where
+        there are such: its robust accuracies are too high there, whatever they are."""
+        shares, diagnosis = super().void, self.diagnosis
+        if diagnosis is None or diagnosis.verdict != "masked":
+            return shares
+        blind = {record.name for record in self.records.values() if record.gradient is not None}
+        return {
+            attack: max(shares.get(attack, 0.0), diagnosis.blind if attack in blind else 0.0)
+            for attack in self.outcomes
+            if attack in blind or attack in shares
+        }
+
+    @property
+    def suspect(self) -> bool:
+        """Whether numbers of the result carry a mark: some are void, or its diagnosis speaks against them."""
+        diagnosis = self.diagnosis
+        return bool(self.void) or (diagnosis is not None and diagnosis.doubted)
+
+    @property
+    def _verdict(self) -> str:
+        diagnosis = self.diagnosis
+        return "" if diagnosis is None else diagnosis.sentence
+
+    def describe(self, about: Mapping[str, Any]) -> None:
+        """Keep in the run what reports and leaderboards say of its model; of no effect on any number.
+
+        Args:
+            about: any of ``title``, ``url`` (of the paper), ``architecture``, ``extra_data``, ``trained_on`` (attack
+                to largest strength), ``notes``. What is said later replaces what was said before; results that are
+                loaded from then on have it.
+
+        Raises:
+            UserError: the numbers are of no run.
+        """
+        if self._run is None:
+            raise UserError("These numbers are of no run, so nothing can be kept with them; give evaluate a run.")
+        self._run.describe(about)
+
+    @property
+    def circumstances(self) -> Sequence[Mapping[str, str]]:
+        """Where and with what the numbers were computed, each combination once."""
+        return self._run.circumstances() if self._run else ()
+
+    @property
+    def run(self) -> Run | None:
+        """The run that the numbers are of; None of arrays."""
+        return self._run
+
+    def reread(self) -> Result:
+        """The same attacks, samples and strengths, with what their run has learned since.
+
+        Raises:
+            UserError: the numbers are of no run.
+        """
+        if self._run is None:
+            raise UserError("These numbers are of no run, so there is nothing to read again.")
+        grids = {attack: self.strengths(attack).tolist() for attack in self.attacks}
+        return Result.of_run(self._run, list(self.attacks), self.index, grids)
+
+    @classmethod
+    def of_certificates(cls, run: Run, attacks: Sequence[str], index: Integers) -> Result:
+        """What a run holds of both sides of some attacks, on the samples ``index``; attacks that nobody ran on all of
+        them have their lower side alone."""
+        found = [name for name in attacks if name in {record.name for record in run.records().values()}]
+        both = [name for name in found if not len(np.setdiff1d(index, run.finished(name)))]
+        return cls.of_run(run, both, index)
+
+    def certified(self, attack: str) -> RobustnessCurve:
+        """The curve of the certified sizes: an upper bound of the robust error at every size.
+
+        Args:
+            attack: its name.
+
+        Returns:
+            the curve; 100 less its values is the certified accuracy, and the robust accuracy is at least that.
+
+        Raises:
+            UserError: nothing was certified under that attack.
+        """
+        sizes, held = self.certified_size(attack), self.certified_sizes[attack]
+        return RobustnessCurve(sizes, attack=attack, unit=held.unit, model=self.fingerprint)
+
+    def two_sided(self, attack: str) -> TwoSided:
+        """Both sides of an attack's robustness curve: what was found, and what is certain.
+
+        Args:
+            attack: its name.
+
+        Returns:
+            both curves, with their bands and how far they are apart.
+
+        Raises:
+            UserError: the attack was not run, or nothing was certified under it.
+
+        Example:
+            >>> import robustatlas as ra
+            >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     common = {"samples": 4, "run": f"{folder}/run", "effort": "low", "progress": False}
+            ...     _ = ra.evaluate(model, data, "linf", **common)
+            ...     print(ra.certify(model, data, "linf", **common).two_sided("linf").at(0.02))
+            at least 75.0 %, at most 100.0 % robust at 0.02
+        """
+        largest = float(self.outcome(attack).strengths[-1])
+        return TwoSided(self.certified(attack), self.curve(attack), largest)
+
+    def curve(self, attack: str) -> RobustnessCurve:
+        """The robustness curve: robust error as a function of the perturbation size."""
+        return replace(RobustnessCurve.of(self.outcome(attack)), model=self.fingerprint)
+
+    card = Bound()
+
+    def misclassification(self, attack: str) -> tuple[Interval | None, ...]:
+        """Of a randomised model and each of N samples: how often, in percent of fresh draws, the smallest example found
+        (or the clean input, where that is misclassified) is misclassified, with an interval at 95 %.
+
+        Bounds are exact (Clopper-Pearson), each at a third of the error, since draws are added until a verdict is
+        certain, at most twice. None where there is no example, or its draws were not kept.
+        """
+        outcome = self.outcome(attack)
+        if outcome.mistakes is None or outcome.drawn is None:
+            return (None,) * self.samples
+        return tuple(
+            replace(proportion_interval(mistakes, drawn, 1 - 0.05 / len(LOOKS)), confidence=0.95) if drawn else None
+            for mistakes, drawn in zip(outcome.mistakes.tolist(), outcome.drawn.tolist(), strict=True)
+        )
+
+    def audited(self, attack: str) -> Audited:
+        """What the dear search of an audit would leave of all samples, at each strength and in the mean, with 95 %
+        intervals: about these samples and that search.
+
+        Raises:
+            UserError: there was no audit, or it did not have this attack.
+
+        Example:
+            >>> import robustatlas as ra
+            >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+            >>> result = ra.evaluate(model, data, "brightness", samples=9, audit=3, progress=False)
+            >>> result.audited("brightness").audited
+            3
+        """
+        return self._audits.of(attack)
+
+    def audit_sentences(self) -> dict[str, str]:
+        """Attack -> what its audit says in words; empty where there was none."""
+        return self._audits.sentences()
+
+    @property
+    def _audits(self) -> Audits:
+        return Audits(self, self._run.audit if self._run is not None else None)
+
+    def searched(self, attack: str) -> Outcome:
+        """What the run's own searches found under an attack, without the examples that others handed over."""
+        outcome = self.outcome(attack)
+        if self._run is None:
+            return outcome
+        strengths = {attack: outcome.strengths.tolist()}
+        return self._run.table([attack], self.index, strengths, searched=True).outcome(attack)
+
+    def optimality(self, best_known: OutcomeTable) -> dict[str, float]:
+        """How near each attack comes to the smallest examples known of its samples: a fraction in [0, 1], as
+        AttackBench writes it; 1 where none is smaller.
+
+        Args:
+            best_known: of the same data; joined runs (``robustatlas best-known``) or one of another search or seed.
+                Only attacks of both count, and this result's own examples are among those known.
+
+        Raises:
+            UserError: no attack in common, or a sample of this result that the other does not have or labels otherwise.
+
+        Source: Cinà et al. 2025, AttackBench (see :func:`robustatlas.metrics.local_optimality`).
+
+        Example:
+            >>> def of(*sizes):
+            ...     return Result.from_arrays([0, 0], [0, 0], {"linf": sizes}, {"linf": [0.1, 0.4]})
+            >>> of(0.2, 0.4).optimality(of(0.1, 0.4))
+            {'linf': 0.6666666666666666}
+        """
+        shared = [attack for attack in self.attacks if attack in best_known.attacks]
+        if not shared:
+            raise UserError(f"{self.name} and {best_known.name} have no attack in common.")
+        at = {int(index): row for row, index in enumerate(best_known.index)}
+        rows = np.array([at.get(int(index), -1) for index in self.index], np.int64)
+        if (rows < 0).any() or (best_known.labels[rows] != self.labels).any():
+            raise UserError(f"{best_known.name} does not hold the samples of {self.name}; give runs of the same data.")
+        known = best_known.select(rows)
+        curves = {attack: (self.curve(attack), RobustnessCurve.of(known.outcome(attack))) for attack in shared}
+        return {attack: local_optimality(curve, envelope([curve, best])) for attack, (curve, best) in curves.items()}
+
+    def adversarial(self, attack: str) -> AdversarialExamples:
+        """The smallest adversarial examples: positions in the data set ``[M]`` and float32 inputs ``[M, ...]``.
+
+        Raises:
+            UserError: an attack that the result does not have, or a run that kept no examples.
+        """
+        self.outcome(attack)
+        if self._run is None:
+            raise UserError("This result has no adversarial examples; evaluate with keep_adversarial=True.")
+        return self._run.adversarial(attack, self.index)
+
+
+def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Result:
+    """The result of a run on disk, finished or not (see :class:`Result`).
+
+    Args:
+        path: the run directory.
+        attacks: only these attacks; of an unfinished run this may leave more samples.
+
+    Returns:
+        what all attacks found on the samples that they share.
+
+    Raises:
+        UserError: no run there, a run of another format, a damaged file (it is named), nothing finished yet.
+
+    Example:
+        >>> import tempfile, torch, robustatlas as ra
+        >>> net, data = torch.nn.Linear(4, 2), (torch.rand(3, 4), torch.tensor([0, 1, 0]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = ra.evaluate(net, data, "linf", run=f"{folder}/run", progress=False)
+        ...     load_result(f"{folder}/run").minimal_size("linf").shape
+        (3,)
+    """
+    return Result.of_run(Run.open(path), attacks)

@@ -1,7 +1,0 @@
-"""Checks made once, before the work: would the numbers of this model on these samples mean anything?"""
-
-from robustatlas.sanity.attacks import check_attacks, ways_back
-from robustatlas.sanity.inputs import check_inputs
-from robustatlas.sanity.model import GRADIENTS, check_model
-
-__all__ = ["GRADIENTS", "check_attacks", "check_inputs", "check_model", "ways_back"]

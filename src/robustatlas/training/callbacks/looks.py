@@ -1,0 +1,143 @@
+"""What was found when a network was looked at during its training, and the figure of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import named
+from robustatlas.common.wording import wording
+from robustatlas.metrics.intervals import Interval
+from robustatlas.report.facts.numbers import averages, intervals, overall
+from robustatlas.results.result import Result, load_result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_FOLDER = re.compile(r"epoch-(\d+)-[0-9a-f]+")
+CLEAN = "clean"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A network after an epoch.
+
+    Attributes:
+        epoch: how many epochs it had been trained for.
+        samples: how many images it was looked at with.
+        clean: its accuracy on them, in percent.
+        robust: attack -> robust accuracy in percent, the mean over the strengths of the attack.
+        run: the run directory, which can be shown, reported and compared as any other.
+
+    Example:
+        >>> Look(1, 64, Interval(90.0, 80.2, 96.0, 0.95), {}, Path("runs")).numbers()["robustness/clean_high"]
+        96.0
+    """
+
+    epoch: int
+    samples: int
+    clean: Interval
+    robust: Mapping[str, Interval]
+    run: Path
+
+    @classmethod
+    def of(cls, result: Result, epoch: int, run: Path) -> Look:
+        """What a result says."""
+        judged = [name for name in result.attacks if result.outcome(name).judged]
+        table = result.restrict({name: result.strengths(name).tolist() for name in judged})
+        found = intervals(overall(table) | averages(table))
+        return cls(epoch, result.samples, found["clean accuracy"], {name: found[name] for name in table.attacks}, run)
+
+    def numbers(self) -> dict[str, float]:
+        """For the logger of a trainer: each number with both ends of its interval, in percent."""
+        ends = {CLEAN: self.clean, **self.robust}
+        return {
+            f"robustness/{name}{end}": value
+            for name, interval in ends.items()
+            for end, value in (("", interval.value), ("_low", interval.low), ("_high", interval.high))
+        }
+
+
+def folder_of(epoch: int, weights: str) -> str:
+    """The name of the run of a network with these weights (a SHA-256) after an epoch."""
+    return f"epoch-{epoch:05d}-{weights[:8]}"
+
+
+def looks_in(folder: str | Path) -> list[Look]:
+    """All that was found during a training, in the order of the epochs.
+
+    Args:
+        folder: what the callback was given as ``folder``.
+
+    Returns:
+        the looks; of an epoch that was trained again with another outcome, both.
+
+    Raises:
+        UserError: there is none.
+
+    Example:
+        >>> import tempfile, torch, robustatlas as ra
+        >>> net, data = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), ra.load_dataset("digits")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = ra.callbacks.watch(data, "pgd-linf", samples=4, share=None, folder=folder)(net, 1)
+        ...     [(look.epoch, look.samples) for look in looks_in(folder)]
+        [(1, 4)]
+    """
+    place = named(folder)
+    runs = sorted(run for run in place.glob("epoch-*") if _FOLDER.fullmatch(run.name) and (run / "run.json").is_file())
+    if not runs:
+        raise UserError(f"{place} holds no run of a callback; give the folder that the callback was given.")
+    return [Look.of(load_result(run), int(run.name.split("-")[1]), run) for run in runs]
+
+
+def plot_looks(looks: str | Path | Sequence[Look], ax: Axes | None = None) -> Axes:
+    """Draw robust accuracy over the epochs of a training, by attack, with intervals at 95 %.
+
+    Args:
+        looks: of one training, or the folder that holds them.
+        ax: where to draw; a new figure, 3.3 inches wide, when None.
+
+    Returns:
+        the axes, whose ``.figure`` can be saved.
+
+    Raises:
+        UserError: there is nothing to draw.
+
+    Example:
+        >>> found = Interval(50.0, 40.0, 60.0, 0.95)
+        >>> axes = plot_looks([Look(epoch, 64, found, {"linf": found}, Path("runs")) for epoch in (1, 2)])
+        >>> axes.get_xlabel(), [line.get_label() for line in axes.get_lines()]
+        ('epoch', ['clean', 'L∞'])
+    """
+    from robustatlas.metrics.figures import plot_over_epochs
+
+    found = looks_in(looks) if isinstance(looks, (str, Path)) else list(looks)
+    if not found:
+        raise UserError("There is no look at the network to draw; give a longer training, or a larger share of it.")
+    names = dict.fromkeys(name for look in found for name in look.robust)
+    lines = {CLEAN: [(look.epoch, look.clean) for look in found]}
+    lines |= {
+        wording(name).label: [(look.epoch, look.robust[name]) for look in found if name in look.robust]
+        for name in names
+    }
+    drawn = {
+        name: np.array([(epoch, value.value, value.low, value.high) for epoch, value in points])
+        for name, points in lines.items()
+    }
+    return plot_over_epochs(drawn, ax)
+
+
+def save_plot(looks: Sequence[Look], path: Path) -> None:
+    """:func:`plot_looks` in a file."""
+    from matplotlib import pyplot as plt
+
+    figure = plot_looks(looks).get_figure(root=True)
+    if figure is not None:
+        figure.savefig(path, dpi=200)
+        plt.close(figure)

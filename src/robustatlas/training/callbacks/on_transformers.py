@@ -1,0 +1,31 @@
+"""The callback of Hugging Face's Trainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import TrainerCallback
+
+from robustatlas.training.callbacks.watching import Watch
+
+_Base: Any = TrainerCallback
+
+
+class OnTransformers(_Base):  # type: ignore[misc]
+    """See :func:`robustatlas.training.callbacks.Transformers`."""
+
+    def __init__(self, trainer: Any, watch: Watch) -> None:
+        self.trainer, self.watch = trainer, watch
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """The time of the training begins."""
+        self.watch.begin()
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Look, and log what was found."""
+        if numbers := self.watch(given["model"], round(state.epoch)):
+            self.trainer.log(numbers)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Draw the figure."""
+        self.watch.plot()

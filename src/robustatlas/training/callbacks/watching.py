@@ -1,0 +1,226 @@
+"""The look at a network after an epoch: which epochs, how long it may take, and that no training fails by it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from robustatlas.attacks.definition import Effort
+from robustatlas.attacks.suites import attacks_of
+from robustatlas.common.errors import UserError, brief, first_line, warn
+from robustatlas.common.files import named
+from robustatlas.common.scalars import real, whole
+from robustatlas.data import Dataset, load_dataset
+from robustatlas.evaluation import evaluate
+from robustatlas.evaluation.plan import Attacks, Data, Strengths, samples_of
+from robustatlas.models.classifier import Classifier
+from robustatlas.results.result import Result
+from robustatlas.training.callbacks.looks import Look, folder_of, looks_in, save_plot
+from robustatlas.training.callbacks.undisturbed import bare, unnoticed
+
+FIRST = 8
+"""Images that the first look begins with: by what they take it is known what all would."""
+
+Model = Callable[[Any], Classifier | nn.Module | Callable[[torch.Tensor], Any]]
+
+
+def watch(data: str | Data, attacks: Attacks = ("linf", "l2"), **settings: Any) -> Watch:
+    """A function for a training loop of one's own, to be called after each epoch.
+
+    Args:
+        data: as of :class:`Watch`.
+        attacks: as of :class:`Watch`.
+        settings: the other arguments of :class:`Watch`.
+
+    Returns:
+        ``look(net, epoch)``, which gives the numbers to log.
+
+    Raises:
+        UserError: what was given does not fit, in one sentence.
+
+    Example:
+        >>> import tempfile, robustatlas as ra
+        >>> net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     look = watch("digits", "pgd-linf", samples=8, share=None, folder=folder)
+        ...     sorted(look(net, epoch=1))[:2]
+        ['robustness/clean', 'robustness/clean_high']
+    """
+    return Watch(data, attacks, **settings)
+
+
+class Watch:
+    """Looks at a network every few epochs of its training, and leaves the training as it would be without.
+
+    Args:
+        data: name of a data set, a :class:`Dataset`, or images ``[N, ...]`` in [0, 1] and labels ``[N]``. Images that
+            are not trained on.
+        attacks: as of :func:`robustatlas.evaluate`.
+        strengths: likewise; default: the catalogue's grids.
+        every: epochs from one look to the next.
+        samples: images of a look: the first ones of the data, the same in every epoch.
+        effort: as of :func:`robustatlas.evaluate`.
+        share: of the time of the training that looks may take altogether, in (0, 1]: an epoch is passed over where its
+            look would be more. None: as long as they take.
+        folder: holds a run for each look.
+        seed: of the attacks.
+        model: what of the trained object is attacked: a function from it to a :class:`Classifier` or a network from
+            images in [0, 1] to logits, such as ``lambda module: ra.Classifier(module.net, mean, std)``. Default: the
+            object itself.
+
+    Attributes:
+        looks: what was found in this process, in order.
+
+    Raises:
+        UserError: what was given does not fit, in one sentence.
+
+    Example:
+        >>> data = (torch.rand(20, 1, 4, 4), torch.arange(20) % 3)
+        >>> Watch(data, "linf", every=5, samples=16).due(epoch=10)
+        True
+    """
+
+    def __init__(
+        self,
+        data: str | Data,
+        attacks: Attacks = ("linf", "l2"),
+        *,
+        strengths: Strengths | None = None,
+        every: int = 1,
+        samples: int = 64,
+        effort: Effort = "low",
+        share: float | None = 0.05,
+        folder: str | Path = "robustness",
+        seed: int = 0,
+        model: Model = lambda trained: trained,
+    ) -> None:
+        for name, value in (("every", every), ("samples", samples)):
+            if (whole(value) or 0) < 1:
+                raise UserError(f"{name}={brief(repr(value))}; expected a whole number of at least 1.")
+        if share is not None and not 0 < real(share) <= 1:
+            raise UserError(f"share={brief(repr(share))}; expected a share of the time such as 0.05, or None.")
+        given = load_dataset(data) if isinstance(data, str) else data
+        count = min(samples, len(samples_of(given, None).index))
+        attacks_of(attacks)  # refuses what there is not before the training begins, not after its first epoch
+        self._asked: dict[str, Any] = {
+            "attacks": attacks,
+            "strengths": strengths,
+            "effort": effort,
+            "seed": seed,
+            "progress": False,
+        }
+        self.data: Dataset | Data = given
+        self.every, self.samples, self.share, self.folder, self._model = every, count, share, named(folder), model
+        self.looks: list[Look] = []
+        self._told: set[str] = set()
+        self._seconds_of_one: float | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """The training begins now, for those who made this long before."""
+        self._begun, self._spent = time.perf_counter(), 0.0
+
+    def due(self, epoch: int) -> bool:
+        """Whether the network is looked at after this epoch (from 1), if there is time."""
+        return epoch % self.every == 0
+
+    def __call__(self, net: Any, epoch: int) -> dict[str, float]:
+        """Look at ``net`` after an epoch (from 1). Never raises what would end a training.
+
+        Under distributed training call it in one process, or in all: only rank 0 works, and asks no other.
+
+        Returns:
+            name -> number in percent, for a logger; empty where the epoch is passed over.
+        """
+        if not self.due(epoch) or not _first_of_processes():
+            return {}
+        begun = time.perf_counter()
+        try:
+            look = self._look(net, epoch)
+        except Exception as error:
+            self._say(_failed(epoch, error))
+            look = None
+        self._spent += time.perf_counter() - begun
+        if look is None:
+            return {}
+        self.looks.append(look)
+        return look.numbers()
+
+    def plot(self, path: str | Path | None = None) -> Path | None:
+        """Draw robust accuracy over epochs by attack.
+
+        Args:
+            path: of the picture; default: ``robustness.png`` in the folder.
+
+        Returns:
+            where it is; None where no look fitted into the share of the time, which a warning says.
+        """
+        if not _first_of_processes():
+            return None
+        if not self.looks:
+            self._say(_none_fitted(self.share or 1.0))
+            return None
+        target = self.folder / "robustness.png" if path is None else named(path)
+        save_plot(looks_in(self.folder), target)
+        return target
+
+    def _look(self, net: Any, epoch: int) -> Look | None:
+        """The look, unless it would take more than is left of the share."""
+        if self._seconds_of_one is not None and not self._affords(self.samples * self._seconds_of_one):
+            return None
+        trained = bare(net) if isinstance(net, nn.Module) else net
+        watched = trained if isinstance(trained, nn.Module) else nn.Module()
+        with unnoticed(watched), warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            look = self._evaluated(self._model(trained), epoch)
+        for warning in said:
+            self._say(str(warning.message))
+        return look
+
+    def _evaluated(self, model: Any, epoch: int) -> Look:
+        """The whole look; the first one ends where all its images would take more than there is time for."""
+        classifier = model if isinstance(model, Classifier) else Classifier(model, name=type(model).__name__)
+        run = self.folder / folder_of(epoch, classifier.identity().weights_sha256 or "0" * 8)
+        unknown = self._seconds_of_one is None and self.share is not None
+        result = self._timed(classifier, min(FIRST, self.samples) if unknown else self.samples, run)
+        if result.samples < self.samples and self._affords(self.samples * (self._seconds_of_one or 0.0)):
+            result = self._timed(classifier, self.samples, run)
+        return Look.of(result, epoch, run)
+
+    def _timed(self, classifier: Classifier, samples: int, run: Path) -> Result:
+        begun = time.perf_counter()
+        result = evaluate(classifier, self.data, samples=samples, run=run, **self._asked)
+        self._seconds_of_one = (time.perf_counter() - begun) / samples
+        return result
+
+    def _affords(self, seconds: float) -> bool:
+        """Whether so many more fit into the share of the time that went into training so far."""
+        training = time.perf_counter() - self._begun - self._spent
+        return self.share is None or self._spent + seconds <= self.share * training
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._told.add(sentence)
+            warn(sentence)
+
+
+def _failed(epoch: int, error: Exception) -> str:
+    return f"The look at the network after epoch {epoch} failed ({first_line(error)}); the training goes on."
+
+
+def _none_fitted(share: float) -> str:
+    return (
+        f"No look at the network fitted into {share:.0%} of the time of this training; give a larger share, fewer "
+        "samples or attacks, or share=None."
+    )
+
+
+def _first_of_processes() -> bool:
+    there = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return not there or torch.distributed.get_rank() == 0
