@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
+from robustatlas import extending
 from robustatlas.attacks.catalogue import ATTACKS, attack_named, catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.common import registry
 from robustatlas.common.errors import RobustnessWarning, UserError
 from robustatlas.common.registry import Registry, subclass_of
 
-GUIDE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+GUIDE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,17 @@ def installed(folder: Path, name: str, points: str) -> None:
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
     (about / "entry_points.txt").write_text(points, encoding="utf-8")
+
+
+def test_all_that_the_guides_need_is_in_one_module() -> None:
+    def text(*names: str) -> str:
+        return "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in names)
+
+    taught = text("extending", "add_a_threat_model", "contributing", "notebooks/own_threat")
+    assert set(re.findall(r"^from (robustatlas\S*) import", taught, re.MULTILINE)) == {"robustatlas.extending"}
+    taught += text("searches", "training")
+    assert all(getattr(extending, name) is not None for name in extending.__all__)
+    assert [name for name in extending.__all__ if not re.search(rf"\b{name}\b", taught)] == []
 
 
 USED = """
