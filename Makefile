@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start dozens of processes: what the first compiles, the others read.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-gpu lowest core zoos lint examples board docs wheel clean
+.PHONY: demo test quick slowest test-gpu lowest core zoos lint examples board docs wheel clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,12 @@ demo: $(VENV)/.installed  ## Set up from nothing, and evaluate the three built-i
 # Each worker begins with a run of files, so that what they share is made once; who ends first takes over half the rest.
 test: $(VENV)/.tools  ## Set up from nothing, and pass all tests.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+quick: $(VENV)/.tools  ## Each room and each door once, in 90 seconds: while one works (tests/quick.toml says what).
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $$($(BIN)/python tests/quick.py)
+
+slowest: $(VENV)/.tools  ## Pass all tests, and name the fifty that take longest.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=50 --durations-min=0.5
 
 test-gpu: export ROBUSTATLAS_TEST_GPU = 1
 test-gpu: $(VENV)/.tools  ## Set up from nothing, and pass the tests of a GPU.

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from typer.testing import CliRunner
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.cli import app
 from robustatlas.report import sheet
 
 DATA = ra.load_dataset("digits")
@@ -51,3 +55,12 @@ def test_twenty_columns_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(one.x1 <= two.x0 for one, two in pairwise(boxes))
     scales = [text.get_text() for axes in figure.axes for text in axes.texts]
     assert scales == ["JPEG L∞:\nchange\nx 5", "L2:\nchange\nx 5"]  # .1 is the largest change of each row
+
+
+def test_the_command(tmp_path: Path) -> None:
+    picture = tmp_path / "sheet.png"
+    words = ["gallery", "builtin:digits-linf", "--data", "digits", "--attacks", "brightness", "--columns", "2"]
+    done = CliRunner().invoke(app, [*words, "-o", str(picture)])
+    assert done.exit_code == 0, done.output
+    with Image.open(picture) as drawn:
+        assert drawn.width > drawn.height / 2 > 100
