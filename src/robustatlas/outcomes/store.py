@@ -41,7 +41,7 @@ from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersec
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
 from robustatlas.outcomes.readings import DiagnosisRecord
-from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord
+from robustatlas.outcomes.records import CUMULATED, AttackRecord, CallRecord, CardRecord
 from robustatlas.outcomes.storage import Memory, Storage, is_run, place_of
 from robustatlas.outcomes.storage.places import RunPlace
 from robustatlas.outcomes.table import OutcomeTable
@@ -160,7 +160,7 @@ class Run:
                 if other.name == record.name and not other.same_set(record):
                     parts = {"monotone", "threat"}
                     old, new = (each.model_dump(mode="json", include=parts) for each in (other, record))
-                    how = ", ".join(differences(old, new, "in the run"))
+                    how = ", ".join(differences(old, new, "in the run")) or CUMULATED
                     raise UserError(
                         f"{self.path or 'The run'} holds {record.name!r} with other sets or another way of judging "
                         f"({how}), whose numbers cannot be joined with these; give another folder."
