@@ -43,11 +43,23 @@ def test_a_size_above_a_strength_by_rounding_is_that_strength_everywhere() -> No
     assert made_up([0.1 * (1 + 1e-4)]).minimal_strength("linf")[0] == 0.2
 
 
-def test_between_strengths_judged_on_their_own_the_smaller_one_speaks() -> None:
+def test_strengths_judged_on_their_own_say_nothing_of_others() -> None:
     fooled = np.array([[0, 1, 0], [1, 0, 1], [1, 1, 1]], np.int8)
-    outcome = made_up([0.2, 0.1, 0.0], fooled={"linf": fooled}, monotone=False).outcome("linf")
-    broken = outcome.broken([0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 9.0])
-    np.testing.assert_array_equal(broken.sum(0), [1, 1, 2, 2, 2, 2, 2])
+    table = made_up([0.2, 0.1, 0.0], fooled={"linf": fooled}, monotone=False)
+    outcome = table.outcome("linf")
+    np.testing.assert_array_equal(outcome.broken([0.0, 0.1, 0.2 * (1 + 1e-7), 0.3]).sum(0), [1, 2, 2, 2])
+    np.testing.assert_array_equal(table.survivors({"linf": 0.2}), [False, True, False])
+    for other in (0.05, 0.15, 9.0):
+        with pytest.raises(UserError, match=rf"was run at 0\.1, 0\.2, 0\.3; {other:g} is none of these"):
+            outcome.broken([0.1, other])
+
+
+def test_half_are_broken_where_half_are_at_one_strength() -> None:
+    fooled = np.diag(np.ones(4, np.int8))[:, :3]  # each sample at another strength, the last at none
+    table = made_up([0.1, 0.2, 0.3, np.inf], fooled={"linf": fooled}, monotone=False)
+    assert table.outcome("linf").median_size == float(table.curve("linf").quantile(0.5)) == np.inf
+    table = made_up([0.1, 0.2, 0.3, np.inf], fooled={"linf": np.maximum(fooled, [0, 0, 1])}, monotone=False)
+    assert table.outcome("linf").median_size == float(table.curve("linf").quantile(0.5)) == 0.3
 
 
 def test_strengths_judged_on_their_own() -> None:

@@ -103,8 +103,8 @@ def check_seams(result: Result, folder: Path) -> None:
             assert points[str((attack, k))].value == wanted[attack, k].value == accuracy
             assert facts["attacks"][attack]["accuracy"][k]["value"] == accuracy
             assert line["error"][line["sizes"].index(strength)] == 100 * broken / result.samples
-            found = result.minimal_strength(attack) <= strength
-            assert result.survivors({attack: strength}).tolist() == (result.clean & ~found).tolist()
+            standing = result.clean & result.correct(attack)[:, k]
+            assert result.survivors({attack: strength}).tolist() == standing.tolist()
     if all(outcome.monotone for outcome in result.outcomes.values()):
         first = {attack: float(result.strengths(attack)[0]) for attack in result.attacks}
         sizes = {attack: result.minimal_size(attack) for attack in result.attacks}

@@ -21,6 +21,7 @@ SAID_BY = {
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
     "common/wording.py": ("void_sentence",),
+    "outcomes/records.py": ("cumulated_sentence",),
 }
 """Functions outside of ``sanity`` that return sentences to be shown as warnings."""
 HANDED_ON = {

@@ -12,6 +12,8 @@ import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.cli import main
+from robustatlas.outcomes import merge
+from robustatlas.report.facts import facts_of
 
 LINF = brief(attack_named("linf"), [0.05, 0.15])
 DIGITS = ra.load_dataset("digits")
@@ -54,6 +56,24 @@ def test_it_goes_on_in_the_run(tmp_path: Path) -> None:
     assert again.result.index.tolist() == first.result.index.tolist()
     assert set(first.result.index) < set(further.result.index)
     assert ra.load_result(tmp_path / "run").samples == further.result.samples
+
+
+def test_a_run_that_stopped_says_so_and_what_is_known_of_all_samples(tmp_path: Path, whole: ra.Result) -> None:
+    known = until(15.0, run=tmp_path / "run")
+    shown = facts_of(ra.load_result(tmp_path / "run")).stopped
+    assert shown is not None and (shown.samples, shown.population) == (known.result.samples, 600)
+    assert "every accuracy was known to 15 points either way" in shown.sentence
+    assert [shown.clean, *shown.accuracies["linf"]] == [known.clean, *known.accuracies["linf"]]
+    for fixed, anytime in zip(facts_of(known.result).attacks[0].accuracy or (), shown.accuracies["linf"], strict=True):
+        assert fixed.value == anytime.value and fixed.high - fixed.low < anytime.high - anytime.low
+    further = until(12.0, run=tmp_path / "run")
+    later = facts_of(ra.load_result(tmp_path / "run")).stopped
+    assert later is not None and later.samples == further.result.samples and later.clean == further.clean
+    merge([tmp_path / "run"], tmp_path / "joined")
+    assert facts_of(ra.load_result(tmp_path / "joined")).stopped == later
+    until(0.5, run=tmp_path / "run")
+    assert facts_of(ra.load_result(tmp_path / "run")).stopped is None  # it has all samples
+    assert facts_of(whole).stopped is None
 
 
 def test_positions_and_masks_are_positions_of_the_data() -> None:
@@ -100,6 +120,12 @@ def test_on_the_command_line(
     assert not ended.value.code
     said = " ".join(capsys.readouterr().out.split())
     assert "of 600 searched: every accuracy is known to" in said
+    with pytest.raises(SystemExit):
+        main(["show", "run"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "of 600, drawn at random, when every accuracy was known to 12 points either way" in shown
+    table = "known of all samples %, with intervals that hold together"
+    assert said.split(table)[1].split(" linf")[0] in shown.split(table)[1]
     with pytest.raises(SystemExit):
         main([*line.split(), "--until", "separated", "--against", "run"])
     assert "may be higher or lower" in " ".join(capsys.readouterr().out.split())

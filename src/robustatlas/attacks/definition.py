@@ -70,7 +70,7 @@ class Attack:
             usual ones stand in :mod:`robustatlas.attacks.plans`.
         strengths: at which it is reported, increasing.
         about: unit, source and note.
-        nested: sets grow with epsilon.
+        nested: sets grow with epsilon; those that do not are judged at each strength by itself.
         contains_clean: the set of size 0 is the input itself.
         repairs: samples that are misclassified clean are attacked and judged as well (historical procedures).
         unbounded: sizes above the largest strength mean something (lp).
@@ -119,7 +119,7 @@ class Attack:
                 f"name={brief(repr(self.name))} is no name of an attack; expected letters, digits and . _ + -, at most "
                 "120 and a letter or digit first."
             )
-        check_strengths([real(strength) for strength in self.strengths], self.name)
+        check_strengths([real(strength) for strength in self.strengths], self.name, self.threat.levels)
         allowed = self._allowed()
         if not self.plans:
             raise UserError(f"{self.name!r} has no plan for any search; expected some for {', '.join(allowed)}.")
@@ -200,15 +200,15 @@ class Attack:
 
     def monotone(self, search: Search) -> bool:
         """Whether, under a search, a sample broken at one strength counts as broken at all larger ones."""
-        return not (search == "every" and (self.judges_last or not self.nested))
+        return self.nested and not (search == "every" and self.judges_last)
 
     def _allowed(self) -> tuple[str, ...]:
-        if self.judges_last:
+        if self.judges_last and self.nested:
             return ("bisection", "every")
         return tuple(SEARCHES) if self.nested and self.contains_clean else ("every",)
 
     def _why(self) -> str:
-        if self.judges_last:
+        if self.judges_last and self.nested:
             return "only the last iterate of a run counts"
         return "it has no plan for it" if self.nested and self.contains_clean else "its sets are not nested"
 

@@ -167,10 +167,16 @@ class Entry:
         about = AttackInfo(self.unit, self.source, self.note)
         if procedure == "default":
             return Attack(self.name, self.threat, self.plans, self.strengths, about)
-        published = as_published(Stage(self.optimizer, self.objective, judge="last"))
-        historical = Attack(self.name, self.historical, published, self.strengths, about, repairs=True)
-        clean = self.historical == self.threat
-        return replace(historical, nested=self.historical_nested, contains_clean=clean)
+        return Attack(
+            self.name,
+            self.historical,
+            as_published(Stage(self.optimizer, self.objective, judge="last"), nested=self.historical_nested),
+            self.strengths,
+            about,
+            nested=self.historical_nested,
+            contains_clean=self.historical == self.threat,
+            repairs=True,
+        )
 
 
 _mrb = partial(Entry, source=MRB, optimizer=PGD(_STEPS, 2 / (_STEPS - 2)))
@@ -302,7 +308,7 @@ def corruption(name: str) -> Attack:
         f"corruption-{name.replace('_', '-')}",
         Corruption(name),
         {"every": Plan((Leg(Stage(Once(), "margin")),))},
-        (1.0, 2.0, 3.0, 4.0, 5.0),
+        Corruption.levels,
         AttackInfo(
             "severity",
             "Hendrycks and Dietterich 2019",

@@ -69,11 +69,11 @@ def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) ->
     else:
         optimizer = PGD(steps, rate=steps**-0.5, length=0.002236 if name in _CONSTANT_STEP else None)
     threats = {"linf": Linf(starts="volume"), "l2": L2(starts="volume"), "l1": L1(starts="volume")}
-    published = as_published(Stage(optimizer, "cross-entropy", targets="random", judge="last"))
+    published = as_published(Stage(optimizer, "cross-entropy", targets="random", judge="last"), nested=attack.nested)
     return replace(
         attack,
         threat=threats.get(name, attack.threat),
-        plans={search: published[search] for search in ("every", "bisection")},
+        plans=dict(reversed(published.items())),
         about=replace(attack.about, source="Kang et al. 2019 (UAR), calibrated strengths"),
         repairs=True,
     )

@@ -85,7 +85,7 @@ def done(subject: Subject, task: Certification, job: Job, manner: Manner, report
                 report(int(some[-1]) + 1)
     seconds = time.perf_counter() - begun
     certain = sizes.nan_to_num(nan=0.0, posinf=torch.inf).numpy()
-    columns: Arrays = {"index": job.index, "certified_size": certain, "minimal_size": certain}
+    columns: Arrays = {"index": job.index, "certified_size": certain}
     columns["seconds"] = np.full(len(job.index), seconds / len(job.index))
     columns["abstained"] = sizes.isnan().numpy().astype(np.int8)
     about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))

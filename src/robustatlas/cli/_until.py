@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from robustatlas.common.wording import counted
 if TYPE_CHECKING:
     from robustatlas.evaluation.request import Request
     from robustatlas.evaluation.until import Known
+    from robustatlas.metrics.intervals import Interval
     from robustatlas.results.result import Result
 
 Until = Annotated[
@@ -56,17 +58,18 @@ def result_of(model: Any, data: Any, request: Request, until: str | None, agains
         raise UserError(f"--until {until!r} is not understood; expected percentage points, such as 2.0, or separated.")
     known = evaluated_until(model, data, request, "separated" if until == "separated" else width, against)
     console = Console(highlight=False)
-    console.print(_shown(known))
+    console.print(known_table(known.result, known.clean, known.accuracies))
     for sentence in _said(known):
         console.print(sentence, highlight=False)
     return known.result
 
 
-def _shown(known: Known) -> Table:
+def known_table(result: Result, clean: Interval, accuracies: Mapping[str, Sequence[Interval]]) -> Table:
+    """What is known of all samples, at the first, middle and last strength of each attack."""
     rows = table("known of all samples", "%, with intervals that hold together")
-    rows.add_row("clean accuracy", shown(known.clean))
-    for attack, row in known.accuracies.items():
-        strengths = known.result.strengths(attack)
+    rows.add_row("clean accuracy", shown(clean))
+    for attack, row in accuracies.items():
+        strengths = result.strengths(attack)
         middle = (len(strengths) - 1) // 2
         for place in sorted({0, middle, len(strengths) - 1}):
             rows.add_row(safe(f"{attack} {strengths[place]:.4g}"), shown(row[place]))

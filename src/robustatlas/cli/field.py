@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 from rich.console import Console
 
@@ -153,7 +152,7 @@ def _print_runs(done: Sequence[Done], medians: Mapping[str, Mapping[str, str]], 
 
 def _row(result: Result) -> dict[str, str]:
     """What the table at the end says of a model."""
-    medians = {f"median {name}": size(float(np.median(result.minimal_size(name)))) for name in result.attacks}
+    medians = {f"median {name}": size(result.outcome(name).median_size) for name in result.attacks}
     return {"samples": f"{result.samples:,}", "clean": f"{100 * result.clean.mean():.1f}", **medians}
 
 

@@ -19,6 +19,7 @@ from robustatlas.cli._card import strip_table
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
+from robustatlas.cli._until import known_table
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import UPPER_BOUND, listed, marked, rough, size, some
 from robustatlas.metrics.references import Reference
@@ -78,6 +79,9 @@ def show(
         print_summary(facts, card_of(result, facts, chosen), console)
         for certified in facts.certified:
             console.print(safe(certified.sentence))
+        if facts.stopped is not None:
+            console.print(safe(facts.stopped.sentence))
+            console.print(known_table(result, facts.stopped.clean, facts.stopped.accuracies))
         for found in _query_tables(facts):
             console.print(found)
         if every or explain:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.attacks.search.plan import Judge
+from robustatlas.attacks.search.plan import Judge, Stage
 from robustatlas.common.bundle import Tree, put, select, take
-from robustatlas.engine.judging import fooled_at
+from robustatlas.engine.judging import counted_within, fooled_at
 from robustatlas.engine.lanes import Lanes, those
 from robustatlas.engine.ledger import charged
 from robustatlas.engine.numerics import JUDGED, NUMERICS
@@ -17,12 +17,12 @@ from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation
 
 
-def record_margins(setting: Setting, lanes: Lanes, evaluation: Evaluation) -> None:
-    """Enter the margins of an evaluation, at the strength that its size is within; of a search in reduced precision
-    note them, until the next look."""
+def record_margins(setting: Setting, stage: Stage, lanes: Lanes, evaluation: Evaluation) -> None:
+    """Enter the margins of an evaluation, at the strengths where they count; of a search in reduced precision note
+    them, until the next look."""
     ledger, rough = setting.ledger, setting.rough
     margin = margin_of(evaluation.logits.softmax(1), lanes.problem.labels).masked_fill(lanes.ended, torch.inf)
-    column = torch.searchsorted(ledger.strengths * (1 + NUMERICS.tolerance), evaluation.size)
+    column = counted_within(setting.schedule, stage, lanes.level, evaluation.size)
     place = lanes.rows * ledger.margins.shape[1] + column
     if rough is None:
         _enter(setting, lanes.state.theta, place, margin)
@@ -67,7 +67,7 @@ def verify(setting: Setting, over: Lanes, fresh: Tensor, judge: Judge) -> Tensor
     ledger, confirmed = setting.ledger, torch.zeros_like(over.bounding)
     if len(fresh):
         confirmed[fresh] = _confirmed(setting, over if len(fresh) == len(over.rows) else take(over, fresh))
-    fooled = fooled_at(ledger, over.rows, over.problem.epsilon, confirmed, judge)
+    fooled = fooled_at(ledger, setting.schedule, judge, over.rows, over.problem.epsilon, confirmed)
     before = ledger.fooled[over.rows, over.level]
     answer = torch.maximum(before, fooled.to(torch.int8))
     ledger.fooled[over.rows, over.level] = torch.where(over.bounding | (over.level < 0), before, answer)
@@ -86,7 +86,7 @@ def _confirmed(setting: Setting, new: Lanes) -> Tensor:
     doubtful = torch.where(verdict.possible & inside, size, torch.inf)
     ledger.possible_size[rows] = torch.minimum(ledger.possible_size[rows], doubtful)
     ledger.rejected[rows] += (~good).long()
-    smaller = good & (size < best)
+    smaller = good & (size < best if setting.schedule.monotone else best.isinf())
     ledger.best_size[rows] = torch.where(smaller, size, best)
     put(ledger.best_theta, rows, select(smaller, new.candidate, take(ledger.best_theta, rows)))
     leg = setting.schedule.leg_of[setting.schedule.attempt[rows]]

@@ -1,35 +1,61 @@
-"""Which iterate of a run counts: the best one, or only the last (historical procedures)."""
+"""What a run of a sample is judged by: the smallest example known, or, where strengths do not imply each other or only
+its last iterate counts, itself alone."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from robustatlas.attacks.search.plan import Judge
+from robustatlas.attacks.search import Schedule
+from robustatlas.attacks.search.plan import Judge, Stage
 from robustatlas.engine.ledger import Ledger
 from robustatlas.engine.numerics import NUMERICS
 from robustatlas.optimizers.base import Evaluation
 
 
-def to_beat(ledger: Ledger, rows: Tensor, judge: Judge) -> Tensor:
+def by_itself(schedule: Schedule, judge: Judge) -> bool:
+    """Whether a run answers for its strength without what other runs found."""
+    return judge == "last" or not schedule.monotone
+
+
+def to_beat(ledger: Ledger, schedule: Schedule, stage: Stage, rows: Tensor) -> Tensor:
     """``[B]``: what a candidate must be smaller than to be verified."""
     best = ledger.best_size[rows]
-    return best if judge == "best" else torch.full_like(best, torch.inf)
+    return torch.full_like(best, torch.inf) if by_itself(schedule, stage.judge) else best
 
 
 def judged(
-    evaluation: Evaluation, judge: Judge, smallest: Tensor, epsilon: Tensor, bounding: Tensor, finished: Tensor
+    evaluation: Evaluation,
+    schedule: Schedule,
+    stage: Stage,
+    smallest: Tensor,
+    epsilon: Tensor,
+    bounding: Tensor,
+    finished: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """``[B]``: theta is a candidate, and ``[B]``: the run ends here; ``smallest``: the size of the last candidate,
     ``bounding``: success does not end the run, ``finished``: it has no further step."""
-    if judge == "last":
+    if stage.judge == "last":
         return evaluation.fooled & finished, finished
     better = evaluation.fooled & (evaluation.size < smallest * (1 - NUMERICS.gain))
     within = evaluation.size <= epsilon * (1 + NUMERICS.tolerance)
+    if not schedule.monotone:
+        better &= within
     return better, finished | (better & ~bounding & within)
 
 
-def fooled_at(ledger: Ledger, rows: Tensor, epsilon: Tensor, confirmed: Tensor, judge: Judge) -> Tensor:
-    """``[B]``: the samples are fooled at the strength of their runs, whose candidates were ``confirmed`` or not; their
-    own last iterate alone decides, or the smallest example known."""
-    return confirmed if judge == "last" else ledger.best_size[rows] <= epsilon * (1 + NUMERICS.tolerance)
+def fooled_at(
+    ledger: Ledger, schedule: Schedule, judge: Judge, rows: Tensor, epsilon: Tensor, confirmed: Tensor
+) -> Tensor:
+    """``[B]``: the samples are fooled at the strength of their runs, whose candidates were ``confirmed`` or not."""
+    known = ledger.best_size[rows] <= epsilon * (1 + NUMERICS.tolerance)
+    return confirmed if by_itself(schedule, judge) else known
+
+
+def counted_within(schedule: Schedule, stage: Stage, level: Tensor, size: Tensor) -> Tensor:
+    """``[B]``: index of the strength within which what a run came across, of that ``size``, counts; their number:
+    beyond all. ``level`` [B]: of the strengths of the runs."""
+    reach = schedule.strengths * (1 + NUMERICS.tolerance)
+    if schedule.monotone:
+        return torch.searchsorted(reach, size)
+    return level if stage.judge == "last" else torch.where(size <= reach[level], level, len(reach))

@@ -13,6 +13,7 @@ from robustatlas.attacks.search.plan import Stage
 from robustatlas.attacks.search.rules import Trace
 from robustatlas.common.bundle import Bundle, Tree, gradient, largest, over, per_sample, select, take, watched
 from robustatlas.common.host import indices, looking_is_free, maybe_any
+from robustatlas.common.noise import Noise
 from robustatlas.engine.judging import judged, to_beat
 from robustatlas.engine.ledger import charged
 from robustatlas.engine.numerics import NUMERICS, SEARCH
@@ -62,7 +63,7 @@ def enter(setting: Setting, stage: Stage, rows: Tensor) -> Lanes:
     epsilon = schedule.epsilon(rows, ledger.best_size[rows])
     if setting.attack.unbounded:
         epsilon = torch.where(bounding, torch.inf, epsilon)
-    noise = ledger.noise.take(rows).child(attempt * schedule.levels + level)
+    noise = _noise(schedule, ledger.noise.take(rows), attempt, level)
     targets = setting.targets.of(ledger, stage, rows, numbers)
     with charged(setting.model, ledger, rows):
         problem = Problem(threat, x, ledger.labels[rows], targets, epsilon, noise, threat.reference(x))
@@ -79,12 +80,19 @@ def enter(setting: Setting, stage: Stage, rows: Tensor) -> Lanes:
         problem=problem,
         state=state,
         candidate=take(ledger.best_theta, rows),
-        candidate_size=to_beat(ledger, rows, stage.judge),
+        candidate_size=to_beat(ledger, schedule, stage, rows),
         known=ledger.best_size[rows],
         trace=Trace.none(epsilon),
         ended=torch.zeros_like(bounding),
         before=before,
     )
+
+
+def _noise(schedule: Schedule, noise: Noise, attempt: Tensor, level: Tensor) -> Noise:
+    """The streams of runs; where each strength is judged by itself, they do not depend on which others there are."""
+    if schedule.monotone:
+        return noise.child(attempt * schedule.levels + level)
+    return noise.child(schedule.strengths[level].float().view(torch.int32).long()).child(attempt)
 
 
 def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, step: Tensor | None = None) -> Evaluation:
@@ -131,7 +139,7 @@ def further(
     end. ``passes`` [N]: forward passes of each sample so far."""
     finished, step = stage.optimizer.finished(state), lanes.state.step
     smallest, epsilon = lanes.candidate_size, lanes.problem.epsilon
-    better, ended = judged(evaluation, stage.judge, smallest, epsilon, lanes.bounding, finished)
+    better, ended = judged(evaluation, schedule, stage, smallest, epsilon, lanes.bounding, finished)
     trace = lanes.trace
     if schedule.stops or schedule.budget:
         trace = trace.after(evaluation, lanes.problem, step, schedule.slow.part(stage.optimizer.steps))

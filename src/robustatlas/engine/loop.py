@@ -59,7 +59,7 @@ def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
     while len(lanes.rows):
         for _ in range(steps):
             evaluation, state = moved(setting, stage, lanes)
-            record_margins(setting, lanes, evaluation)
+            record_margins(setting, stage, lanes, evaluation)
             record_queries(setting, lanes, evaluation)
             setting.ledger.finite &= evaluation.logits.isfinite().all()
             lanes = further(lanes, stage, setting.schedule, evaluation, state, setting.ledger.forward)
@@ -75,7 +75,7 @@ def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
 def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> Lanes:
     """The lanes that go on, after a look at which have ended; what these found is verified and entered."""
     ledger = setting.ledger
-    fresh = lanes.ended & (lanes.candidate_size < to_beat(ledger, lanes.rows, stage.judge))
+    fresh = lanes.ended & (lanes.candidate_size < to_beat(ledger, setting.schedule, stage, lanes.rows))
     rough = setting.rough.questions() if setting.rough else []
     finite, ended, candidates, *news = to_host(
         ledger.finite, lanes.ended.sum(), fresh.sum(), *rough, *queue.questions()

@@ -30,7 +30,8 @@ def begun(
     if stage.start == "random":
         return theta, anew
     if stage.optimizer.minimum_size and stage.start == "best":
-        size = ledger.best_size[rows]
+        best = ledger.best_size[rows]
+        size = best if schedule.monotone else torch.full_like(best, torch.inf)
         return select(size.isfinite(), _kicked(stage, problem, take(ledger.best_theta, rows), size), theta), None
     if schedule.shared is not None:
         lowest = schedule.shared.lowest(ledger.margins[rows], rows, schedule.source(rows))

@@ -30,6 +30,7 @@ from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.gradients import GradientRecord
+from robustatlas.outcomes.records import BY_ITSELF
 from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of
 from robustatlas.threats.base import UnsupportedInputError
 
@@ -237,6 +238,8 @@ def record_of(
         "precision": precision,
         "engine": plain(NUMERICS),
     }
+    if not attack.monotone(search):
+        procedure[BY_ITSELF] = "each by itself"
     if search_named(search).version > 1:
         procedure["search_version"] = search_named(search).version
     if any(leg.role in MINIMUM_SIZE for leg in plan.legs):

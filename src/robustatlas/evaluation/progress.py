@@ -42,9 +42,8 @@ class Announced(Protocol):
         """Of the attack, increasing."""
         ...
 
-    @property
-    def monotone(self) -> bool:
-        """Whether what is broken at one strength is broken at all larger ones."""
+    def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> NDArray[np.bool_]:
+        """``[M]``: whether samples of which ``columns`` were found withstand the strength at that place."""
         ...
 
 
@@ -66,8 +65,8 @@ class Progress:
         """``settled`` samples of the parts at work are through."""
 
     def finish(self, record: Announced, columns: Mapping[str, NDArray[Any]]) -> None:
-        """A part is through; ``columns``: what was found (see OUTCOME_COLUMNS). Of what the run had already they are
-        ``index``, ``minimal_size`` and ``seconds``, and ``fooled`` where the record is not monotone."""
+        """A part is through; ``columns``: what was found (see OUTCOME_COLUMNS and CERTIFIED_COLUMNS); of what the run
+        had already ``index``, ``seconds`` and what ``record.stands`` looks at."""
 
     def expect(self, seconds: float) -> None:
         """All that is left will take about so long, by what each attack has cost so far."""
@@ -79,22 +78,24 @@ class _Tally:
     def __init__(self, record: Announced) -> None:
         self.begun: float | None = None
         self.found = self.through = self.robust = 0
-        self.position = (len(record.strengths) - 1) // 2
-        self.middle = record.strengths[self.position]
-        self.monotone, self.kept = record.monotone, record.kept
+        self.record = record
+        self.middle = (len(record.strengths) - 1) // 2
 
     def start(self) -> None:
         if self.begun is None:
             self.begun, self.found = time.perf_counter(), self.through
 
     def add(self, columns: Mapping[str, NDArray[Any]]) -> None:
-        robust = columns["minimal_size"] > self.middle if self.monotone else columns["fooled"][:, self.position] == 0
+        robust = self.record.stands(columns, self.middle)
         self.through += len(robust)
         self.robust += int(np.count_nonzero(robust))
 
     @property
     def note(self) -> str:
-        return f"{100 * self.robust / self.through:.1f} % {self.kept} at {self.middle:g}" if self.through else ""
+        if not self.through:
+            return ""
+        share = 100 * self.robust / self.through
+        return f"{share:.1f} % {self.record.kept} at {self.record.strengths[self.middle]:g}"
 
     def rate(self, settled: int = 0) -> float:
         """Samples a second since the work began; what was found in the run does not count."""

@@ -19,8 +19,10 @@ from robustatlas.evaluation.plan import Samples, samples_of
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers.share import WHOLE
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
-from robustatlas.outcomes.shared import common_strengths
+from robustatlas.metrics.sequences import known_accuracies, mean_sequence
+from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.shared import common_strengths, rows_of
+from robustatlas.outcomes.stops import StopRecord
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.results.result import Result, load_result
 
@@ -148,7 +150,20 @@ def evaluated_until(
             known = _known(result, order[:count], len(order), other)
             enough = _separated(known.difference) if known.difference else known.half_width <= real(until)
             if enough or count == len(order):
+                if count < len(order):
+                    _keep_stop(result, order[:count], len(order), until)
                 return replace(known, result=_diagnosed(model, data, drawn, request.diagnose, result), enough=enough)
+
+
+def _keep_stop(result: Result, order: NDArray[np.int64], population: int, until: Until) -> None:
+    """Keep in the run that it ended here, and why."""
+    if result.run is not None:
+        how = until if isinstance(until, str) else real(until)
+        result.run.keep_stop(
+            StopRecord(
+                attacks=result.attacks, order=tuple(order.tolist()), population=population, until=how, created=now()
+            )
+        )
 
 
 def _diagnosed(model: Any, data: Any, drawn: Request, wanted: bool, result: Result) -> Result:
@@ -167,16 +182,10 @@ def _of(samples: Samples, positions: Sequence[int]) -> list[int]:
 
 
 def _known(result: Result, order: NDArray[np.int64], population: int, other: Result | None) -> Known:
-    drawn = result.select(np.array([np.flatnonzero(result.index == each)[0] for each in order]))
-    cells = 1 + sum(len(drawn.strengths(attack)) for attack in drawn.attacks)
-    level = 1 - (1 - CONFIDENCE) / cells
-
-    def last(hits: NDArray[np.bool_]) -> Interval:
-        return _last(share_sequence(hits, population, level))
-
-    accuracies = {attack: tuple(map(last, drawn.correct(attack).T)) for attack in drawn.attacks}
+    drawn = result.select(rows_of(result.index, order))
+    clean, accuracies = known_accuracies(drawn, population, confidence=CONFIDENCE)
     difference = None if other is None else _difference(drawn, other, population)
-    return Known(result, population, last(drawn.clean), accuracies, difference, enough=False)
+    return Known(result, population, clean, accuracies, difference, enough=False)
 
 
 def _difference(ours: OutcomeTable, other: Result, population: int) -> Interval:
@@ -191,12 +200,8 @@ def _difference(ours: OutcomeTable, other: Result, population: int) -> Interval:
     )
     cells = first.shape[1]
     values = (first.sum(1) - second.sum(1) + cells) / (2 * cells)
-    found = _last(mean_sequence(values, population, 2 * cells, CONFIDENCE))
+    found = mean_sequence(values, population, 2 * cells, CONFIDENCE).last()
     return Interval(2 * found.value - 100, 2 * found.low - 100, 2 * found.high - 100, CONFIDENCE)
-
-
-def _last(known: ConfidenceSequence) -> Interval:
-    return Interval(float(known.value[-1]), float(known.low[-1]), float(known.high[-1]), CONFIDENCE)
 
 
 def _separated(difference: Interval) -> bool:

@@ -45,7 +45,7 @@ from robustatlas.metrics.intervals import (
     proportion_interval,
 )
 from robustatlas.metrics.queries import success_over_queries
-from robustatlas.metrics.sequences import ConfidenceSequence, mean_sequence, share_sequence
+from robustatlas.metrics.sequences import ConfidenceSequence, known_accuracies, mean_sequence, share_sequence
 from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.metrics.ua2 import ua2
@@ -88,6 +88,7 @@ __all__ = [
     "hypervolume_at_levels",
     "hypervolume_limit",
     "interclass_distances",
+    "known_accuracies",
     "local_optimality",
     "mcnemar",
     "mcnemar_at_strengths",

@@ -7,7 +7,7 @@ looks together with the probability stated. At the last sample its width is 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import reals
-from robustatlas.metrics.intervals import check_confidence
+from robustatlas.metrics.intervals import Interval, check_confidence
+from robustatlas.outcomes.table import OutcomeTable
 
 Floats = NDArray[np.float64]
 
@@ -54,6 +55,11 @@ class ConfidenceSequence:
     def half_width(self) -> Floats:
         """[T] half of the width of each interval."""
         return (self.high - self.low) / 2
+
+    def last(self, confidence: float | None = None) -> Interval:
+        """The interval after the last sample; ``confidence``: of the numbers that it is one of, together."""
+        known = float(self.value[-1]), float(self.low[-1]), float(self.high[-1])
+        return Interval(*known, confidence=self.confidence if confidence is None else confidence)
 
 
 def share_sequence(hits: ArrayLike, population: int, confidence: float = 0.95) -> ConfidenceSequence:
@@ -147,6 +153,38 @@ def mean_sequence(values: ArrayLike, population: int, steps: int = 1, confidence
         )
     means = np.cumsum(counts) / (steps * np.arange(1, drawn.size + 1))
     return _sequence(means, low / whole, high / whole, population, confidence)
+
+
+def known_accuracies(
+    drawn: OutcomeTable, population: int, attacks: Iterable[str] | None = None, confidence: float = 0.95
+) -> tuple[Interval, dict[str, tuple[Interval, ...]]]:
+    """Accuracies of all samples, known from some of them whenever one stops drawing.
+
+    Args:
+        drawn: the outcomes of the samples, in the random order in which they were drawn.
+        population: number N of samples that there are.
+        attacks: those that are asked for; by default all.
+        confidence: that all intervals together contain the accuracies of all N samples, at every look.
+
+    Returns:
+        the clean accuracy, and attack -> the robust accuracy at each of its strengths, in percent.
+
+    Raises:
+        UserError: as :func:`share_sequence`, and for an attack that there is not.
+
+    Example:
+        >>> table = OutcomeTable.from_sizes("a", [0] * 4, {"linf": [0.1, 0.2, 0.0, 0.1]}, {"linf": [0.1]})
+        >>> clean, accuracies = known_accuracies(table, population=4)
+        >>> print(clean, *accuracies["linf"])
+        75.00 [75.00, 75.00] 25.00 [25.00, 25.00]
+    """
+    correct = {name: drawn.correct(name).T for name in (drawn.attacks if attacks is None else attacks)}
+    level = 1 - (1 - confidence) / (1 + sum(map(len, correct.values())))
+
+    def last(hits: NDArray[np.bool_]) -> Interval:
+        return share_sequence(hits, population, level).last(confidence)
+
+    return last(drawn.clean), {name: tuple(map(last, rows)) for name, rows in correct.items()}
 
 
 def _log_pmf(s: NDArray[np.int64], population: int, t: NDArray[np.int64]) -> Callable[[NDArray[np.int64]], Floats]:

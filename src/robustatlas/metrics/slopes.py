@@ -60,7 +60,8 @@ def change_of_slope(
         the change.
 
     Raises:
-        UserError: ``up_to`` is no positive size, or the curve does not rise before it.
+        UserError: ``up_to`` is no positive size, the curve does not rise before it, or it is of sets that are not
+            nested.
 
     Source: Risse et al. 2021, "Robustness curves", Figure 3 shows such changes; the fit is ours.
 
@@ -70,6 +71,7 @@ def change_of_slope(
         >>> round(found.size, 2), found.significant, found.after > 5 * found.before
         (0.5, True, True)
     """
+    curve.check_sizes_tell()
     check_confidence(confidence)
     if not 0 < real(up_to) < np.inf:
         raise UserError(f"up_to is {brief(up_to)}; a positive finite size is expected.")

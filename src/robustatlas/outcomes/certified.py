@@ -18,7 +18,7 @@ from robustatlas.common.wording import size as written
 from robustatlas.outcomes.base import Json, Record
 from robustatlas.outcomes.columns import Arrays, check_columns, rows_at
 from robustatlas.outcomes.hashes import digest
-from robustatlas.outcomes.outcome import Floats, Integers, percent
+from robustatlas.outcomes.outcome import Booleans, Floats, Integers, percent
 from robustatlas.outcomes.parts import AdversarialExamples, Parts
 from robustatlas.outcomes.records import AttackName, distinct
 from robustatlas.outcomes.storage import Storage
@@ -55,7 +55,6 @@ class CertificateRecord(Record):
     """
 
     kept: ClassVar[str] = "certified"
-    monotone: ClassVar[bool] = True
 
     name: AttackName
     method: str
@@ -82,6 +81,11 @@ class CertificateRecord(Record):
     def shown(self) -> dict[str, Any]:
         """What a reader has to know of it: attack, method, version, settings, sets, box and source."""
         return self.model_dump(mode="json", exclude={"strengths"}) | {"key": self.key}
+
+    def stands(self, columns: Arrays, place: int) -> Booleans:
+        """``[M]``: whether it is certain of samples whose ``columns`` were just found that they withstand the strength
+        at that place."""
+        return np.asarray(columns["certified_size"] > self.strengths[place])
 
     @property
     def row(self) -> str:
@@ -162,10 +166,8 @@ class Certificates:
         return not damaged
 
     def columns(self, record: CertificateRecord, index: Integers, wanted: Sequence[str] = ()) -> Arrays:
-        """What a record holds at the samples ``index``; ``minimal_size``, as displays of progress know it, is the
-        certified one."""
-        found = rows_at(self._of(record), index)
-        return found | {"minimal_size": found["certified_size"]}
+        """What a record holds at the samples ``index``."""
+        return rows_at(self._of(record), index)
 
     def write(
         self,

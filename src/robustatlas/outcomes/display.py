@@ -33,11 +33,10 @@ def rows(table: OutcomeTable) -> list[tuple[str, str, str, str]]:
     found = []
     for attack in table.attacks:
         outcome = table.outcome(attack)
-        sizes = np.sort(outcome.minimal_size)
         first, last = (strength(float(outcome.strengths[position])) for position in (0, -1))
         span = first if len(outcome.strengths) == 1 else f"{first} to {last} ({len(outcome.strengths)})"
         passes = f"{sum(table.passes(attack)):.0f}"
-        found.append((marked(attack, attack in table.void), size(float(sizes[(len(sizes) - 1) // 2])), span, passes))
+        found.append((marked(attack, attack in table.void), size(outcome.median_size), span, passes))
     return found
 
 

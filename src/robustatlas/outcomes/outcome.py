@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import reals
-from robustatlas.outcomes.strengths import check_strengths, position_of, snapped
+from robustatlas.outcomes.strengths import check_strengths, listed_strengths, position_of, positions_of, snapped
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,6 +26,17 @@ def percent(count: ArrayLike, total: int) -> Floats:
         [14.0, 100.0]
     """
     return np.asarray(100.0 * np.asarray(count, np.float64) / total)
+
+
+def broken_within(minimal_size: Floats, sizes: ArrayLike) -> Booleans:
+    """``[N, K]``: whether samples of ``minimal_size`` [N], as :func:`~robustatlas.outcomes.strengths.snapped` records
+    them, are broken at each of K ``sizes``, of nested sets.
+
+    Example:
+        >>> broken_within(np.array([0.1, np.inf]), [0.05, 0.1]).tolist()
+        [[False, True], [False, False]]
+    """
+    return np.asarray(minimal_size[:, None] <= np.asarray(sizes)) & np.isfinite(minimal_size)[:, None]
 
 
 def check_minimal(values: ArrayLike, what: str) -> Floats:
@@ -160,23 +171,37 @@ class Outcome:
 
         This is the one rule; accuracies, curves, unions, resamples, SQL and pages are views of it. A sample is broken
         at a strength that is no smaller than its minimal size. Where each strength is judged by itself (sets that are
-        not nested), it is broken where it was fooled at that very strength; between two strengths the smaller one
-        speaks, and below the first the clean input.
+        not nested), it is broken where it was fooled at that very strength, at 0 where the clean input is
+        misclassified; other strengths say nothing of it.
 
         Raises:
-            UserError: strengths are judged one by one, and some sample was not run at every one.
+            UserError: strengths are judged one by one, and some sample was not run at every one, or the attack not at
+                one that is asked for.
         """
         sizes = self.strengths if at is None else np.asarray(at, np.float64).reshape(-1)
         if self.monotone:
-            return np.asarray(self.minimal_size[:, None] <= sizes) & np.isfinite(self.minimal_size)[:, None]
+            return broken_within(self.minimal_size, sizes)
         if not self.judged:
             raise UserError(
                 f"{self.attack!r} judges each strength on its own, but was not run at every strength; "
                 "use search 'every'."
             )
-        clean_error = self.minimal_size[:, None] == 0
-        judged = np.concatenate([clean_error, (self.fooled == 1) | (self.fooled < 0)], axis=1)
-        return np.asarray(judged[:, np.searchsorted(self.strengths, sizes, side="right")])
+        return np.column_stack([self.minimal_size == 0, self.fooled != 0])[:, self._judged_at(sizes)]
+
+    def check_judged_at(self, strength: float) -> None:
+        """Raise :class:`UserError` where each strength is judged by itself, and the attack was not run at this one."""
+        if not self.monotone:
+            self._judged_at(np.array([strength]))
+
+    def _judged_at(self, sizes: Floats) -> Integers:
+        """``[K]``: positions of ``sizes`` among 0 and the strengths."""
+        places = positions_of(sizes, np.append(0.0, self.strengths))
+        if (strange := sizes[places < 0]).size:
+            raise UserError(
+                f"{self.attack} is judged at each strength by itself, and was run at {listed_strengths(self.strengths)}"
+                f"; {strange[0]:g} is none of these."
+            )
+        return places
 
     @cached_property
     def minimal_strength(self) -> Floats:
@@ -184,6 +209,15 @@ class Outcome:
         broken = self.broken()
         first = np.where(broken.any(1), self.strengths[broken.argmax(1)], np.inf)
         return np.where(self.minimal_size == 0, 0.0, first)
+
+    @property
+    def median_size(self) -> float:
+        """The size from which on half of the samples are broken; inf where that is so at none."""
+        if self.monotone or not self.judged:
+            return float(np.sort(self.minimal_size)[(self.samples - 1) // 2])
+        sizes = np.append(0.0, self.strengths)
+        half = 2 * self.broken(sizes).sum(axis=0) >= self.samples
+        return float(sizes[half.argmax()]) if half.any() else np.inf
 
     def accuracies(self) -> Floats:
         """Robust accuracy in percent at each strength, ``[S]``."""

@@ -9,17 +9,24 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.interrupts import interrupts_wait
 from robustatlas.outcomes.base import Json, Record
 from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.hashes import digest
-from robustatlas.outcomes.strengths import check_strengths
+from robustatlas.outcomes.outcome import Booleans, broken_within
+from robustatlas.outcomes.strengths import check_strengths, snapped
 
 EXAMPLES = "examples"
 """The search of a record whose examples were handed over; its rows say what is known, not what was searched."""
+
+BY_ITSELF = "strengths"
+"""In the procedure of a record: that each strength was judged by itself, with random numbers of its own."""
+
+CUMULATED = "an earlier version let what fooled a sample at one strength count at all larger ones"
+"""What is to be said of records that :attr:`AttackRecord.cumulates` is about."""
 
 MOST_SAMPLES = 2**25
 """Larger positions in a data set than this are a mistake or an attack on the reader's memory."""
@@ -106,9 +113,25 @@ class AttackRecord(Record):
         said = [str(search), *([f"{effort} effort"] if effort else []), *([f"seed {seed}"] if seed is not None else [])]
         return ", ".join(said)
 
+    @property
+    def cumulates(self) -> bool:
+        """Whether an earlier version, which let what fooled a sample at one strength count at all larger ones, made it
+        of sets that are not nested."""
+        if self.monotone or self.procedure.get("search") != "every" or BY_ITSELF in self.procedure:
+            return False
+        return not any(judge == "last" for judge in _judges(self.procedure.get("plan")))
+
     def same_set(self, other: AttackRecord) -> bool:
         """Whether the examples of both lie in the same sets and are judged alike, so that the smaller one counts."""
-        return self.name == other.name and self.monotone == other.monotone and self.threat == other.threat
+        alike = self.monotone == other.monotone and self.cumulates == other.cumulates
+        return self.name == other.name and alike and self.threat == other.threat
+
+    def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
+        """``[M]``: whether samples whose ``columns`` were just found withstand the strength at that place."""
+        if not self.monotone:
+            return np.asarray(columns["fooled"][:, place] == 0)
+        sizes = snapped(columns["minimal_size"], self.strengths)
+        return ~broken_within(sizes, [self.strengths[place]])[:, 0]
 
     def same_search(self, other: AttackRecord) -> bool:
         """Whether both search the same sets in the same way by the same gradient, at whatever strengths."""
@@ -117,6 +140,21 @@ class AttackRecord(Record):
         else:
             by_gradient = self.gradient.same(other.gradient)
         return self.same_set(other) and self.procedure == other.procedure and by_gradient
+
+
+def cumulated_sentence(attack: str) -> str:
+    """A warning of records that :attr:`AttackRecord.cumulates` is about."""
+    return (
+        f"{attack}: {CUMULATED}, so its accuracies above the first strength are too low; evaluate it anew, in another "
+        "folder."
+    )
+
+
+def _judges(plan: JsonValue) -> list[JsonValue]:
+    """Which iterate counts, of each leg of a recorded plan."""
+    legs = plan.get("legs") if isinstance(plan, dict) else None
+    stages = [leg.get("stage") for leg in legs or () if isinstance(leg, dict)] if isinstance(legs, list) else []
+    return [stage.get("judge") for stage in stages if isinstance(stage, dict)]
 
 
 Span = tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], Annotated[int, Field(ge=1, le=MOST_SAMPLES)]]

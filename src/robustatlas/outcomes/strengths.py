@@ -25,9 +25,16 @@ def same_strength(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=STRENGTH_TOLERANCE)
 
 
-def positions_of(strengths: Iterable[float], grid: Sequence[float]) -> NDArray[np.int64]:
-    """Positions [K] of strengths that all stand in a grid."""
-    return np.array([position_of(strength, grid) for strength in strengths], np.int64)
+def positions_of(strengths: ArrayLike, grid: ArrayLike) -> NDArray[np.int64]:
+    """Positions [K] of strengths in an increasing grid; -1 where the grid does not have it.
+
+    Example:
+        >>> positions_of([0.2, 0.15], [0.1, 0.2]).tolist()
+        [1, -1]
+    """
+    wanted, known = np.asarray(strengths, np.float64), np.asarray(grid, np.float64)
+    at = np.searchsorted(known * (1 + STRENGTH_TOLERANCE), wanted).clip(max=len(known) - 1)
+    return np.where(np.isclose(known[at], wanted, rtol=STRENGTH_TOLERANCE, atol=0), at, -1)
 
 
 def position_of(strength: float, grid: Iterable[float]) -> int | None:
@@ -49,23 +56,31 @@ def snapped(sizes: ArrayLike, grid: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(np.minimum(found, np.append(strengths, np.inf)[above]))
 
 
-def check_strengths(strengths: Sequence[float], attack: str) -> None:
-    """Raise where strengths of an attack are not positive, finite, increasing and distinct."""
+def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[float] = ()) -> None:
+    """Raise where strengths of an attack are not positive, finite, increasing and distinct, or not among its
+    ``levels`` where it has no others."""
     if not strengths:
         raise UserError(f"{attack} has no strengths; at least one is expected.")
     if not all(0 < strength <= LARGEST_STRENGTH for strength in strengths):
         raise UserError(
             f"The strengths of {attack} must be positive numbers of at most {LARGEST_STRENGTH:g}; given: "
-            f"{_listed(strengths)}."
+            f"{listed_strengths(strengths)}."
+        )
+    if levels and (strange := [strength for strength in strengths if strength not in levels]):
+        raise UserError(
+            f"{attack} has only the strengths {listed_strengths(levels)}; given: {listed_strengths(strange)}."
         )
     for smaller, larger in pairwise(strengths):
         if same_strength(smaller, larger):
             raise UserError(f"The strength {larger:g} of {attack} is given twice; give each strength once.")
         if smaller > larger:
-            raise UserError(f"The strengths of {attack} are not in increasing order ({_listed(strengths)}); sort them.")
+            raise UserError(
+                f"The strengths of {attack} are not in increasing order ({listed_strengths(strengths)}); sort them."
+            )
 
 
-def _listed(strengths: Sequence[float]) -> str:
+def listed_strengths(strengths: Iterable[float]) -> str:
+    """Strengths in a row, for a sentence."""
     return ", ".join(f"{strength:g}" for strength in strengths)
 
 

@@ -152,10 +152,12 @@ class OutcomeTable:
         return {attack: share for attack, share in shares.items() if share}
 
     def survivors(self, strengths: Mapping[str, float]) -> Booleans:
-        """``[N]``: whether the sample withstands every attack up to the strength named for it, and clean inputs.
+        """``[N]``: whether the sample withstands clean inputs and every attack at the strength named for it, of nested
+        sets up to that strength.
 
         Raises:
-            UserError: no mapping of strengths, a negative strength, or an attack that was not evaluated.
+            UserError: no mapping of strengths, a negative strength, an attack that was not evaluated, or one that is
+                judged at each strength by itself and was not at this one.
         """
         standing = self.clean
         if not isinstance(strengths, Mapping):
@@ -166,8 +168,7 @@ class OutcomeTable:
             outcome, strength = self.outcome(attack), real(given)
             if not strength >= 0:
                 raise UserError(f"The strength of {attack} is {brief(repr(given))}; expected a number from 0 on.")
-            up_to = [known for known in outcome.strengths.tolist() if known < strength]
-            standing = standing & ~outcome.broken([*up_to, strength]).any(axis=1)
+            standing = standing & ~outcome.broken([strength])[:, 0]
         return standing
 
     def select(self, positions: Integers) -> Self:

@@ -51,10 +51,10 @@ def _attacks_and_strengths(facts: RunFacts) -> str:
 
 
 def _at_once(union_at: Mapping[str, float]) -> str:
-    """The attacks of the union: "all 9 at once, each up to the middle of its strengths"."""
+    """The attacks of the union: "all 9 at once, each at the strength named below"."""
     if len(union_at) == 1:
-        return " ".join(f"{wording(attack).label} up to {size(strength)}" for attack, strength in union_at.items())
-    return f"{'both' if len(union_at) == 2 else f'all {len(union_at)}'} at once, each up to the strength named below"
+        return " ".join(f"{wording(attack).label} at {size(strength)}" for attack, strength in union_at.items())
+    return f"{'both' if len(union_at) == 2 else f'all {len(union_at)}'} at once, each at the strength named below"
 
 
 def line_in_words(run: RunFacts, item: AttackFacts, named: bool) -> str:
@@ -92,7 +92,7 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
         several = (
             limits[0] if len(limits) == 1 else "both attacks" if len(limits) == 2 else f"all {len(limits)} attacks"
         )
-        text = f"withstand {several} at once, each up to the middle of its strengths ({', '.join(limits)})."
+        text = f"withstand {several} at once, each at the middle of its strengths ({', '.join(limits)})."
         found.append(("All attacks at once", percent(facts.union), text))
     else:
         found.append(("Without any attack", percent(facts.clean), "are classified correctly."))

@@ -27,7 +27,7 @@ from robustatlas.outcomes.identity import Identity
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import AdversarialExamples
 from robustatlas.outcomes.readings import DiagnosisRecord
-from robustatlas.outcomes.records import AttackRecord, CallRecord
+from robustatlas.outcomes.records import AttackRecord, CallRecord, cumulated_sentence
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
 
@@ -122,12 +122,15 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be doubted: attacks whose gradients the model did not give, a diagnosis that says so, and what the
-        checks before the work said when each attack was last asked for; each sentence once."""
+        """What is to be doubted: attacks whose gradients the model did not give, or whose strengths an earlier version
+        did not tell apart, a diagnosis that says so, and what the checks before the work said when each attack was last
+        asked for; each sentence once."""
         last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
         said = [warning for plan in last.values() for warning in plan.warnings]
         lost, diagnosis = super().void, self.diagnosis
         found = [void_sentence(lost)] if lost else []
+        cumulated = dict.fromkeys(record.name for record in self.records.values() if record.cumulates)
+        found += [cumulated_sentence(name) for name in cumulated]
         found += self._audits.concerns()
         if diagnosis is not None and diagnosis.doubted:
             found.append(diagnosis.warned)
@@ -316,7 +319,8 @@ class Result(OutcomeTable, Tabular):
 
         Args:
             best_known: of the same data; joined runs (``robustatlas best-known``) or one of another search or seed.
-                Only attacks of both count, and this result's own examples are among those known.
+                Only attacks of both count, but those that judge each strength by itself, and this result's own examples
+                are among those known.
 
         Raises:
             UserError: no attack in common, or a sample of this result that the other does not have or labels otherwise.
@@ -329,7 +333,7 @@ class Result(OutcomeTable, Tabular):
             >>> of(0.2, 0.4).optimality(of(0.1, 0.4))
             {'linf': 0.6666666666666666}
         """
-        shared = [attack for attack in self.attacks if attack in best_known.attacks]
+        shared = [name for name, own in self.outcomes.items() if own.monotone and name in best_known.attacks]
         if not shared:
             raise UserError(f"{self.name} and {best_known.name} have no attack in common.")
         at = {int(index): row for row, index in enumerate(best_known.index)}

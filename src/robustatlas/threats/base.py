@@ -41,6 +41,8 @@ class ThreatModel(ABC):
 
     additive: ClassVar[bool] = False
     """theta is the change of the input itself, a tensor shaped like it: ``apply`` is x + theta in [0, 1]."""
+    levels: ClassVar[tuple[float, ...]] = ()
+    """The only strengths that the sets have; empty: every positive number is one."""
     optimised: ClassVar[bool] = True
     """Something of theta is not :class:`~robustatlas.common.bundle.Fixed`."""
 

@@ -163,6 +163,7 @@ class Corruption(ThreatModel):
         tensor([1., 5.])
     """
 
+    levels: ClassVar[tuple[float, ...]] = (1.0, 2.0, 3.0, 4.0, 5.0)
     optimised: ClassVar[bool] = False
 
     name: str

@@ -17,6 +17,7 @@ from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1, Lp
 from robustatlas.threats.perceptual import Perceptual, distance_by
@@ -146,8 +147,9 @@ def _checked_strength(name: str, given: object, threat: ThreatModel, largest: fl
 def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:
     """Raise :class:`UserError` where images ``x`` [N, ...] do not fit a threat model, or its set contains them all."""
     for opponent in opponents:
-        opponent.threat.check(x[:1])
         threat = opponent.threat
+        threat.check(x[:1])
+        check_strengths([opponent.epsilon], opponent.name, threat.levels)
         if isinstance(threat, Lp) and threat.p in (1, 2):
             whole = float(x[0].numel()) ** (1 / threat.p)
             if opponent.epsilon >= whole:

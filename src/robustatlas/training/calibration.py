@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from robustatlas.attacks.catalogue import catalogue
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.strengths import listed_strengths
 
 COUNT = 6
 """Strengths of a calibrated attack."""
@@ -95,7 +97,7 @@ def calibrate(
         the six strengths, with the accuracies there and how far these are from those of ``like``.
 
     Raises:
-        UserError: too few strengths, or more than 24.
+        UserError: too few strengths, or more than 24; an attack that has fewer.
 
     Example:
         >>> linf = {1: 91.0, 2: 88.0, 4: 82.0, 8: 71.0, 16: 46.0, 32: 23.0}
@@ -105,6 +107,11 @@ def calibrate(
         ((1.0, 2.0, 4.0, 8.0, 16.0, 32.0), 12.0, 0.5, 32.0)
     """
     table = reference.accuracies if isinstance(reference, Reference) else reference
+    known = catalogue().get(attack)
+    if known is not None and 0 < len(known.threat.levels) < COUNT:
+        raise UserError(
+            f"{attack} has only the strengths {listed_strengths(known.threat.levels)}, and calibration chooses {COUNT}."
+        )
     baseline = table.values(like).tolist()
     if len(baseline) != COUNT:
         raise UserError(

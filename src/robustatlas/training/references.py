@@ -109,8 +109,7 @@ class ReferencePlan:
         if self.seeds < 1:
             raise UserError(f"seeds={self.seeds}; expected at least one run of each training.")
         for attack, grid in {**self.strengths, **(self.trained or {})}.items():
-            attack_named(attack)
-            check_strengths(list(grid), attack)
+            check_strengths(list(grid), attack, attack_named(attack).threat.levels)
         unknown = [attack for attack in self.trained or {} if attack not in self.strengths]
         if unknown:
             raise UserError(f"{', '.join(unknown)} would be trained against, but is not in the reference.")

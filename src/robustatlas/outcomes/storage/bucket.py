@@ -18,7 +18,7 @@ from robustatlas.outcomes.storage.sending import Sending
 from robustatlas.outcomes.tables import Columns
 
 _ENDINGS = {
-    **dict.fromkeys(("attacks", "plans", "cards", "diagnoses", "certificates"), ".json"),
+    **dict.fromkeys(("attacks", "plans", "cards", "diagnoses", "stops", "certificates"), ".json"),
     **dict.fromkeys(("outcomes", "samples", "certified"), ".parquet"),
     "adversarial": ".npz",
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.outcomes.table import OutcomeTable
 
 
@@ -39,5 +38,4 @@ def breaking_point(table: OutcomeTable, aside: Collection[str] = ()) -> Breaking
     judged = {attack: float((~outcome.broken()).mean()) for attack, outcome in table.judged().outcomes.items()}
     left = {attack: mean for attack, mean in judged.items() if attack not in aside} or judged
     attack = min(left, key=left.__getitem__) if left else next(iter(table.attacks))
-    (half,) = RobustnessCurve(table.outcome(attack).minimal_size).quantile([0.5]).tolist()
-    return BreakingPoint(attack, half)
+    return BreakingPoint(attack, table.outcome(attack).median_size)

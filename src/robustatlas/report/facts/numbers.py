@@ -99,7 +99,7 @@ def intervals_against(table: OutcomeTable, held: Held) -> dict[str, Interval]:
 
 
 def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Attack -> the strength of its grid up to which it counts for the union; those asked for, or all middle ones."""
+    """Attack -> the strength of its grid at which it counts for the union; those asked for, or all middle ones."""
     grids = {attack: table.strengths(attack).tolist() for attack in table.attacks}
     if given is None:
         return {attack: grid[(len(grid) - 1) // 2] for attack, grid in grids.items()}
@@ -107,6 +107,7 @@ def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = Non
     for attack, strength in given.items():
         if attack not in grids:
             raise UserError(f"--union names {attack!r}, which is not evaluated; give one of {some(grids) or 'none'}.")
+        table.outcome(attack).check_judged_at(strength)
         same = position_of(strength, grids[attack])
         below = [s for s in grids[attack] if s <= strength] if same is None else [grids[attack][same]]
         if not below:
@@ -121,14 +122,15 @@ def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = Non
 def hypervolume_of(
     table: OutcomeTable, attack: str, strengths: Sequence[float] | None = None
 ) -> AdversarialHypervolume | None:
-    """The hypervolume under an attack, where its margins are known at equal steps of the strength; None elsewhere.
+    """The hypervolume under an attack, where its margins are known at equal steps of the strength; None elsewhere, and
+    where a margin at one strength says nothing of larger ones.
 
     Args:
         table: of the run.
         attack: its name.
         strengths: take only these of its strengths.
     """
-    if attack not in table.attacks:
+    if attack not in table.attacks or not table.outcome(attack).monotone:
         return None
     outcome = table.outcome(attack)
     clean = None if np.isnan(table.clean_margin).any() else table.clean_margin

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from robustatlas.report.facts.certified import CertifiedFacts
     from robustatlas.report.facts.queries import QuerySuccess
     from robustatlas.report.facts.run import AttackFacts, ReferenceFacts, RunFacts
+    from robustatlas.report.facts.stopped import Stopped
 
 
 def plain_run(facts: RunFacts) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "field": {beside.field.name: beside.to_dict() for beside in facts.beside},
         "diagnosis": None if facts.diagnosis is None else facts.diagnosis.to_dict(),
         "void": dict(facts.void),
+        "stopped": None if facts.stopped is None else _stopped(facts.stopped),
         "warnings": list(facts.warnings),
         "missing": dict(facts.missing),
     }
@@ -51,6 +53,17 @@ def plain(interval: Interval | None) -> dict[str, float] | None:
 def finite(values: Sequence[float]) -> list[float | None]:
     """The values, with None for those that JSON has no number for."""
     return [value if math.isfinite(value) else None for value in values]
+
+
+def _stopped(facts: Stopped) -> dict[str, Any]:
+    """The accuracies of all samples, with intervals that hold together whenever one stops."""
+    return {
+        "samples": facts.samples,
+        "of": facts.population,
+        "why": facts.why,
+        "clean accuracy": plain(facts.clean),
+        "accuracy": {attack: [plain(cell) for cell in cells] for attack, cells in facts.accuracies.items()},
+    }
 
 
 def _attack(facts: AttackFacts) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Row:
         halves: attack -> the size from which on half of the images are wrong, inf where they never are; empty for rows
             of which only the accuracies are known.
         own_sets: attacks whose sets are not those of the reference, so that what is said beside it holds about.
-        union: accuracy in percent under all attacks at once, each up to the middle one of its strengths; None for a
+        union: accuracy in percent under all attacks at once, each at the middle one of its strengths; None for a
             single attack, and for rows of which only the accuracies are known.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
         proved: attack -> size up to which half of the images are proved to be right, where that is so at any.

@@ -35,6 +35,7 @@ from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.queries import QuerySuccess, query_successes
 from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import about_of
+from robustatlas.report.facts.stopped import Stopped, stopped
 from robustatlas.report.facts.units import unit_of
 from robustatlas.results.result import Result
 
@@ -195,6 +196,7 @@ class RunFacts:
         beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
         certified: the other side of each attack that has one: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
+        stopped: what is known of all samples of a run that ended when enough was known; None of others.
     """
 
     name: str
@@ -217,6 +219,7 @@ class RunFacts:
     own: Mapping[str, Interval] = field(default_factory=dict)
     certified: tuple[CertifiedFacts, ...] = ()
     fingerprint: str = ""
+    stopped: Stopped | None = None
 
     def certified_under(self, attack: str) -> CertifiedFacts | None:
         """The other side of an attack that was run, of this very model; None where nothing is certified."""
@@ -271,6 +274,7 @@ def facts_of(
         own={name: found[name] for name in numbers.own(judged)},
         certified=tuple(certified_of(result)),
         fingerprint=result.fingerprint,
+        stopped=stopped(result),
     )
 
 

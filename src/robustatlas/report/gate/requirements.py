@@ -132,14 +132,15 @@ def _accuracy_at(requirement: Requirement, result: Result) -> Interval:
     strength = fraction(given)
     if not strength > 0:
         raise UserError(f"--require {requirement.text!r}: {given!r} is no strength; {FORMS}.")
-    largest = float(result.outcome(attack).strengths[-1])
-    if strength > largest * (1 + 1e-9):
+    outcome = result.outcome(attack)
+    largest = float(outcome.strengths[-1])
+    if outcome.monotone and strength > largest * (1 + 1e-9):
         raise UserError(
             f"--require {requirement.text!r}: {attack} was evaluated up to {largest:g}; evaluate it at "
             f"{strength:g} as well (--strengths {attack}={given}), the same command goes on."
         )
-    survive = int(result.survivors({attack: strength}).sum())
-    return proportion_interval(survive, result.samples, CONFIDENCE)
+    standing = int((~outcome.broken([strength])).sum())
+    return proportion_interval(standing, result.samples, CONFIDENCE)
 
 
 def _median(result: Result, attack: str) -> Interval:

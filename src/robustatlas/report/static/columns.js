@@ -75,7 +75,7 @@ const Columns = (() => {
     /** What no defense of the board has said needs no column. @param {(defense: Defense) => boolean} known @param {Column} column */
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
     /** Beside an average over attacks and strengths stands what withstands all of them. */
-    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : 4, 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all attacks at once, each up to the middle one of its strengths",
+    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : 4, 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all attacks at once, each at the middle one of its strengths",
       usual: !board.compared, value: (row) => row.defense.union }));
     for (const name of new Set(defenses.flatMap((defense) => Object.keys(defense.own)))) {
       columns.push(number({ key: name, title: `${name}, %`, hint: name.startsWith("UA2") ? "Mean accuracy under the eight core attacks of ImageNet-UA at this level"

@@ -1,0 +1,351 @@
+"""Where sets are not nested, each strength is judged by itself: several together are what they are one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustatlas as ra
+from helpers_core import brief
+from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.attacks.definition import Attack
+from robustatlas.attacks.plans import as_published
+from robustatlas.attacks.search.plan import Leg, Plan
+from robustatlas.cli import main
+from robustatlas.common.noise import Noise
+from robustatlas.metrics import change_of_slope, envelope
+from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.scan import Once
+from robustatlas.outcomes import AccuracyTable, AttackRecord, CallRecord, Run, merge
+from robustatlas.report.facts import facts_of
+from robustatlas.report.facts.field import BENCHMARKED, beside_the_field
+from robustatlas.report.facts.numbers import hypervolume_of
+from robustatlas.report.facts.rows import nothing_to_hold_against, run_row
+from robustatlas.report.gate.requirements import Requirement, number_of
+from robustatlas.results.result import Result
+from robustatlas.threats.base import ThreatModel
+from robustatlas.training.calibration import calibrate
+from robustatlas.training.references import ReferencePlan
+
+QUIET: dict[str, Any] = {"progress": False, "diagnose": False, "audit": 0}
+CORRUPTIONS = [name for name in catalogue() if name.startswith("corruption-")]
+SIDE = 32
+
+
+@pytest.fixture(scope="module")
+def network() -> nn.Module:
+    torch.manual_seed(3)
+    conv = nn.Conv2d(3, 6, 3, stride=2)
+    return nn.Sequential(conv, nn.ReLU(), nn.Flatten(), nn.Linear(6 * (SIDE // 2 - 1) ** 2, 10)).double()
+
+
+@pytest.fixture(scope="module")
+def images(network: nn.Module) -> tuple[Tensor, Tensor]:
+    noise = torch.rand(12, 3, SIDE, SIDE, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    smooth = nn.functional.interpolate(noise[..., :4, :4], size=SIDE, mode="bilinear")
+    x = (0.8 * smooth + 0.2 * noise).clamp(0, 1)
+    labels = network(x).argmax(1)
+    labels[::4] = (labels[::4] + 1) % 10  # misclassified clean
+    return x, labels
+
+
+def of_five(attack: Attack) -> Attack:
+    """At five of its strengths."""
+    places = np.linspace(0, len(attack.strengths) - 1, 5).astype(int)
+    return brief(attack, [attack.strengths[k] for k in places], {"steps": 2})
+
+
+def check_one_by_one(network: nn.Module, images: Any, attacks: list[Attack], **options: Any) -> Result:
+    """What is found at five strengths together is what is found at each alone; the result of all together."""
+    together = ra.evaluate(network, images, attacks, batch_size=1, **QUIET, **options)
+    for k in range(5):
+        single = [replace(attack, strengths=attack.strengths[k : k + 1]) for attack in attacks]
+        alone = ra.evaluate(network, images, single, batch_size=1, **QUIET, **options)
+        for name in together.attacks:
+            ours, theirs = together.outcome(name), alone.outcome(name)
+            np.testing.assert_array_equal(ours.fooled[:, k], theirs.fooled[:, 0], f"{name} at {ours.strengths[k]:g}")
+            np.testing.assert_array_equal(ours.margins[:, k], theirs.margins[:, 0], name)
+            first = ours.minimal_strength == ours.strengths[k]
+            np.testing.assert_array_equal(ours.found_class[first], theirs.found_class[first], name)
+    return together
+
+
+def test_every_corruption_is_at_five_severities_what_it_is_at_each_alone(network: nn.Module, images: Any) -> None:
+    together = check_one_by_one(network, images, [attack_named(name) for name in CORRUPTIONS])
+    assert len(together.attacks) == 19
+    back = [(np.diff(together.outcome(name).fooled, axis=1) < 0).any() for name in CORRUPTIONS]
+    assert sum(back) > 5  # what falls at one severity stands at a larger one, so letting it cumulate would show
+
+
+NOT_NESTED = [name for name, attack in catalogue("paper").items() if not attack.nested and name not in CORRUPTIONS]
+
+
+def test_every_published_set_that_is_not_nested_is_judged_strength_by_strength(network: nn.Module, images: Any) -> None:
+    assert NOT_NESTED == ["fog", "snow", "gabor"]
+    attacks = [of_five(attack_named(name, "paper")) for name in NOT_NESTED]
+    assert all(attack.searches == ("every",) for attack in attacks)
+    together = check_one_by_one(network, images, attacks)
+    assert all(not outcome.monotone for outcome in together.outcomes.values())
+    with pytest.raises(ra.UserError, match="'bisection' is not valid for 'fog': its sets are not nested"):
+        ra.evaluate(network, images, "fog", procedure="paper", search="bisection")
+
+
+def test_nested_sets_of_which_the_last_iterate_counts_do_not_depend_on_other_strengths_either(
+    network: nn.Module, images: Any
+) -> None:
+    attacks = [of_five(attack_named(name, "paper")) for name in ("elastic", "brightness", "ua-snow")]
+    check_one_by_one(network, images, attacks, search="every")
+
+
+@dataclass(frozen=True)
+class Exactly(ThreatModel):
+    """The image brighter by exactly epsilon, which says of itself to be smaller than it is."""
+
+    scale: float = 1.0
+
+    def neutral(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x[:, :1])
+
+    def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
+        return epsilon[:, None] + 0 * x[:, :1]
+
+    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+        return (x + theta).clamp(0, 1)
+
+    def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+        return self.start(x, epsilon, Noise.of(0, torch.arange(len(x)), ""))
+
+    def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
+        return torch.zeros_like(gradient)
+
+    def size(self, x: Tensor, theta: Tensor) -> Tensor:
+        return theta.abs().amax(1) * self.scale
+
+
+class Band(nn.Module):
+    """Class 1 where the value lies in (0.4, 0.6), class 0 elsewhere."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        height = 0.1 - (x[:, :1] - 0.5).abs()
+        return 20 * torch.cat([torch.zeros_like(height), height], 1)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan((Leg(ra.Stage(Once(), "margin")),)),
+        Plan((Leg(ra.Stage(PGD(2), "margin", start="best"), runs=2), Leg(ra.Stage(PGD(1), "cross-entropy")))),
+        Plan((Leg(ra.Stage(PGD(2), "margin", judge="last")),)),
+    ],
+    ids=["once", "best", "last"],
+)
+def test_sets_of_one_s_own_that_are_not_nested_have_the_closed_form(scale: float, plan: Plan) -> None:
+    strengths = (0.1, 0.2, 0.3, 0.4, 0.5)
+    x = torch.linspace(0.01, 0.97, 13)[:, None]
+    labels = torch.zeros(len(x), dtype=torch.int64)
+    attack = Attack(
+        "exactly", Exactly(scale), {"every": plan}, strengths, nested=False, contains_clean=False, repairs=True
+    )
+    together = check_one_by_one(Band(), (x, labels), [attack])
+    moved = (x + torch.tensor(strengths)).clamp(0, 1)
+    logits = [Band()(moved[:, k : k + 1]) for k in range(5)]
+    wrong = torch.stack([values.argmax(1) == 1 for values in logits], 1).numpy()
+    outcome = together.outcome("exactly")
+    np.testing.assert_array_equal(outcome.broken(), wrong)
+    margins = torch.stack([values.softmax(1)[:, 0] - values.softmax(1)[:, 1] for values in logits], 1)
+    np.testing.assert_allclose(outcome.margins, margins.numpy(), atol=1e-6)
+    assert (np.diff(wrong.astype(int), axis=1) < 0).any() and (wrong.sum(0) > 0).all()
+    first = np.where(wrong.any(1), np.array(strengths)[wrong.argmax(1)], np.inf)
+    clean = Band()(x).argmax(1).numpy() == 1
+    np.testing.assert_array_equal(outcome.minimal_strength, np.where(clean, 0, first))
+
+
+def test_sets_that_are_not_nested_have_no_search_that_takes_them_to_be() -> None:
+    stage = ra.Stage(PGD(2), "margin", judge="last")
+    with pytest.raises(ra.UserError, match="cannot be searched by 'bisection': its sets are not nested"):
+        Attack("exactly", Exactly(), as_published(stage), (0.1, 0.2), nested=False)
+
+
+def test_strengths_that_are_added_to_a_run_are_those_of_a_run_made_at_once(
+    network: nn.Module, images: Any, tmp_path: Path
+) -> None:
+    attack = attack_named("corruption-gaussian-noise")
+    for strengths in ((4.0,), (1.0, 3.0), attack.strengths):
+        grown = ra.evaluate(network, images, replace(attack, strengths=strengths), run=tmp_path, **QUIET)
+    once = ra.evaluate(network, images, attack, **QUIET)
+    np.testing.assert_array_equal(grown.outcome(attack.name).fooled, once.outcome(attack.name).fooled)
+
+
+# What is said of such runs
+
+
+FOOLED = np.array([[1, 0, 0, 0, 1], [0, 1, 0, 0, 0], [0, 0, 0, 1, 0], [1, 0, 0, 0, 0]], np.int8)
+
+
+def made_up(names: tuple[str, ...] = ("corruption-fog",), fooled: np.ndarray = FOOLED) -> Result:
+    """The last of four images is misclassified clean."""
+    reached = np.where(fooled.any(1), 1.0 + fooled.argmax(1), np.inf)
+    return Result.from_arrays(
+        [0] * 4,
+        [0, 0, 0, 1],
+        {name: np.where([False] * 3 + [True], 0, reached) for name in names},
+        {name: [1, 2, 3, 4, 5] for name in names},
+        fooled=dict.fromkeys(names, fooled),
+        margins=dict.fromkeys(names, np.where(fooled, -0.5, 0.5)),
+        monotone=False,
+        data="cifar10",
+    )
+
+
+def test_every_number_goes_by_the_very_strength() -> None:
+    result = made_up()
+    facts = facts_of(result)
+    accuracies = [50.0, 75.0, 100.0, 75.0, 75.0]
+    assert [cell.value for cell in facts.attacks[0].accuracy or ()] == accuracies
+    assert facts.average is not None and facts.average.value == 75.0
+    assert facts.breaking is not None and facts.breaking.half == facts.attacks[0].quartiles[1] == 1.0
+    for strength, accuracy in enumerate(accuracies, start=1):
+        requirement = Requirement.parse(f"corruption-fog@{strength}>=1")
+        assert number_of(requirement, result, facts).value == accuracy
+    row = run_row(result, nothing_to_hold_against([result]))
+    assert row.accuracies.values("corruption-fog").tolist() == accuracies
+    assert "median size 1," in repr(result)
+
+
+def test_unions_take_each_strength_by_itself() -> None:
+    result = made_up(("corruption-fog", "corruption-contrast"))
+    assert result.survivors({"corruption-fog": 3, "corruption-contrast": 3}).tolist() == [True, True, True, False]
+    assert result.survivors({"corruption-fog": 3, "corruption-contrast": 2}).tolist() == [True, False, True, False]
+    union = facts_of(result).union
+    assert union is not None and union.value == 75.0
+
+
+def test_the_mean_beside_a_field_of_corruptions_is_that_of_all_severities() -> None:
+    names = tuple(f"corruption-{name}" for name in BENCHMARKED)
+    (beside,) = [found for found in beside_the_field(made_up(names)) if found.field.attack == "corruptions"]
+    assert beside.accuracy.value == 75.0
+
+
+def test_no_other_strengths_are_advised_and_no_frontier_is_drawn() -> None:
+    result = made_up(fooled=np.zeros((4, 5), np.int8))
+    assert facts_of(result).attacks[0].advice is None
+    assert hypervolume_of(result, "corruption-fog") is None
+    for of_sizes in (lambda curve: envelope([curve]), lambda curve: change_of_slope(curve, up_to=5)):
+        with pytest.raises(ra.UserError, match="its sizes do not make its curve"):
+            of_sizes(result.curve("corruption-fog"))
+    assert facts_of(result).attacks[0].frontier is None
+
+
+# Severities that there are not
+
+HALF = "corruption-fog has only the strengths 1, 2, 3, 4, 5; given: 2.5"
+REFUSED: list[tuple[str, Callable[[], object]]] = [
+    (HALF, lambda: replace(attack_named("corruption-fog"), strengths=(1.0, 2.5))),
+    ("given: 0.5, 6", lambda: replace(attack_named("corruption-fog"), strengths=(0.5, 1.0, 6.0))),
+    (HALF, lambda: _evaluated({"corruption-fog": [1, 2.5]})),
+    (HALF, lambda: ReferencePlan("digits-cnn", {"corruption-fog": [2.5]})),
+    (HALF, lambda: _trained({"corruption-fog": 2.5})),
+    (
+        "corruption-fog has only the strengths 1, 2, 3, 4, 5, and calibration chooses 6",
+        lambda: calibrate("corruption-fog", _ata([0.5, 1, 2, 3, 4, 5])),
+    ),
+    ("run at 1, 2, 3, 4, 5; 2.5 is none of these", lambda: _gate("corruption-fog@2.5>=10")),
+    ("run at 1, 2, 3, 4, 5; 6 is none of these", lambda: _gate("corruption-fog@6>=10")),
+    ("run at 1, 2, 3, 4, 5; 2.5 is none of these", lambda: facts_of(made_up(), union={"corruption-fog": 2.5})),
+    ("run at 1, 2, 3, 4, 5; 2.5 is none of these", lambda: made_up().survivors({"corruption-fog": 2.5})),
+]
+
+
+def _evaluated(strengths: dict[str, list[float]]) -> Result:
+    model = ra.load_model("builtin:digits-linf")
+    return ra.evaluate(model, ra.load_dataset("digits"), list(strengths), strengths=strengths, samples=1, **QUIET)
+
+
+def _trained(against: dict[str, float]) -> object:
+    return ra.train(ra.load_model("builtin:digits-linf").net, ra.load_dataset("digits"), "pgd", against, epochs=1)
+
+
+def _ata(strengths: list[float]) -> AccuracyTable:
+    cells = {"linf": dict.fromkeys([1, 2, 4, 8, 16, 32], 50.0), "corruption-fog": dict.fromkeys(strengths, 50.0)}
+    return AccuracyTable(90.0, cells)
+
+
+def _gate(text: str) -> object:
+    return number_of(Requirement.parse(text), made_up(), facts_of(made_up()))
+
+
+@pytest.mark.parametrize(("said", "door"), REFUSED)
+def test_severities_that_there_are_not_are_refused_in_a_sentence(said: str, door: Callable[[], object]) -> None:
+    with pytest.raises(ra.UserError, match=said) as refused:
+        door()
+    assert "\n" not in str(refused.value)
+
+
+def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(tmp_path / "run")
+    line = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "9", "--threads", "1", "--run", run]
+    line += ["--attacks", "corruption-contrast", "--no-diagnose", "--audit", "0"]
+    for more, said in (
+        (["--strengths", "corruption-contrast=0.5:10"], "corruption-contrast has only the strengths 1, 2, 3, 4, 5"),
+        (["--strengths", "corruption-contrast=1,6"], "given: 6"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main([*line, *more])
+        assert ended.value.code == 1 and said in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+    assert not ended.value.code
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["show", run])
+    assert not ended.value.code and "tell little" not in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["check", run, "--require", "corruption-contrast@2.5>=10"])
+    assert ended.value.code == 1 and "2.5 is none of these" in " ".join(capsys.readouterr().err.split())
+
+
+# Runs of earlier versions
+
+
+def before(record: AttackRecord) -> AttackRecord:
+    """As an earlier version wrote it, whose strengths cumulate."""
+    return record.model_copy(update={"procedure": {k: v for k, v in record.procedure.items() if k != "strengths"}})
+
+
+def test_old_runs_are_read_with_a_warning_and_not_joined_with_new_ones(tmp_path: Path) -> None:
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    asked: dict[str, Any] = {"samples": 6, **QUIET}
+    new = ra.evaluate(model, data, "corruption-contrast", run=tmp_path / "new", **asked)
+    (record,) = new.records.values()
+    old_record = before(record)
+    assert new.identity is not None and new.run is not None and not record.cumulates and old_record.cumulates
+    old = Run.begin(tmp_path / "old", new.identity)
+    old.add([old_record], CallRecord(attacks=(old_record.key,), spans=((0, 6),)))
+    old.write(old_record, new.run.columns(record, new.index), new.run.clean(new.index))
+    read = ra.load_result(tmp_path / "old")
+    assert read.accuracies().values("corruption-contrast").shape == (5,)
+    assert any("too low; evaluate it anew, in another folder" in warning for warning in read.warnings)
+    assert not any("another folder" in warning for warning in new.warnings)
+    with pytest.raises(ra.UserError, match=r"an earlier version let what fooled .* cannot be joined"):
+        ra.evaluate(model, data, "corruption-contrast", run=tmp_path / "old", **asked)
+    with pytest.raises(ra.UserError, match="cannot be joined"):
+        merge([tmp_path / "old", tmp_path / "new"], tmp_path / "both")
+
+
+def test_old_records_of_the_last_iterate_alone_still_count() -> None:
+    published = attack_named("elastic", "paper")
+    record = AttackRecord(
+        name="elastic",
+        strengths=published.strengths,
+        monotone=False,
+        procedure={"search": "every", "plan": {"legs": [{"stage": {"judge": "last"}}]}},
+    )
+    assert not record.cumulates
