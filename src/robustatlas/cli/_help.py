@@ -15,6 +15,8 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
+from robustatlas.cli._words import settled
+
 MODEL = "Model"
 DATA = "Data"
 ATTACKS = "Attacks"
@@ -123,7 +125,10 @@ def continued(command: str, width: int) -> list[str]:
 
 
 class Command(TyperCommand):
-    """A command with help of this kind."""
+    """A command with help of this kind, that passes over nothing that is typed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, settled(self.params, args))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return usage_of(self)
