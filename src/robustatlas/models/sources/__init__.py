@@ -6,6 +6,7 @@ import inspect
 from functools import partial
 from pathlib import Path
 
+from robustatlas.common.addresses import shown
 from robustatlas.common.errors import UserError
 from robustatlas.models.schemes import SCHEMES
 from robustatlas.models.sources.functions import function_named
@@ -30,7 +31,7 @@ def source_named(name: str) -> Source:
     if scheme in SCHEMES and rest:
         make = SCHEMES[scheme]
         of_file = next(iter(inspect.signature(make).parameters), None) == "file"
-        return Source(name, partial(make, rest), Path(rest) if of_file else None)
+        return Source(shown(name), partial(make, rest), Path(rest) if of_file else None)
     if sentence := meant_by(name, SCHEMES):
         raise UserError(sentence)
     place, _, function = name.rpartition(":")
