@@ -68,6 +68,29 @@ def named(path: object, expected: str = "the path of a file or folder") -> Path:
     return Address(found) if _SCHEME.match(str(found)) else found
 
 
+def inside(root: Path, path: Path) -> Path:
+    """``path``, which stands below ``root``, where it lies there too.
+
+    Raises:
+        UserError: a symbolic link or ``..`` leads out of ``root``, to what is nobody's to read or to write.
+    """
+    step = root
+    for name in path.relative_to(root).parts:
+        step = step / name
+        if name == ".." or (step.is_symlink() and not _resolved(step).is_relative_to(_resolved(root))):
+            raise UserError(
+                f"{step} leads out of {root}, which is not followed; put what it leads to in its place, or delete it."
+            )
+    return path
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # links in a circle, which lead nowhere
+        return Path(os.path.devnull)
+
+
 @contextmanager
 def one_sentence(path: Path) -> Iterator[None]:
     """Turn the failures of writing ``path`` (read-only, full disk, a file in the way) into one sentence."""
