@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from robustatlas.common.addresses import recorded, shown
 from robustatlas.common.errors import UserError, brief
+from robustatlas.common.files import named
 from robustatlas.models.checkpoints import Fitted
 from robustatlas.models.classifier import Classifier, Origin, Precision
 from robustatlas.models.classifier.normalisation import Given, Statistic, statistic
@@ -77,7 +78,7 @@ def load_model(
     if isinstance(module, nn.Module):
         _to_eval_mode(module)
     code = found.sha256(arguments) or made.code_sha256
-    home = str(Path(weights).resolve()) if weights is not None else made.home
+    home = str(named(weights).resolve()) if weights is not None else made.home
     licence = made.licence if weights is None else None
     asked = {"source": source, "weights": weights, "mean": mean, "std": std, "name": name, "arguments": dict(arguments)}
     origin = Origin(recorded(source), code, tuple(notes), licence, home, made.library, asked | {"precision": precision})
