@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import torch
@@ -25,7 +26,9 @@ class Service:
     """What is served, what was asked, and what goes wrong.
 
     ``faults``: what the next requests get instead of an answer: a status, ``"stall"``, ``"shape"``, ``"text"``;
-    ``most``: images that one request may have; ``seen``: hashes of the images that were answered.
+    ``most``: images that one request may have; ``seen``: hashes of the images that were answered; ``token``, ``query``:
+    what each request must have; ``elsewhere``: where those that have a 3xx for an answer are sent; ``sent``: images of
+    all requests, answered or not.
     """
 
     answers: str = "probabilities"
@@ -33,6 +36,10 @@ class Service:
     faults: list[Any] = field(default_factory=list)
     most: int = 1000
     token: str = ""
+    query: str = ""
+    elsewhere: str = ""
+    sent: int = 0
+    shape: tuple[int, ...] = ()
     url: str = ""
     asked: int = 0
     requests: int = 0
@@ -60,6 +67,10 @@ def _handler(service: Service) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             if service.token and self.headers.get("Authorization") != service.token:
                 return self.give(401, b"who are you?")
+            if service.query != urlsplit(self.path).query:
+                return self.give(422, f"Cannot GET {self.path}".encode())
+            if service.elsewhere:
+                return self.give(308, b"", {"Location": service.elsewhere})
             if self.path.startswith("/v2/models/net"):
                 shape = [-1, 8, 8, 1] if service.last else [-1, 1, 8, 8]
                 kind, ends = ("INT64", [-1]) if service.answers == "labels" else ("FP32", [-1, 10])
@@ -67,6 +78,8 @@ def _handler(service: Service) -> type[BaseHTTPRequestHandler]:
                 inputs = [{"name": "images", "datatype": "FP32", "shape": shape}]
                 outputs = [{"name": "scores", "datatype": kind, "shape": ends}]
                 return self.said(about | {"inputs": inputs, "outputs": outputs})
+            if service.shape:
+                return self.said({"shape": service.shape})
             if service.describes:
                 return self.said({"answers": service.answers, "classes": 10})
             return self.give(405, b"images only")
@@ -74,16 +87,21 @@ def _handler(service: Service) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             service.requests += 1
+            assert service.query == urlsplit(self.path).query
             fault = service.faults.pop(0) if service.faults else None
+            npy = self.headers.get("Content-Type") == "application/x-npy"
+            x = np.load(io.BytesIO(body)) if npy else self.images(json.loads(body))
+            service.sent += len(x)
             if fault == "stall":
                 time.sleep(1.0)
                 return None
             if isinstance(fault, int):
-                return self.give(fault, b"not now", {"Retry-After": "3"} if fault == 429 else {})
+                headers = {"Retry-After": "3"} if fault == 429 else {"Location": service.elsewhere}
+                return self.give(fault, b"not now", headers)
             if fault == "text":
                 return self.give(200, b"<html>")
-            npy = self.headers.get("Content-Type") == "application/x-npy"
-            x = np.load(io.BytesIO(body)) if npy else self.images(json.loads(body))
+            if fault == "echo":
+                return self.give(422, f"no such key in {self.path} of {self.headers.get('Authorization')}".encode())
             if len(x) > service.most:
                 return self.give(413, b"too many")
             values = service.of(x)
@@ -94,7 +112,7 @@ def _handler(service: Service) -> type[BaseHTTPRequestHandler]:
                 np.save(file, values)
                 kind = {"Content-Type": "application/x-npy", "X-Answers": service.answers}
                 return self.give(200, file.getvalue(), kind)
-            if self.path.endswith("/infer"):
+            if urlsplit(self.path).path.endswith("/infer"):
                 datatype = "INT64" if service.answers == "labels" else "FP32"
                 output = {
                     "name": "scores",

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from robustatlas.cli.query import query as command
 from robustatlas.common.errors import UserError
 from robustatlas.outcomes import query
 from robustatlas.results.result import load_result
+
+closed = import_module("robustatlas.outcomes.query")
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +110,8 @@ OUTSIDE = [  # SQL that names something else than the views
     "SET lock_configuration = false",
     "RESET lock_configuration",
     "SET temp_directory = '{here}/spilt'",
+    "SET memory_limit = '100GB'",
+    "RESET memory_limit",
     "SET home_directory = '{here}'",
     "SET python_enable_replacements = true",
     "PRAGMA enable_profiling = 'json'",
@@ -130,6 +135,33 @@ def test_sql_sees_the_views_and_nothing_else(
         query(sql.format(run=runs[1], here=tmp_path), runs)
     assert "\n" not in str(caught.value)
     assert files(tmp_path) | files(runs[0]) | files(runs[1]) == before
+
+
+def test_sql_takes_no_more_memory_than_there_is_for_it_and_writes_nothing_on_its_way(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where DuckDB by itself would go on in a folder ``.tmp`` here; with the limits lifted it does."""
+    monkeypatch.chdir(tmp_path)
+    assert query("SELECT current_setting('temp_directory')", runs).rows == [("",)]
+    assert query("SELECT current_setting('temp_directory')", runs, unrestricted=True).rows != [("",)]
+    monkeypatch.setattr(closed, "_CLOSED", [each.replace("4GB", "50MB") for each in closed._CLOSED])
+    sql = "SELECT m FROM (SELECT range r, md5(range::VARCHAR) m FROM range(2000000)) ORDER BY m LIMIT 1 OFFSET 1999990"
+    with pytest.raises(UserError, match=r"takes more than 4GB of memory; .*--unrestricted"):
+        query(sql, runs)
+    assert len(query(sql, runs, unrestricted=True).rows) == 1
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_sql_returns_no_more_than_fits_a_process(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = time.process_time()
+    with pytest.raises(UserError, match="takes more than 10,000,000 values"):
+        query("SELECT range, range, range, range FROM range(1000000000000)", runs)
+    assert time.process_time() - begun < 60
+    monkeypatch.setattr(closed, "MOST_VALUES", 60_000)
+    assert len(query("SELECT range, 1 FROM range(30000)", runs).rows) == 30_000
+    with pytest.raises(UserError, match="takes more than 60,000 values"):
+        query("SELECT range, 1 FROM range(30001)", runs)
+    assert len(query("SELECT range, 1 FROM range(30001)", runs, unrestricted=True).rows) == 30_001
 
 
 def test_what_is_refused_says_how_it_is_allowed(runs: list[Path], tmp_path: Path) -> None:

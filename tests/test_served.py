@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import robustatlas as ra
 from helpers_core import digits_images, digits_network
 from robustatlas.cli import app
+from robustatlas.evaluation.field import read_field
 from robustatlas.models.remote import asking
 from robustatlas.models.remote.answers import KeptAnswers
 from robustatlas.models.remote.tally import Tally
@@ -119,6 +120,131 @@ def test_headers_are_sent_and_neither_shown_nor_recorded(tmp_path: Path) -> None
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and b"secret-123" in path.read_bytes()]
     assert not kept and "secret-123" not in done.output
     assert ra.load_result(tmp_path / "run").passes("square-linf")[0] <= 8
+
+
+SECRET = "key=s3cret-word&model=net"
+
+
+def test_the_query_of_an_address_is_sent_and_neither_shown_nor_recorded(tmp_path: Path) -> None:
+    """Not by the run, the report, the export, the terminal or any sentence; a hash stands in its place."""
+    run, invoke = tmp_path / "run", CliRunner().invoke
+    with serving(query=SECRET) as service:
+        address = f"{service.url}/ask?{SECRET}"
+        for again in ((), ("--seed", "1")):
+            command = ["evaluate", address, "--data", "digits", "--samples", "2", "--attacks", "square-linf"]
+            command += ["--strengths", "square-linf=0.3", "--queries", "8", "--run", str(run), *again]
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr("sys.argv", ["robustatlas", *command])
+                done = invoke(app, command)
+            assert done.exit_code == 0, done.output
+        told = [done.output, repr(asked(service, f"/ask?{SECRET}").origin)]
+        for words in (["report", "-o", "report.html"], ["export", "-o", "out"], ["export", "--to", "parquet"]):
+            name, *others = words
+            others = [str(tmp_path / word) if "-o" in words and word == words[-1] else word for word in others]
+            done = invoke(app, [name, str(run), *others])
+            assert done.exit_code == 0, done.output
+            told.append(done.output)
+        told += [invoke(app, ["show", str(run), *more]).output for more in ((), ("--explain",), ("--json",))]
+        told += [str(invoke(app, ["audit", str(run), "--device", "cpu"]).exception)]
+    assert "give the whole address" in told[-1]
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert not [path for path, content in files.items() if b"s3cret" in content or "s3cret" in str(path)]
+    assert not [text for text in told if "s3cret" in text]
+    model = ra.load_result(run).identity.model
+    assert model.name == f"{service.url}/ask?..." and model.source.startswith(f"{service.url}/ask?sha256-")
+    assert model.home == model.source
+    assert b"/ask?..." in files[tmp_path / "report.html"]
+
+
+@pytest.mark.parametrize(("path", "protocol"), [("/ask", "json"), ("/ask", "npy"), ("/v2/models/net", "oip")])
+def test_every_protocol_sends_the_query_and_quotes_nothing_of_it(path: str, protocol: str) -> None:
+    with serving(query=SECRET, token="Bearer t0ken-word") as service:
+        settings = {"protocol": protocol, "headers": {"Authorization": "Bearer t0ken-word"}}
+        model = asked(service, f"{path}?{SECRET}", **settings)
+        assert model.logits(X).shape == (6, 10) and "s3cret" not in model.name
+        for fault in ("echo", "text", 403, 503):
+            service.faults = [fault] * 9
+            with pytest.raises(ra.UserError, match=r"\?\.\.\. ") as refused:
+                model.logits(X)
+            assert "s3cret" not in str(refused.value) and "t0ken" not in str(refused.value)
+    with (
+        serving(query="another") as service,
+        pytest.raises(ra.UserError, match=r"reason: Cannot GET \S*\?\.\.\.") as no,
+    ):
+        asked(service, f"{path}?{SECRET}", protocol=protocol)
+    assert "s3cret" not in str(no.value)
+
+
+def test_the_query_of_what_is_no_address_is_not_quoted(tmp_path: Path) -> None:
+    for source in (
+        "http:nowhere?key=s3cret",
+        "http://[::1?key=s3cret",
+        "https://hf.co/a/b?key=s3cret",
+        "http://a b/?key=s3cret",
+    ):
+        with pytest.raises(ra.UserError) as refused:
+            ra.load_model(source, arguments={"retries": 0})
+        assert "s3cret" not in str(refused.value)
+    (tmp_path / "field.txt").write_text("http://127.0.0.1/ask?key=s3cret")
+    (entry,) = read_field(tmp_path / "field.txt")
+    assert entry.name == "http---127.0.0.1-ask"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("first", [True, False])
+def test_no_redirect_is_followed(status: int, first: bool) -> None:
+    """Not when the server is asked what it is, and not later: headers and query would go to another host."""
+    with serving(token="Bearer secret-123") as there, serving(token="Bearer secret-123") as here:
+        headers = {"Authorization": "Bearer secret-123"}
+        leads = f"{there.url.replace('//', '//me:word@')}/ask?key=s3cret"
+        here.elsewhere = leads if first else ""
+        with pytest.raises(ra.UserError, match=f"no redirect is followed.*give {there.url}/ask\\?\\.\\.\\. if") as no:
+            model = asked(here, headers=headers)
+            here.elsewhere, here.faults = leads, [status]
+            model.logits(X)
+        assert "s3cret" not in str(no.value) and "word" not in str(no.value)
+        assert there.requests == 0
+        here.elsewhere, here.faults = "", [status]
+        with pytest.raises(ra.UserError, match=f"answered {status} .*it names no other address"):
+            asked(here, headers=headers).logits(X)
+        here.faults, here.elsewhere = [], "/other"
+        with pytest.raises(ra.UserError, match=f"give {here.url}/other if"):
+            asked(here, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("faults", "settings", "images"),
+    [
+        ([503, "stall", 429], {"timeout": 0.3}, 4 * 6),
+        ([413], {}, 6 + 3 + 3),
+        ([500], {"at_once": 4}, 4 + 4 + 2),
+        ([413, 503], {"at_once": 4}, 4 + 2 + 2 + 2 + 2),
+    ],
+)
+def test_a_budget_counts_what_is_sent(faults: list[Any], settings: dict[str, Any], images: int) -> None:
+    """Also what is sent again because the server failed or took fewer images at once."""
+    for budget, enough in ((images, True), (images - 1, False)):
+        with serving() as service:
+            model, service.faults = asked(service, budget=budget, **settings), list(faults)
+            if enough:
+                model.logits(X)
+                assert service.sent == images
+            with pytest.raises(ra.UserError, match=f"budget of {budget}"):
+                model.logits(X[:2] if enough else X)
+            assert service.sent <= budget
+
+
+def test_what_is_sent_to_learn_what_a_server_answers_counts(tmp_path: Path) -> None:
+    """Before the model is there, and before its run is."""
+    with serving(describes=False) as service:
+        service.shape = (1, 8, 8)
+        model = asked(service, budget=7)
+        model.logits(X)
+        with pytest.raises(ra.UserError, match="asked about 7 samples and 1 more"):
+            model.logits(X[:1])
+        with pytest.raises(ra.UserError, match=r"asked about 7 samples and \d+ more"):
+            ra.evaluate(model, (X, Y), **SQUARE, run=tmp_path / "run")
+        assert service.sent == 7
 
 
 def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:

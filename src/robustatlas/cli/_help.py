@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -14,6 +15,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
+
+from robustatlas.cli._words import settled
+from robustatlas.common.files import named
 
 MODEL = "Model"
 DATA = "Data"
@@ -123,7 +127,12 @@ def continued(command: str, width: int) -> list[str]:
 
 
 class Command(TyperCommand):
-    """A command with help of this kind."""
+    """A command with help of this kind, that passes over nothing that is typed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        left = super().parse_args(ctx, settled(self.params, args))
+        ctx.params = {name: _named(value) for name, value in ctx.params.items()}
+        return left
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return usage_of(self)
@@ -140,6 +149,13 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         _print_help(self, ctx)
+
+
+def _named(value: Any) -> Any:
+    """Paths as they are meant, whatever an option takes beside them."""
+    if isinstance(value, list):
+        return [_named(each) for each in value]
+    return named(value) if isinstance(value, Path) else value
 
 
 def _is_argument(parameter: Any) -> bool:

@@ -126,7 +126,7 @@ def is_remote(model: str) -> bool:
     return model.partition(":")[0] in ("http", "https")
 
 
-def asking(model: str, headers: list[str] | None, queries: str | None) -> dict[str, Any]:
+def asking(model: str, given: list[str] | None, queries: str | None) -> dict[str, Any]:
     """How a model behind an API is asked, as arguments of its source.
 
     Raises:
@@ -137,15 +137,18 @@ def asking(model: str, headers: list[str] | None, queries: str | None) -> dict[s
         {'headers': {'Authorization': 'Bearer 123'}, 'queries': 500, 'budget': 20000}
     """
     if not is_remote(model):
-        if headers or queries:
+        if given or queries:
             raise UserError(f"--header and --queries are for models behind http: and https:, and {model!r} is none.")
         return {}
     found: dict[str, Any] = {}
-    for header in headers or ():
+    for header in given or ():
         name, colon, value = header.partition(":")
         if not colon or not name.strip() or not value.strip():
             raise UserError("--header is not understood; expected NAME: VALUE, such as 'Authorization: Bearer TOKEN'.")
-        found.setdefault("headers", {})[name.strip()] = value.strip()
+        headers = found.setdefault("headers", {})
+        if name.strip().lower() in map(str.lower, headers):
+            raise UserError(f"--header {name.strip()} is given twice; give it once.")
+        headers[name.strip()] = value.strip()
     for name, count in zip(("queries", "budget"), (queries or "").split(","), strict=False):
         if count.strip() and not count.strip().isdecimal():
             raise UserError(f"--queries {queries!r} is not understood; expected N or N,M, such as 500,20000.")

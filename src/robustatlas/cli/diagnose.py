@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +14,7 @@ from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe
 from robustatlas.common.errors import UserError
+from robustatlas.common.files import named
 from robustatlas.outcomes import storage
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def diagnose(
     from robustatlas.trust import diagnose as diagnosed
     from robustatlas.trust import repair as repaired
 
-    run = Path(subject)
+    run = named(subject)
     is_run = storage.is_run(run)
     given = None
     if not is_run or weights is not None or mean is not None or std is not None or settings:

@@ -36,7 +36,7 @@ def query(
         bool,
         typer.Option(
             "--unrestricted",
-            help="Let the SQL read and write files; only for SQL that you trust.",
+            help="Let the SQL read and write files and take any memory; only for SQL that you trust.",
             rich_help_panel=GENERAL,
         ),
     ] = False,

@@ -39,7 +39,8 @@ def cache_folder() -> Path:
 
 
 def named(path: object, expected: str = "the path of a file or folder") -> Path:
-    """``path``, where a file can have such a name; an :class:`Address` where it begins with the scheme of one.
+    """``path``, where a file can have such a name; an :class:`Address` where it begins with the scheme of one. ``~`` is
+    the home of the user, and ``./~`` a file of that name.
 
     Raises:
         UserError: it is no path, or none that a file system and DuckDB can take.
@@ -53,7 +54,7 @@ def named(path: object, expected: str = "the path of a file or folder") -> Path:
     """
     if not isinstance(path, (str, os.PathLike)):
         raise UserError(f"{brief(repr(path))} is given; expected {expected}.")
-    found = Path(path)
+    found = Path(at_home(os.fspath(path)))
     try:
         encoded = [part.encode() for part in found.parts]
     except UnicodeEncodeError as error:
@@ -66,6 +67,39 @@ def named(path: object, expected: str = "the path of a file or folder") -> Path:
             "slashes); give another one."
         )
     return Address(found) if _SCHEME.match(str(found)) else found
+
+
+def inside(root: Path, path: Path) -> Path:
+    """``path``, which stands below ``root``, where it lies there too.
+
+    Raises:
+        UserError: a symbolic link or ``..`` leads out of ``root``, to what is nobody's to read or to write.
+    """
+    step = root
+    for name in path.relative_to(root).parts:
+        step = step / name
+        if name == ".." or (step.is_symlink() and not _resolved(step).is_relative_to(_resolved(root))):
+            raise UserError(
+                f"{step} leads out of {root}, which is not followed; put what it leads to in its place, or delete it."
+            )
+    return path
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # links in a circle, which lead nowhere
+        return Path(os.path.devnull)
+
+
+def at_home(path: str) -> str:
+    """``path`` with the home of the user in place of a ``~`` at its beginning, as a shell has it.
+
+    Example:
+        >>> at_home("~/runs") == str(Path.home() / "runs"), at_home("runs/~"), at_home("~nobody-here/runs")
+        (True, 'runs/~', '~nobody-here/runs')
+    """
+    return path if "\0" in path else os.path.expanduser(path)  # noqa: PTH111  # of Path raises where nobody has that name
 
 
 @contextmanager
@@ -85,6 +119,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
     Whoever is killed in between leaves the old ``path`` (or none) and a temporary file that nobody reads.
     """
+    path = named(path)
     if not path.name:
         raise UserError(f"{path} is a folder; give the name of a file.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -17,7 +17,7 @@ from torch import Tensor
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, grid
 from robustatlas.common.errors import UserError, brief, warn
-from robustatlas.common.files import one_sentence
+from robustatlas.common.files import named, one_sentence
 from robustatlas.common.scalars import real
 from robustatlas.compat.autoattack_settings import NORMS, Ensemble, Version
 from robustatlas.evaluation import evaluate
@@ -89,7 +89,7 @@ class AutoAttack:
             raise UserError(f"eps={brief(repr(eps))} is no strength; expected a positive number, such as 8/255.")
         self.model, self.norm, self.epsilon, self.seed, self.verbose = model, norm, float(eps), seed, verbose
         self.device = _device(model, device)
-        self.log_path = None if log_path is None else Path(log_path)
+        self.log_path = None if log_path is None else named(log_path)
         self.fast = fast
         self.result: Result | None = None
         self._ensemble = Ensemble.of(NORMS[norm])
@@ -261,7 +261,7 @@ class AutoAttack:
 
     def _folder(self, state_path: str | Path | None) -> Path:
         if state_path is not None:
-            return Path(state_path)
+            return named(state_path)
         self._kept = tempfile.TemporaryDirectory(prefix="robustatlas-")
         return Path(self._kept.name) / "run"
 

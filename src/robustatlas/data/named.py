@@ -230,7 +230,7 @@ def load_dataset(
     if split not in ("test", "train"):
         raise UserError(f"The split must be 'test' or 'train', not {split!r}.")
     sizing = Sizing(*(_pixels(what, value) for what, value in (("resize", resize), ("crop", crop))))
-    named(name, "the name of a data set, or the file or folder of one")
+    place = named(name, "the name of a data set, or the file or folder of one")
     on_disk = load_on_disk(str(name), split, sizing, _roots())
     if on_disk is not None:
         return on_disk
@@ -239,8 +239,8 @@ def load_dataset(
     if name == "digits":
         return _load_digits(split)
     source = _SOURCES.get(str(name))
-    if source is None and Path(name).is_dir():
-        return _folder(Path(name), split)
+    if source is None and place.is_dir():
+        return _folder(place, split)
     if source is None:
         known = f"give {', '.join(names())}, a file FILE.npz or FILE.npy, imagefolder:FOLDER or hf:FOLDER"
         raise UserError(f"Unknown data set {str(name)!r}{instead(str(name).lower(), names(), known)}")
@@ -281,7 +281,7 @@ def _folder(folder: Path, split: Split) -> Dataset:
 def _roots() -> list[Path]:
     """Where data sets are looked for."""
     given = os.environ.get("ROBUSTATLAS_DATA")
-    return [*([Path(given)] if given else []), cache_folder(), _SYSTEM_FOLDER]
+    return [*([named(given)] if given else []), cache_folder(), _SYSTEM_FOLDER]
 
 
 def _find_or_fetch(name: str, source: _Source, split: Split) -> Dataset:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.files import named
 from robustatlas.data.classes import CIFAR10, CIFAR100
 from robustatlas.data.dataset import Dataset
 from robustatlas.data.formats import read_npz
@@ -39,10 +40,10 @@ def load_on_disk(name: str, split: str, sizing: Sizing, roots: Sequence[Path]) -
     """The data set of that name, None where it is none of those that stay on disk."""
     scheme, _, rest = name.partition(":")
     if scheme == "imagefolder" and rest:
-        return image_folder(Path(rest), sizing)
+        return image_folder(named(rest), sizing)
     if scheme == "hf" and rest:
-        return _huggingface(Path(rest), split, sizing)
-    path = Path(name)
+        return _huggingface(named(rest), split, sizing)
+    path = named(name)
     if path.suffix in (".npz", ".npy"):
         if sizing != AS_THEY_ARE:
             raise UserError(f"{name!r} has one size already; resize and crop are for folders of pictures.")

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import write_text
+from robustatlas.common.files import named, write_text
 from robustatlas.common.version import __version__
 from robustatlas.outcomes.differences import differences
 
@@ -124,7 +124,8 @@ def read_card(folder: str | Path) -> Card:
         ...     read_card(folder) == trained.card
         True
     """
-    path = Path(folder) if Path(folder).suffix == ".json" else Path(folder) / CARD
+    place = named(folder)
+    path = place if place.suffix == ".json" else place / CARD
     try:
         return Card.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:

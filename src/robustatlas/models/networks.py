@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.files import named
 from robustatlas.data import Dataset
 from robustatlas.models import load_model
 from robustatlas.models.architectures import Normalised, architecture_named
@@ -97,8 +98,9 @@ def load_trained(folder: str | Path) -> Classifier:
     card = read_card(folder)
     data = card.identity.data
     net = network_named(card.architecture, data.shape, len(data.classes))
-    load_weights(net, Path(folder) / WEIGHTS)
-    return Classifier(net.eval(), name=Path(folder).name)
+    place = named(folder)
+    load_weights(net, place / WEIGHTS)
+    return Classifier(net.eval(), name=place.name)
 
 
 def _from_timm(name: str, channels: int, classes: int) -> nn.Module:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError, warn
+from robustatlas.common.files import named
 from robustatlas.common.tabular import Grid, Tabular, objects
 from robustatlas.common.wording import marked, void_sentence
 from robustatlas.common.wording import strength as written
@@ -194,7 +195,7 @@ are expected; multiply them by 100.
 
     def to_json(self, path: str | Path) -> None:
         """Write the table as a JSON file."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+        named(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def from_json(cls, path: str | Path) -> AccuracyTable:

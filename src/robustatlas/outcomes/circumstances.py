@@ -13,6 +13,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from robustatlas.common.addresses import shown
 from robustatlas.common.version import __version__
 
 
@@ -35,11 +36,12 @@ def circumstances(**more: str) -> dict[str, str]:
 
 
 def command_line(arguments: Sequence[str] | None = None) -> str:
-    """What was typed (default: to start this process), so that it can be typed again; what headers say is left out.
+    """What was typed (default: to start this process), so that it can be typed again; what headers say and what stands
+    behind the ``?`` of addresses is left out.
 
     Example:
-        >>> command_line(["robustatlas", "evaluate", "http://localhost/ask", "--header", "Authorization: Bearer 123"])
-        "robustatlas evaluate http://localhost/ask --header 'Authorization: ...'"
+        >>> command_line(["robustatlas", "evaluate", "http://localhost/ask?key=123", "--header", "Token: 123"])
+        "robustatlas evaluate 'http://localhost/ask?...' --header 'Token: ...'"
     """
     given = _without_secrets(sys.argv if arguments is None else arguments)
     program = given[0]
@@ -48,7 +50,7 @@ def command_line(arguments: Sequence[str] | None = None) -> str:
 
 
 def _without_secrets(given: Sequence[str]) -> list[str]:
-    """Values of ``--header NAME: VALUE`` hold tokens, which no record keeps."""
+    """Values of ``--header NAME: VALUE`` and addresses hold tokens, which no record keeps."""
     told, before = [], ""
     for word in given:
         option, equals, value = word.partition("=")
@@ -57,6 +59,6 @@ def _without_secrets(given: Sequence[str]) -> list[str]:
         elif option == "--header" and equals:
             told.append(f"--header={value.partition(':')[0]}: ...")
         else:
-            told.append(word)
+            told.append(shown(word))
         before = word
     return told

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import is_temporary, one_sentence
+from robustatlas.common.files import inside, is_temporary, one_sentence
 from robustatlas.outcomes.store import Run
 
 _FOLDERS = ("samples", "outcomes", "adversarial", "certified")
@@ -63,7 +63,7 @@ def _add(run: Run, joined: Run) -> None:
     assert run.folder is not None
     with one_sentence(joined.folder or Path()):
         for folder in _FOLDERS:
-            for file in sorted((run.folder / folder).rglob("*.*")):
+            for file in sorted(inside(run.folder, path) for path in (run.folder / folder).rglob("*")):
                 if file.suffix in (".parquet", ".npz") and not is_temporary(file):
                     joined.adopt(file, file.relative_to(run.folder).as_posix())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -57,22 +58,29 @@ def column_of(values: Sequence[Any]) -> NDArray[Any]:
     return np.array(values) if values and {*map(type, values)} <= {int, float, bool} else objects(values)
 
 
+MOST_MEMORY, MOST_VALUES = "4GB", 10_000_000
+"""That SQL may take while it works, and return."""
+
 _CLOSED = (
+    "temp_directory = ''",
+    f"memory_limit = '{MOST_MEMORY}'",
     "enable_external_access = false",
     "autoinstall_known_extensions = false",
     "autoload_known_extensions = false",
     "python_enable_replacements = false",
     "lock_configuration = true",  # the last one: from here on nothing above can be taken back
 )
-"""Settings under which SQL sees the views alone: no files, no network, no extensions, no variables of this process."""
+"""Settings under which SQL sees the views alone: no files (nor temporary ones), no network, no extensions, no variables
+of this process; and does not take the memory of all others."""
 
 
 def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bool = False) -> Table:
     """Run ``sql`` (DuckDB's dialect) over the tables of some runs.
 
     What the SQL names are the views below and nothing else: it reads and writes no file, that of a run included, loads
-    no extension and reaches no network. ``unrestricted`` lifts that, for SQL of one's own that reads other tables or
-    writes with ``COPY ... TO``.
+    no extension and reaches no network. It takes at most 4 GB of memory and returns at most ten million values.
+    ``unrestricted`` lifts that, for SQL of one's own that reads other tables, writes with ``COPY ... TO`` or needs
+    more.
 
     Views:
         ``runs``: run, model, data, created, samples.
@@ -97,13 +105,13 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         sql: one SELECT over the views below.
         runs: run directories, or one of them; files of :func:`robustatlas.outcomes.compact` stand for the runs they
             hold, without ``margins`` and ``fooled`` (NULL beside those of further runs).
-        unrestricted: let the SQL read and write files.
+        unrestricted: let the SQL read and write files (temporary ones too), and take what memory there is.
 
     Returns:
         the names of the columns, and the rows.
 
     Raises:
-        UserError: no run at a path, a damaged table, or SQL that DuckDB refuses.
+        UserError: no run at a path, a damaged table, or SQL that DuckDB refuses or that takes too much.
 
     Example:
         >>> import tempfile, torch, robustatlas as ra
@@ -127,7 +135,7 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
             if not unrestricted:
                 for setting in _CLOSED:
                     connection.execute(f"SET {setting}")
-            found = _found(connection, sql)
+            found = _found(connection, sql, inf if unrestricted else MOST_VALUES)
             if found is None:
                 raise UserError("The SQL returns no table; give a SELECT over runs, attacks, samples and outcomes.")
             return found
@@ -138,6 +146,8 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     except duckdb.Error as error:
         if "KeyboardInterrupt" in str(error):  # and where it comes while DuckDB asks Python for something
             raise KeyboardInterrupt from error
+        if isinstance(error, duckdb.OutOfMemoryException) and not unrestricted:
+            raise _too_much(f"{MOST_MEMORY} of memory") from error
         remedy = ""
         if isinstance(error, duckdb.PermissionException) and not unrestricted:
             remedy = ". By default SQL reads and writes no files; --unrestricted, or unrestricted=True, lets it"
@@ -146,8 +156,8 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         raise UserError(f"The SQL could not be run: {_refusal(error)}{remedy}.") from error
 
 
-def _found(connection: duckdb.DuckDBPyConnection, sql: str) -> Table | None:
-    """What the SQL finds; None where it returns no table.
+def _found(connection: duckdb.DuckDBPyConnection, sql: str, most: float) -> Table | None:
+    """What the SQL finds, of at ``most`` so many values; None where it returns no table.
 
     DuckDB works in a thread of its own: in the main one it may hear of a Ctrl-C only when it is done.
     """
@@ -155,7 +165,14 @@ def _found(connection: duckdb.DuckDBPyConnection, sql: str) -> Table | None:
     def rows() -> Table | None:
         cursor = connection.execute(sql)
         described = getattr(cursor, "description", None)  # of an empty text there is no cursor
-        return Table(tuple(column[0] for column in described), cursor.fetchall()) if described else None
+        if not described:
+            return None
+        found: list[tuple[Any, ...]] = []
+        while part := cursor.fetchmany(_AT_ONCE):
+            found += part
+            if len(found) * len(described) > most:
+                raise _too_much(f"{MOST_VALUES:,} values")
+        return Table(tuple(column[0] for column in described), found)
 
     with ThreadPoolExecutor(1) as thread:
         working = thread.submit(rows)
@@ -165,6 +182,17 @@ def _found(connection: duckdb.DuckDBPyConnection, sql: str) -> Table | None:
             while wait([working], 0.1).not_done:
                 connection.interrupt()
             raise
+
+
+_AT_ONCE = 10_000
+"""Rows that are fetched together."""
+
+
+def _too_much(what: str) -> UserError:
+    return UserError(
+        f"The SQL takes more than {what}; filter, aggregate or LIMIT, or lift all limits by --unrestricted "
+        "(unrestricted=True)."
+    )
 
 
 def _refusal(error: duckdb.Error) -> str:

@@ -31,6 +31,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.files import inside
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import now
@@ -186,8 +187,9 @@ class Run:
     @property
     def audit(self) -> Run | None:
         """What an audit found, kept apart from what the run holds; None: there was none."""
-        if self._audit is None and self.path is not None and is_run(self.path / "audit"):
-            self._audit = Run.open(self.path / "audit")
+        if self._audit is None and self.path is not None:
+            place = inside(self.path, self.path / "audit")
+            self._audit = Run.open(place) if is_run(place) else None
         return self._audit
 
     def begin_audit(self) -> Run:

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import write_atomically, write_text
+from robustatlas.common.files import named, write_atomically, write_text
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.facts.against import chosen_reference
@@ -63,7 +63,8 @@ class RobustnessCard:
         Raises:
             UserError: another kind of file, or one that cannot be written.
         """
-        target, kind = Path(path), Path(path).suffix.lower().removeprefix(".")
+        target = named(path)
+        kind = target.suffix.lower().removeprefix(".")
         if kind not in KINDS:
             raise UserError(
                 f"A card cannot be written as {target.name!r}; give a name that ends in .svg, .png or .pdf."

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import one_sentence
+from robustatlas.common.files import named, one_sentence
 from robustatlas.common.styles import Style, styles_of
 from robustatlas.common.wording import GROUPS, axis, counted, listed, wording
 from robustatlas.metrics.references import Reference, available_fields, available_references
@@ -146,7 +146,7 @@ def build_leaderboard(
         )
     rows = [*published_rows(against), *own]
     board = board_data(against, rows, title or _title(reference), compared=reference is not None)
-    folder = Path(output)
+    folder = named(output)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder for the leaderboard.")
     files = {name: pages.static(name) for name in (*STYLES, *SCRIPTS)} | {"plotly.min.js": pages.plotly_script()}

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from robustatlas.common import wording
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import write_text
+from robustatlas.common.files import named, write_text
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.references import Reference
@@ -155,9 +155,10 @@ def _said(facts: Sequence[RunFacts]) -> dict[str, Any]:
 def _file(output: str | Path, runs: int) -> Path:
     if not 1 <= runs <= MOST_RUNS:
         raise UserError(f"A report shows 1 to {MOST_RUNS} runs; {runs} are given.")
-    if Path(output).is_dir():
+    file = named(output)
+    if file.is_dir():
         raise UserError(f"{output} is a folder; give the name of an HTML file.")
-    return Path(output)
+    return file
 
 
 def _run(

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import write_text
+from robustatlas.common.files import named, write_text
 from robustatlas.common.styles import styles_of
 from robustatlas.common.wording import wording
 from robustatlas.metrics.figures import COLUMN, STYLE
@@ -94,7 +94,7 @@ def write_training_page(folder: str | Path) -> Path:
         ...     "held out" in write_training_page(place).read_text()
         True
     """
-    place = Path(folder)
+    place = named(folder)
     card, history = read_card(place), read_history(place)
     drawing = StringIO()
     figure = plot_training(history)

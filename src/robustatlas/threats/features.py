@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.files import named
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import backward_here
 
@@ -246,7 +247,7 @@ def load_features(architecture: Backbone, weights: str | Path) -> ActivationFeat
         raise UserError(f"architecture={architecture!r} is not known; expected one of {', '.join(_LAYERS)}.")
     network = _backbone(architecture)
     wanted = network.state_dict()
-    found = _read_weights(Path(weights))
+    found = _read_weights(named(weights))
     wrong = [key for key, value in wanted.items() if key not in found or found[key].shape != value.shape]
     if wrong:
         raise UserError(

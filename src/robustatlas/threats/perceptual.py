@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, cast, get_args
 
 import torch
@@ -112,7 +111,7 @@ def distance_by(features: str) -> PerceptualDistance:
             f"The features {features!r} are not understood; expected ARCHITECTURE=FILE with one of "
             f"{', '.join(get_args(Backbone))}, such as alexnet=alexnet.pth."
         )
-    return PerceptualDistance(load_features(cast(Backbone, architecture), Path(file)))
+    return PerceptualDistance(load_features(cast(Backbone, architecture), file))
 
 
 def _embedded(activations: Sequence[Tensor]) -> Tensor:

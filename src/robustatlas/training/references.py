@@ -17,7 +17,7 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Procedure
 from robustatlas.attacks.suites import uar_attack
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import write_text
+from robustatlas.common.files import named, write_text
 from robustatlas.common.wording import counted
 from robustatlas.data import Dataset
 from robustatlas.evaluation import Cluster, evaluate
@@ -216,7 +216,7 @@ def make_reference(
         ('linf',)
     """
     share = share_of(part)
-    folder = Path(out)
+    folder = named(out)
     _claim(folder, plan, training, test)
     folders = {
         folder / name_of(*each): each
@@ -272,7 +272,7 @@ def _recipes(plan: ReferencePlan) -> str:
 
 def missing(plan: ReferencePlan, folder: str | Path) -> list[str]:
     """Names of the trainings that are not done."""
-    return [name_of(*each) for each in plan.trainings() if _accuracies(Path(folder), *each) is None]
+    return [name_of(*each) for each in plan.trainings() if _accuracies(named(folder), *each) is None]
 
 
 def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) -> None:

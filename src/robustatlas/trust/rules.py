@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.files import named
 from robustatlas.common.tabular import Grid, Tabular, objects
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.plan import Attacks, Data
@@ -106,6 +106,6 @@ def evaluated_by_rules(model: Classifier, data: Data, request: Request, any_of: 
     results = {}
     for rule, threshold in (("majority", 0.5), (f"any of {any_of}", 1 - 0.5 ** (1 / any_of))):
         drawn = Classifier(model, draws=model.draws or _DRAWS, threshold=threshold)
-        folder = None if request.run is None else Path(str(request.run)) / rule.replace(" ", "-")
+        folder = None if request.run is None else named(str(request.run)) / rule.replace(" ", "-")
         results[rule] = evaluated_and_audited(drawn, data, replace(request, run=folder))
     return ByRules(results)

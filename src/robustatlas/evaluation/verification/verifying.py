@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.errors import UserError
+from robustatlas.common.files import named
 from robustatlas.data import Dataset
 from robustatlas.evaluation.examples import examples_of, read_examples
 from robustatlas.evaluation.identity import check_answers, identity_of
@@ -85,7 +86,7 @@ def verify(
         if isinstance(examples, Mapping)
         else read_examples(examples)
     )
-    finder = by or (Path(examples).stem if isinstance(examples, (str, os.PathLike)) else "")
+    finder = by or (named(examples).stem if isinstance(examples, (str, os.PathLike)) else "")
     if not finder.strip():
         raise UserError("by is empty; say who found the examples.")
     batch = batch_size or _BATCH

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAda
 
 from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import write_text
+from robustatlas.common.files import named, write_text
 from robustatlas.common.wording import some
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.points import different_points
@@ -166,9 +166,10 @@ class Reference:
         Raises:
             UserError: there is no folder to write to.
         """
-        if not (folder := Path(path).parent).is_dir():
-            raise UserError(f"Cannot write {path}: there is no folder {folder}.")
-        write_text(Path(path), json.dumps(self.to_dict(), indent=1) + "\n")
+        file = named(path)
+        if not file.parent.is_dir():
+            raise UserError(f"Cannot write {path}: there is no folder {file.parent}.")
+        write_text(file, json.dumps(self.to_dict(), indent=1) + "\n")
 
     @classmethod
     def from_dict(cls, data: Any, what: str = "the reference") -> Reference:

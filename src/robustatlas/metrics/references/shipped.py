@@ -81,18 +81,18 @@ def load_reference(name_or_path: str | Path) -> Reference:
         >>> len(reference.defenses)
         21
     """
-    named(name_or_path, "the name or the file of a reference")
+    file = named(name_or_path, "the name or the file of a reference")
     shipped = _data() / f"{name_or_path}.json"
     if str(name_or_path) in available_fields():
         return load_field(str(name_or_path)).as_reference()
     if str(name_or_path) in available_references():
         return Reference.from_dict(read_json(shipped), str(name_or_path))
-    if not Path(name_or_path).is_file():
+    if not file.is_file():
         raise UserError(
             f"There is no reference {str(name_or_path)!r}; give one of {', '.join(available_references())} "
             "or the path of a reference file."
         )
-    return Reference.from_dict(read_json(name_or_path), str(name_or_path))
+    return Reference.from_dict(read_json(file), str(name_or_path))
 
 
 def _data() -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ class Origin:
     licence: str | None = None
     home: str | None = None
     library: str | None = None
-    recipe: Mapping[str, Any] | None = None
+    recipe: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

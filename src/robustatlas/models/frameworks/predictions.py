@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,6 +22,23 @@ from robustatlas.models.remote.answers import KeptAnswers
 from robustatlas.models.remote.tally import Tally
 
 Answers = Literal["probabilities", "logits", "labels"]
+
+
+class Sender(ABC):
+    """A function that may send the same samples more than once until it has its answer.
+
+    ``sent``: samples that were sent before its first call.
+    """
+
+    sent: int = 0
+
+    @abstractmethod
+    def send(self, x: NDArray[np.float32], again: Callable[[int], None]) -> Any:
+        """The answers to ``x``; ``again`` is called with how many samples are sent once more, before they are."""
+
+    def __call__(self, x: NDArray[np.float32]) -> Any:
+        """The answers to ``x``."""
+        return self.send(x, lambda count: None)
 
 
 def from_predictions(
@@ -44,7 +62,7 @@ def from_predictions(
         classes: how many there are; needed for labels.
         batch_size: the only size of batch that it takes; default: any.
         per_second: at most so many samples a second are asked about, by all workers together.
-        budget: at most so many samples are asked about altogether, by all workers together.
+        budget: at most so many samples are sent altogether, by all workers together.
         queries: at most so many questions about one sample by each attack.
         keeps: keep the answers in the directory of a run: what an interrupted evaluation asked is not asked again, and
             the budget is one for all calls and machines. For answers that take long or cost money.
@@ -106,6 +124,9 @@ class Oracle:
         self.keeps = keeps
         self._kept: KeptAnswers | None = None
         self._tally = Tally() if per_second or budget else None
+        self._sent = function.sent if isinstance(function, Sender) else 0
+        if self._tally is not None and self._sent:
+            self._tally.charge(self._sent)
         self._asking = threading.Lock()
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -123,9 +144,13 @@ class Oracle:
         return torch.nn.functional.one_hot(values.long(), self.classes).to(x.dtype)
 
     def keep_answers(self, folder: Path) -> None:
-        """Answer from what was kept in a folder where it can, and keep there what is asked from now on."""
+        """Answer from what was kept in a folder where it can, and keep there what is asked from now on, and count there
+        also what was asked before."""
         if self.keeps and (self._kept is None or self._kept.folder != folder):
             self._kept, self._tally = KeptAnswers(folder), Tally(folder / "asked")
+            if self._sent:
+                self._tally.charge(self._sent)
+            self._sent = 0
 
     def _remembered(self, x: NDArray[np.float32], kept: KeptAnswers) -> NDArray[np.float32]:
         """Kept answers are rows of numbers, a label one of one."""
@@ -133,16 +158,23 @@ class Oracle:
         return answers[:, 0] if self.classes is not None else answers
 
     def _ask(self, x: NDArray[np.float32]) -> NDArray[Any]:
+        self._charge(len(x))
+        if isinstance(self.function, Sender):
+            return np.asarray(self.function.send(x, self._charge))
+        return np.asarray(self.function(x))
+
+    def _charge(self, count: int) -> None:
+        """Count samples that are about to be sent, and wait until they may be."""
         if self._tally is not None:
-            before, wait = self._tally.charge(len(x), self.budget, self.per_second)
-            if self.budget is not None and before + len(x) > self.budget:
+            before, wait = self._tally.charge(count, self.budget, self.per_second)
+            if self.budget is not None and before + count > self.budget:
                 raise UserError(
-                    f"The model was asked about {before} samples and {len(x)} more would exceed the budget of "
+                    f"The model was asked about {before} samples and {count} more would exceed the budget of "
                     f"{self.budget}; give a larger budget, or fewer samples or strengths. Finished parts of a run are "
                     "kept."
                 )
             time.sleep(wait)
-        return np.asarray(self.function(x))
+        self._sent += count if self._kept is None else 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_asking"}

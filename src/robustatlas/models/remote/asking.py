@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import parse_qsl, unquote_plus, urljoin, urlsplit
 
 import requests
 
+from robustatlas.common.addresses import shown
 from robustatlas.common.errors import UserError, brief, first_line
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -19,6 +21,8 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LONGEST_WAIT, _LONGEST_ASKED = 60.0, 300.0
 """Seconds between two tries, and those that a server may ask for by Retry-After."""
 _NONE: Mapping[str, str] = MappingProxyType({})
+_TELLING = 8
+"""Characters from which on a word is a secret by itself, wherever a server quotes it."""
 
 
 class TooLargeError(Exception):
@@ -37,44 +41,72 @@ class RefusedError(UserError):
 class Server:
     """A server that is asked over HTTP.
 
-    ``headers``: of each request, which no message and no record shows; ``timeout``: seconds for one try; ``retries``:
-    tries after the first; ``sleep``: waits.
+    ``address``: without its ``query``, which like the ``headers`` belongs to each request, and which no message and no
+    record shows; ``timeout``: seconds for one try; ``retries``: tries after the first; ``sleep``: waits.
     """
 
-    url: str
+    address: str
+    query: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     timeout: float = 30.0
     retries: int = 6
     sleep: Callable[[float], None] = time.sleep
 
-    def asked(self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] = _NONE) -> Any:
+    @property
+    def url(self) -> str:
+        """What messages call it."""
+        return shown(f"{self.address}?{self.query}") if self.query else self.address
+
+    def asked(
+        self,
+        method: str,
+        path: str = "",
+        body: bytes | None = None,
+        headers: Mapping[str, str] = _NONE,
+        again: Callable[[], None] = lambda: None,
+    ) -> Any:
         """The response with status 200, after as many tries as it takes.
 
+        Args:
+            method: of HTTP.
+            path: behind the address.
+            body: what is sent.
+            headers: beside those of the server.
+            again: is called before each try but the first.
+
         Raises:
-            RefusedError: the server refuses.
-        UserError: it does not answer in time, however often it is asked.
+            RefusedError: the server refuses, or it sends to another address.
+            UserError: it does not answer in time, however often it is asked.
             TooLargeError: it takes less at once.
         """
         said = ""
+        url = f"{self.address}{path}?{self.query}" if self.query else f"{self.address}{path}"
         for attempt in range(self.retries + 1):
+            if attempt:
+                again()
             wait = _backed_off(attempt)
             try:
                 response = self._session.request(
-                    method, url, data=body, headers={**self.headers, **headers}, timeout=self.timeout
+                    method,
+                    url,
+                    data=body,
+                    headers={**self.headers, **headers},
+                    timeout=self.timeout,
+                    allow_redirects=False,
                 )
             except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
                 said = "it did not answer in time" if isinstance(error, requests.Timeout) else _reason(error)
             except requests.RequestException as error:
                 raise UserError(
-                    f"{self.url} cannot be asked ({first_line(error)}); give an address such as "
+                    f"{self.url} cannot be asked ({self.unsaid(first_line(error))}); give an address such as "
                     "http://127.0.0.1:8000/predict."
-                ) from error
+                ) from None  # the error quotes the whole address
             else:
                 if response.status_code == 200:
                     return response
-                said = f"it answered {response.status_code} {response.reason}"
+                said = f"it answered {response.status_code} {self.unsaid(response.reason)}"
                 if response.status_code not in _AGAIN:
-                    raise _refused(self.url, response)
+                    raise self._refused(response)
                 wait = max(wait, _asked_to_wait(response))
             if attempt < self.retries:
                 self.sleep(wait)
@@ -82,6 +114,37 @@ class Server:
             f"{self.url} did not answer in {self.retries + 1} tries (the last time {said}). What it answered before is "
             "kept; run the same again to go on."
         )
+
+    def unsaid(self, text: object) -> str:
+        """What a server says, without what it quotes of the query and the headers."""
+        words = [value for _, value in parse_qsl(self.query)]
+        words += [word for value in self.headers.values() for word in value.split()]
+        secrets = [self.query, unquote_plus(self.query), *self.headers.values()]
+        left = str(text)
+        for secret in sorted({*secrets, *(word for word in words if len(word) >= _TELLING)} - {""}, key=len)[::-1]:
+            left = left.replace(secret, "...")
+        return left
+
+    def quoted(self, text: object) -> str:
+        """:meth:`unsaid` in one line of a message."""
+        return brief(self.unsaid(text))
+
+    def _refused(self, response: Any) -> Exception:
+        status, said = response.status_code, f"{self.url} answered {response.status_code}"
+        said += f" {self.unsaid(response.reason)}"
+        if status == 413:
+            return TooLargeError()
+        if 300 <= status < 400:
+            there = _elsewhere(response)
+            remedy = "no redirect is followed, as it would take headers and query along; "
+            remedy += f"give {there} if you trust it" if there else "it names no other address"
+        elif status in (401, 403):
+            remedy = "give what it asks for by --header 'Authorization: Bearer ...' (headers in Python)"
+        elif status in (404, 405):
+            remedy = "give the address that images are sent to"
+        else:
+            remedy = f"its reason: {self.quoted(response.text) or 'none'}; give protocol= or pixels= for another body"
+        return RefusedError(f"{said}; {remedy}.", status)
 
     @property
     def _session(self) -> requests.Session:
@@ -108,17 +171,14 @@ def _asked_to_wait(response: Any) -> float:
         return 0.0
 
 
-def _refused(url: str, response: Any) -> Exception:
-    status, said = response.status_code, f"{url} answered {response.status_code} {response.reason}"
-    if status == 413:
-        return TooLargeError()
-    if status in (401, 403):
-        remedy = "give what it asks for by --header 'Authorization: Bearer ...' (headers in Python)"
-    elif status in (404, 405):
-        remedy = "give the address that images are sent to"
-    else:
-        remedy = f"its reason: {brief(response.text) or 'none'}; give protocol= or pixels= for another body"
-    return RefusedError(f"{said}; {remedy}.", status)
+def _elsewhere(response: Any) -> str:
+    """Where a redirect leads, as it may be shown; "" where it does not say."""
+    location = response.headers.get("Location")
+    try:
+        parts = urlsplit(urljoin(response.url, location) if location else "")
+    except ValueError:
+        return ""
+    return shown(parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl())
 
 
 def _reason(error: BaseException) -> str:

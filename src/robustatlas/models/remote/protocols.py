@@ -12,9 +12,10 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
 from robustatlas.models.frameworks.predictions import Answers as Kind
+from robustatlas.models.remote.asking import Server
 
 Array = NDArray[Any]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -41,18 +42,28 @@ class Description:
 class Message:
     """What is sent."""
 
-    url: str
     body: bytes
     headers: Mapping[str, str]
 
 
 class Protocol(ABC):
-    """Base of all: how a request is written, and a response read."""
+    """Base of all: how a request is written, and a response read.
+
+    Args:
+        server: that is asked.
+    """
 
     name: ClassVar[str]
+    path: ClassVar[str] = ""
+    """That images go to, behind the address."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    @property
+    def url(self) -> str:
+        """What messages call the server."""
+        return self.server.url
 
     @abstractmethod
     def described(self, said: Any) -> Description:
@@ -66,6 +77,33 @@ class Protocol(ABC):
     def read(self, response: Any, about: Description) -> tuple[str | None, Array]:
         """What kind of answer a response holds (None: it does not say), and the values."""
 
+    def _in_json(self, response: Any) -> Any:
+        """The JSON of a response."""
+        try:
+            return response.json()
+        except ValueError as error:
+            said = self.server.quoted(response.text) or "nothing"
+            raise UserError(f"{self.url} answered {said}; expected JSON.") from error
+
+    def _as_array(self, values: Any, names: Sequence[str]) -> Array:
+        """Nested lists as an array; names of classes as their numbers."""
+        if isinstance(values, list) and values and all(isinstance(value, str) for value in values):
+            unknown = [value for value in values if value not in names]
+            if unknown:
+                known = f"classes are {', '.join(names[:5])}" if names else "it names no classes"
+                raise UserError(
+                    f"{self.url} answered the class {self.server.quoted(unknown[0])!r}, and {known}; expected one of "
+                    "them."
+                )
+            return np.array([names.index(value) for value in values])
+        try:
+            return np.array(values, np.float64)
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"{self.url} answered {self.server.quoted(repr(values))}; expected numbers, the same many for each "
+                "image."
+            ) from error
+
 
 class Json(Protocol):
     """Ours: ``{"images": [...]}``, answered by ``{"probabilities": [[...], ...]}``, or ``logits``, or ``labels``."""
@@ -78,18 +116,22 @@ class Json(Protocol):
         classes, answers, shape = said.get("classes", ()), said.get("answers"), said.get("shape", ())
         names = tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(map(str, classes))
         if answers is not None and answers not in KINDS:
-            raise UserError(f"{self.url} says that it answers {brief(repr(answers))}; expected one of {_listed()}.")
+            raise UserError(
+                f"{self.url} says that it answers {self.server.quoted(repr(answers))}; expected one of {_listed()}."
+            )
         return Description(answers, names, tuple(shape), str(said.get("pixels", "float32")))
 
     def message(self, x: Array, about: Description) -> Message:
-        return Message(self.url, json.dumps({"images": x.tolist()}).encode(), {"Content-Type": "application/json"})
+        return Message(json.dumps({"images": x.tolist()}).encode(), {"Content-Type": "application/json"})
 
     def read(self, response: Any, about: Description) -> tuple[str | None, Array]:
-        said = in_json(self.url, response)
+        said = self._in_json(response)
         kinds = [kind for kind in KINDS if isinstance(said, Mapping) and kind in said]
         if not kinds:
-            raise UserError(f"{self.url} answered {brief(repr(said))}; expected an object with one of {_listed()}.")
-        return kinds[0], as_array(self.url, said[kinds[0]], about.classes)
+            raise UserError(
+                f"{self.url} answered {self.server.quoted(repr(said))}; expected an object with one of {_listed()}."
+            )
+        return kinds[0], self._as_array(said[kinds[0]], about.classes)
 
 
 class Npy(Json):
@@ -102,7 +144,7 @@ class Npy(Json):
         file = io.BytesIO()
         np.save(file, x, allow_pickle=False)
         headers = {"Content-Type": "application/x-npy", "Accept": "application/x-npy, application/json"}
-        return Message(self.url, file.getvalue(), headers)
+        return Message(file.getvalue(), headers)
 
     def read(self, response: Any, about: Description) -> tuple[str | None, Array]:
         if "json" in response.headers.get("Content-Type", ""):
@@ -118,9 +160,7 @@ class OpenInference(Protocol):
     """Open Inference Protocol v2, as KServe, Triton and MLServer speak it: ``POST v2/models/NAME/infer``."""
 
     name = "oip"
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url.removesuffix("/infer"))
+    path = "/infer"
 
     def described(self, said: Any) -> Description:
         if not isinstance(said, Mapping) or not said.get("inputs") or not said.get("outputs"):
@@ -139,15 +179,15 @@ class OpenInference(Protocol):
         tensor = {"name": about.names[0], "shape": x.shape, "datatype": datatype, "data": x.ravel().tolist()}
         asked = {"inputs": [tensor], "outputs": [{"name": about.names[1]}]}
         headers = {"Content-Type": "application/json"}
-        return Message(f"{self.url}/infer", json.dumps(asked).encode(), headers)
+        return Message(json.dumps(asked).encode(), headers)
 
     def read(self, response: Any, about: Description) -> tuple[str | None, Array]:
-        said = in_json(self.url, response)
+        said = self._in_json(response)
         outputs = said.get("outputs") if isinstance(said, Mapping) else None
         chosen = [each for each in outputs or () if each.get("name") == about.names[1]] or outputs
         if not chosen or "data" not in chosen[0]:
-            raise UserError(f"{self.url} answered {brief(repr(said))}; expected outputs with data.")
-        values = as_array(self.url, chosen[0]["data"], ())
+            raise UserError(f"{self.url} answered {self.server.quoted(repr(said))}; expected outputs with data.")
+        values = self._as_array(chosen[0]["data"], ())
         try:
             return about.answers, values.reshape([int(side) for side in chosen[0].get("shape", values.shape)])
         except ValueError as error:
@@ -169,31 +209,6 @@ def spoken_at(url: str) -> type[Protocol]:
         ('oip', 'json')
     """
     return OpenInference if "/v2/models/" in url else Json
-
-
-def in_json(url: str, response: Any) -> Any:
-    """The JSON of a response."""
-    try:
-        return response.json()
-    except ValueError as error:
-        raise UserError(f"{url} answered {brief(response.text) or 'nothing'}; expected JSON.") from error
-
-
-def as_array(url: str, values: Any, names: Sequence[str]) -> Array:
-    """Nested lists as an array; names of classes as their numbers."""
-    if isinstance(values, list) and values and all(isinstance(value, str) for value in values):
-        unknown = [value for value in values if value not in names]
-        if unknown:
-            known = f"classes are {', '.join(names[:5])}" if names else "it names no classes"
-            raise UserError(f"{url} answered the class {brief(unknown[0])!r}, and {known}; expected one of them.")
-        return np.array([names.index(value) for value in values])
-    try:
-        array = np.array(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(
-            f"{url} answered {brief(repr(values))}; expected numbers, the same many for each image."
-        ) from error
-    return array
 
 
 def _listed() -> str:

@@ -6,7 +6,9 @@ import inspect
 from functools import partial
 from pathlib import Path
 
+from robustatlas.common.addresses import shown
 from robustatlas.common.errors import UserError
+from robustatlas.common.files import at_home
 from robustatlas.models.schemes import SCHEMES
 from robustatlas.models.sources.functions import function_named
 from robustatlas.models.sources.meant import meant_by
@@ -28,9 +30,9 @@ def source_named(name: str) -> Source:
         )
     scheme, _, rest = name.partition(":")
     if scheme in SCHEMES and rest:
-        make = SCHEMES[scheme]
+        make, place = SCHEMES[scheme], at_home(rest)
         of_file = next(iter(inspect.signature(make).parameters), None) == "file"
-        return Source(name, partial(make, rest), Path(rest) if of_file else None)
+        return Source(shown(name), partial(make, place), Path(place) if of_file else None)
     if sentence := meant_by(name, SCHEMES):
         raise UserError(sentence)
     place, _, function = name.rpartition(":")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.common.addresses import is_recorded, parted, recorded, shown
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import whole
 from robustatlas.common.wording import instead
 from robustatlas.models.classifier import Classifier, Origin
-from robustatlas.models.frameworks.predictions import from_predictions
+from robustatlas.models.frameworks.predictions import Sender, from_predictions
 from robustatlas.models.remote.asking import RefusedError, Server, TooLargeError
 from robustatlas.models.remote.protocols import KINDS, PROTOCOLS, Description, Protocol, spoken_at
 
@@ -44,7 +46,8 @@ def http_model(
     """A model behind an API. It can only be asked; a run keeps its answers, so that no question is asked twice.
 
     Args:
-        url: that images are posted to; of the Open Inference Protocol ``.../v2/models/NAME``.
+        url: that images are posted to; of the Open Inference Protocol ``.../v2/models/NAME``. What stands behind its
+            ``?`` is sent with each request, not shown, and recorded as a hash.
         protocol: ``"json"``, ``"npy"`` or ``"oip"``; default: ``"oip"`` where the address has ``/v2/models/``.
         answers: ``"probabilities"``, ``"logits"`` or ``"labels"``; default: what the server says.
         classes: how many; default: what the server says.
@@ -53,7 +56,7 @@ def http_model(
         at_once: images in a request.
         headers: of each request; neither shown nor recorded.
         queries: at most so many about one sample by each attack.
-        budget: at most so many altogether.
+        budget: at most so many altogether; what is sent again counts again.
         per_second: at most so many images a second.
         timeout: seconds until a request counts as failed.
         retries: of a request that failed, after longer and longer waits.
@@ -61,17 +64,18 @@ def http_model(
     Raises:
         UserError: the server cannot be reached, or does not say what it answers.
     """
-    address = _address(url)
+    given = _address(url)
+    address, query = parted(given)
     speaks = spoken_at(address) if protocol is None else PROTOCOLS.get(protocol)
     if speaks is None:
         there = instead(str(protocol), PROTOCOLS, f"there are {', '.join(PROTOCOLS)}")
         raise UserError(f"protocol={protocol!r} is not known{there}")
-    server = Server(address, dict(headers or {}), timeout, whole(retries) or 0)
-    spoken = speaks(address)
-    about = _described(spoken, server)
+    server = Server(address.removesuffix(speaks.path), query, dict(headers or {}), timeout, whole(retries) or 0)
+    spoken = speaks(server)
+    about = _described(spoken)
     about = replace(about, pixels=pixels or about.pixels, answers=answers or about.answers)
     _check(about, layout, at_once)
-    served = Served(server, spoken, about, (layout or _layout_of(about)) == "nhwc", at_once)
+    served = Served(spoken, about, (layout or _layout_of(about)) == "nhwc", at_once)
     kind = about.answers or served.kind_seen()
     model = from_predictions(
         served,
@@ -81,9 +85,9 @@ def http_model(
         budget=budget,
         queries=queries,
         keeps=True,
-        name=address,
+        name=shown(given),
     )
-    return Classifier(model, origin=Origin(f"http:{address}", home=address))
+    return Classifier(model, origin=Origin(recorded(f"http:{given}"), home=recorded(given)))
 
 
 def https_model(url: str, **settings: Any) -> Classifier:
@@ -95,25 +99,26 @@ def https_model(url: str, **settings: Any) -> Classifier:
     return http_model(f"https:{url}" if url.startswith("//") else url, **settings)
 
 
-class Served:
+class Served(Sender):
     """What a server answers about images [B, C, H, W], as a function."""
 
-    def __init__(self, server: Server, spoken: Protocol, about: Description, last: bool, at_once: int) -> None:
-        self.server, self.spoken, self.about, self.last, self.at_once = server, spoken, about, last, at_once
+    def __init__(self, spoken: Protocol, about: Description, last: bool, at_once: int) -> None:
+        self.server, self.spoken, self.about, self.last, self.at_once = spoken.server, spoken, about, last, at_once
 
-    def __call__(self, x: Array) -> Array:
+    def send(self, x: Array, again: Callable[[int], None]) -> Array:
         """The answers [B, C], or class numbers [B]."""
         found, begin = [], 0
         while begin < len(x):
             part = x[begin : begin + self.at_once]
             try:
-                found.append(self._answer(part)[1])
+                found.append(self._answer(part, again)[1])
             except TooLargeError:
                 if len(part) == 1:
                     raise UserError(
                         f"{self.server.url} refuses a single image as too large; give data of smaller images."
                     ) from None
                 self.at_once = max(1, len(part) // 2)
+                again(len(part))
                 continue
             begin += len(part)
         return np.concatenate(found)
@@ -131,16 +136,21 @@ class Served:
                 "labels with --set classes=10)."
             )
         grey = np.full((1, *(shape[-1:] + shape[:-1] if self.last else shape)), 0.5, np.float32)
-        kind, values = self._answer(grey)
+        self._sent_once_more(1)
+        kind, values = self._answer(grey, self._sent_once_more)
         whole = bool((values >= 0).all()) and math.isclose(float(values.sum()), 1.0, abs_tol=1e-3)
         return kind or ("probabilities" if whole else "logits")
 
-    def _answer(self, x: Array) -> tuple[str | None, Array]:
+    def _sent_once_more(self, count: int) -> None:
+        self.sent += count
+
+    def _answer(self, x: Array, again: Callable[[int], None]) -> tuple[str | None, Array]:
         sent = np.moveaxis(x, 1, -1) if self.last and x.ndim == 4 else x
         if self.about.pixels == "uint8":
             sent = np.rint(255 * sent).astype(np.uint8)
         message = self.spoken.message(np.ascontiguousarray(sent), self.about)
-        response = self.server.asked("POST", message.url, message.body, message.headers)
+        path, once_more = self.spoken.path, partial(again, len(x))
+        response = self.server.asked("POST", path, message.body, message.headers, once_more)
         kind, values = self.spoken.read(response, self.about)
         expected, dimensions = self.about.answers, 1 if (kind or self.about.answers) == "labels" else 2
         if kind is not None and expected is not None and kind != expected:
@@ -163,18 +173,27 @@ def _address(url: str) -> str:
     full = f"http:{url}" if url.startswith("//") else url
     parts = urlsplit(full)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UserError(f"{brief(url)!r} is no address; expected one such as http://127.0.0.1:8000/predict.")
+        raise UserError(
+            f"{brief(url.partition('?')[0])!r} is no address; expected one such as http://127.0.0.1:8000/predict."
+        )
     if parts.hostname in _PAGES:
-        raise UserError(f"{brief(full)!r} is a page of Hugging Face and no served model; give it as hf:OWNER/NAME.")
+        raise UserError(
+            f"{brief(shown(full))!r} is a page of Hugging Face and no served model; give it as hf:OWNER/NAME."
+        )
     if parts.username or parts.password:
         raise UserError("The address holds a name or password, which runs would record; give them by --header.")
+    if is_recorded(full):
+        raise UserError(
+            f"A run does not keep what stands behind the ? of {shown(full)}; give the whole address, or the model "
+            "itself."
+        )
     return full
 
 
-def _described(spoken: Protocol, server: Server) -> Description:
+def _described(spoken: Protocol) -> Description:
     """What the server says of its model to GET; one that speaks our own protocol may say nothing."""
     try:
-        response = server.asked("GET", spoken.url)
+        response = spoken.server.asked("GET")
     except RefusedError as error:
         if spoken.name == "oip" or error.status not in _SILENT:
             raise

@@ -7,9 +7,9 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.files import named
 from robustatlas.common.wording import instead
 from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.sources.packages import optional, version_of
@@ -49,7 +49,7 @@ def robustbench_model(name: str, *, pretrained: bool = True, folder: str = "mode
         raise UserError(f"RobustBench has no model {identifier!r} for {'/'.join(key)}{there}")
     net = known[identifier]["model"]()
     notes: tuple[str, ...] = ()
-    file = Path(folder, *key, f"{identifier}.pt")
+    file = named(folder).joinpath(*key, f"{identifier}.pt")
     if pretrained:
         if not file.is_file():
             raise UserError(

@@ -44,7 +44,7 @@ class Source:
         except Exception as error:
             raise UserError(
                 f"{self.name!r} failed ({first_line(error)}); "
-                + (f"it was called with {dict(arguments)}." if arguments else "it was called without arguments.")
+                + (f"it was called with {', '.join(arguments)}." if arguments else "it was called without arguments.")
             ) from error
 
     def sha256(self, arguments: Mapping[str, Any]) -> str | None:

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import is_temporary, publish_once, write_atomically
+from robustatlas.common.files import inside, is_temporary, publish_once, write_atomically
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays
 from robustatlas.outcomes.tables import (
     Columns,
@@ -38,8 +38,8 @@ class Directory:
 
     def files(self, folder: str, *endings: str) -> list[Path]:
         """Whole ones in a folder, sorted by their names."""
-        found = [path for path in self._root.glob(f"{folder}/*") if path.suffix in endings]
-        return sorted(path for path in found if not is_temporary(path))
+        found = [path for path in self._at(folder).glob("*") if path.suffix in endings]
+        return sorted(inside(self._root, path) for path in found if not is_temporary(path))
 
     def names(self, folder: str) -> list[str]:
         files = self.files(folder, ".parquet", ".npz")
@@ -64,10 +64,10 @@ class Directory:
         return {str(path): text_of(path) for path in self.files(folder, ".json")}
 
     def put_text(self, name: str, text: str) -> None:
-        publish_once(self._root / f"{name}.json", text)
+        publish_once(self._at(f"{name}.json"), text)
 
     def adopt(self, file: Path, name: str) -> None:
-        if not (target := self._root / name).exists():
+        if not (target := self._at(name)).exists():
             write_atomically(target, partial(_copied, file))
 
     def place(self, name: str) -> str:
@@ -84,7 +84,10 @@ class Directory:
         return
 
     def _path(self, name: str) -> Path:
-        return self._root / f"{name}{'.npz' if name.startswith('adversarial/') else '.parquet'}"
+        return self._at(f"{name}{'.npz' if name.startswith('adversarial/') else '.parquet'}")
+
+    def _at(self, name: str) -> Path:
+        return inside(self._root, self._root / name)
 
 
 def _copied(file: Path, target: Path) -> None:

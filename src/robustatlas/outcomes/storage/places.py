@@ -10,6 +10,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import (
     Address,
     cache_folder,
+    inside,
     is_temporary,
     named,
     one_sentence,
@@ -53,7 +54,7 @@ class Folder:
         self._root = root
 
     def about(self) -> str | None:
-        file = self._root / ABOUT
+        file = inside(self._root, self._root / ABOUT)
         return text_of(file) if file.is_file() else None
 
     def begin(self, about: str) -> str:
@@ -64,7 +65,7 @@ class Folder:
             raise UserError(f"{self._root} is not empty and is not a run (no {ABOUT}); give a new or an empty folder.")
         publish_once(self._root / ABOUT, about)
         remove_stale_temporaries(self._root)
-        return text_of(self._root / ABOUT)
+        return text_of(inside(self._root, self._root / ABOUT))
 
     def storage(self, about: str) -> Storage:
         return Directory(self._root)
@@ -105,7 +106,7 @@ def place_of(path: object) -> tuple[Path, RunPlace]:
 def answers_of(path: str | Path) -> Path:
     """The folder on this machine for what a model behind an API answers during a run."""
     root = named(path, "the folder of a run")
-    return _beside(root, "") / ANSWERS if isinstance(root, Address) else root / ANSWERS
+    return _beside(root, "") / ANSWERS if isinstance(root, Address) else inside(root, root / ANSWERS)
 
 
 def is_run(path: str | Path) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.checks.verdict import Diagnosis
+from robustatlas.common.addresses import shown
 from robustatlas.common.wording import UPPER_BOUND, marked
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
@@ -282,7 +283,12 @@ def _provenance(result: Result) -> dict[str, str]:
     if result.identity is None:
         return {}
     model = result.identity.model
-    known = {"source": model.source, "home": model.home, "licence": model.licence, "library": model.library}
+    known = {
+        "source": shown(model.source),
+        "home": shown(model.home or ""),
+        "licence": model.licence,
+        "library": model.library,
+    }
     return {what: text for what, text in known.items() if text}
 
 
