@@ -98,7 +98,7 @@ def load_trained(folder: str | Path) -> Classifier:
     data = card.identity.data
     net = network_named(card.architecture, data.shape, len(data.classes))
     load_weights(net, Path(folder) / WEIGHTS)
-    return Classifier(net.eval(), name=Path(folder).name)
+    return Classifier(net.eval(), classes=data.classes if len(data.classes) > 1 else None, name=Path(folder).name)
 
 
 def _from_timm(name: str, channels: int, classes: int) -> nn.Module:

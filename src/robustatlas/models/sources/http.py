@@ -9,12 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import whole
 from robustatlas.common.wording import instead
 from robustatlas.models.classifier import Classifier, Origin
+from robustatlas.models.classifier.outputs import looks_like_percent
 from robustatlas.models.frameworks.predictions import from_predictions
 from robustatlas.models.remote.asking import RefusedError, Server, TooLargeError
 from robustatlas.models.remote.protocols import KINDS, PROTOCOLS, Description, Protocol, spoken_at
@@ -47,7 +49,7 @@ def http_model(
         url: that images are posted to; of the Open Inference Protocol ``.../v2/models/NAME``.
         protocol: ``"json"``, ``"npy"`` or ``"oip"``; default: ``"oip"`` where the address has ``/v2/models/``.
         answers: ``"probabilities"``, ``"logits"`` or ``"labels"``; default: what the server says.
-        classes: how many; default: what the server says.
+        classes: how many; default: what the server says. Each answer must have a column for each.
         layout: ``"nchw"`` or ``"nhwc"``; default: by the shape that the server names, else ``"nchw"``.
         pixels: ``"float32"`` in [0, 1], or ``"uint8"``; default: what the server says, else ``"float32"``.
         at_once: images in a request.
@@ -76,7 +78,7 @@ def http_model(
     model = from_predictions(
         served,
         kind,  # type: ignore[arg-type]
-        classes=classes or len(about.classes) or None,
+        classes=classes or about.classes or None,
         per_second=per_second,
         budget=budget,
         queries=queries,
@@ -100,6 +102,7 @@ class Served:
 
     def __init__(self, server: Server, spoken: Protocol, about: Description, last: bool, at_once: int) -> None:
         self.server, self.spoken, self.about, self.last, self.at_once = server, spoken, about, last, at_once
+        self.shape = (at_once, *self._in_order(about.shape)) if len(about.shape) == 3 else ()
 
     def __call__(self, x: Array) -> Array:
         """The answers [B, C], or class numbers [B]."""
@@ -122,7 +125,7 @@ class Served:
         """What the scores of a grey image look like, where the server says how large one is.
 
         Raises:
-            UserError: it does not.
+            UserError: it does not, or they look like percent.
         """
         shape = self.about.shape
         if len(shape) != 3 or min(shape) < 1:
@@ -130,10 +133,19 @@ class Served:
                 f"{self.server.url} does not say what it answers; give --set answers=probabilities (or logits, or "
                 "labels with --set classes=10)."
             )
-        grey = np.full((1, *(shape[-1:] + shape[:-1] if self.last else shape)), 0.5, np.float32)
+        grey = np.full((1, *self._in_order(shape)), 0.5, np.float32)
         kind, values = self._answer(grey)
+        if kind is None and looks_like_percent(torch.as_tensor(values)):
+            raise UserError(
+                f"{self.server.url} answers numbers that sum to 100 and does not say what they are; they look like "
+                "percent: divide them by 100, or give --set answers=logits where they are logits."
+            )
         whole = bool((values >= 0).all()) and math.isclose(float(values.sum()), 1.0, abs_tol=1e-3)
         return kind or ("probabilities" if whole else "logits")
+
+    def _in_order(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of an image as it is here, of one as the server takes it."""
+        return shape[-1:] + shape[:-1] if self.last else shape
 
     def _answer(self, x: Array) -> tuple[str | None, Array]:
         sent = np.moveaxis(x, 1, -1) if self.last and x.ndim == 4 else x
