@@ -35,7 +35,7 @@ def result() -> ra.Result:
 
 def test_repr_is_a_few_lines(result: ra.Result) -> None:
     assert repr(result).splitlines() == [
-        "net [b]<b> on 4 samples of mine: 75.0 % clean accuracy",
+        "net [b]<b> on 4 samples of mine (2 classes): 75.0 % clean accuracy",
         "  linf: median size 0.15, strengths 0.1 to 0.2 (2), 0 passes a sample",
         "  l2: median size 0.5, strengths 1, 0 passes a sample",
     ]

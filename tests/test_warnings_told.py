@@ -57,6 +57,12 @@ def data() -> Any:
 
 
 @pytest.fixture(scope="module")
+def whole() -> Any:
+    """Some of each class."""
+    return ra.load_dataset("digits").take(16, stratified=True)
+
+
+@pytest.fixture(scope="module")
 def net() -> Any:
     return ra.load_model("builtin:digits-linf").net
 
@@ -111,21 +117,21 @@ def test_an_object_of_the_users_is_told_as_well(net: Any, data: Any) -> None:
     assert any("is missing or misleads at every sample" in message for message in Listening.said)
 
 
-def test_sound_models_are_not_warned_of(net: Any, data: Any) -> None:
+def test_sound_models_are_not_warned_of(net: Any, whole: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = ra.evaluate(net, data, "linf", strengths=STRENGTHS, samples=10, effort="low")
+        result = ra.evaluate(net, whole, "linf", strengths=STRENGTHS, effort="low")
         ra.metrics.average_accuracy(result.accuracies())
     assert "†" not in f"{result}{result.accuracies()}" and not result.void and not result.warnings
 
 
-def test_saturated_probabilities_are_no_fault(net: Any, data: Any) -> None:
+def test_saturated_probabilities_are_no_fault(net: Any, whole: Any) -> None:
     """Logits times a thousand: the cross-entropy has no gradient, its margin does, and the search finds the same."""
-    few = {"strengths": STRENGTHS, "samples": 6, "effort": "low"}
-    plain = ra.evaluate(net, data, "linf", **few)  # type: ignore[arg-type]
+    few = {"strengths": STRENGTHS, "effort": "low"}
+    plain = ra.evaluate(net, whole, "linf", **few)  # type: ignore[arg-type]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        scaled = ra.evaluate(lambda x: 1000 * net(x), data, "linf", **few)  # type: ignore[arg-type]
+        scaled = ra.evaluate(lambda x: 1000 * net(x), whole, "linf", **few)  # type: ignore[arg-type]
     assert not scaled.void
     assert np.abs(scaled.minimal_size("linf") - plain.minimal_size("linf")).max() < 0.02
 
@@ -194,11 +200,11 @@ def test_some_samples_without_a_gradient(net: Any, data: Any) -> None:
     assert result.outcome("linf").without_gradient == pytest.approx(share) and result.void["linf"] > 0
 
 
-def test_a_repair_takes_the_mark_away(net: Any, data: Any, tmp_path: Path) -> None:
-    few: Any = {"attacks": "linf", "strengths": STRENGTHS, "samples": 4, "effort": "low", "run": tmp_path / "r"}
+def test_a_repair_takes_the_mark_away(net: Any, whole: Any, tmp_path: Path) -> None:
+    few: Any = {"attacks": "linf", "strengths": STRENGTHS, "effort": "low", "run": tmp_path / "r"}
     with pytest.warns(RobustnessWarning):
-        assert ra.evaluate(masked(net, everywhere), data, **few).void
-    repaired = ra.evaluate(net, data, **few)
+        assert ra.evaluate(masked(net, everywhere), whole, **few).void
+    repaired = ra.evaluate(net, whole, **few)
     assert not repaired.void and not repaired.warnings and "†" not in f"{ra.load_result(tmp_path / 'r')}"
 
 
@@ -230,12 +236,12 @@ def test_a_model_that_writes_into_its_input_harms_nothing(net: Any, given: str) 
     assert (again.minimal_size("linf") == clean.minimal_size("linf")).all()
 
 
-def test_a_first_layer_in_place_simply_works(net: Any, data: Any) -> None:
-    images = data.images.clone()
+def test_a_first_layer_in_place_simply_works(net: Any, whole: Any) -> None:
+    images = whole.images.clone()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        few: Any = {"strengths": STRENGTHS, "samples": 6, "effort": "low"}
-        inplace = ra.evaluate(nn.Sequential(nn.ELU(inplace=True), net), data, "linf", **few)
-        apart = ra.evaluate(nn.Sequential(nn.ELU(), net), data, "linf", **few)
-    assert torch.equal(data.images, images)
+        few: Any = {"strengths": STRENGTHS, "effort": "low"}
+        inplace = ra.evaluate(nn.Sequential(nn.ELU(inplace=True), net), whole, "linf", **few)
+        apart = ra.evaluate(nn.Sequential(nn.ELU(), net), whole, "linf", **few)
+    assert torch.equal(whole.images, images)
     assert (inplace.minimal_size("linf") == apart.minimal_size("linf")).all()

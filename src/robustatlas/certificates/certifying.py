@@ -23,12 +23,13 @@ from robustatlas.certificates.work import (
     inputs,
     record_of,
 )
+from robustatlas.checks.sanity import check_classes
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.forecast import Expected, Forecast
 from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.plan import Data, Work, chosen_attacks
-from robustatlas.evaluation.prepared import DEFAULT_BATCH, Model, given, surroundings
+from robustatlas.evaluation.prepared import DEFAULT_BATCH, Model, given, surroundings, tell
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Job, Manner
@@ -111,6 +112,8 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
         size = request.batch_size if isinstance(request.batch_size, int) else DEFAULT_BATCH
         manner = Manner(request.seed, min(size, len(work.labels)))
         identity = identity_of(classifier, work.rows.shape[1:], work.record)
+        for warning in check_classes(work.labels, work.classes, classifier, drawn=request.by_number):
+            tell(display, warning)
         yield _Ready(subject, work, tasks, identity, manner, display, time.perf_counter() - begun)
 
 

@@ -79,7 +79,8 @@ Samples = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        help="Number of samples to evaluate: the first ones of the data set. By default all.",
+        help="Number of samples to evaluate: the first ones of the data set, or, where it is sorted by class, as "
+        "`--stratified` draws them. By default all.",
         rich_help_panel=DATA,
     ),
 ]
@@ -104,11 +105,21 @@ Crop = Annotated[
     ),
 ]
 Stratified = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--stratified",
-        help="Draw the samples at random, with the classes in the proportions of the data set, instead of taking "
-        "the first ones.",
+        "--stratified/--first",
+        help="Draw the samples at random, with the classes in the proportions of the data set, or take the first ones. "
+        "By default drawn where the data set is sorted by class, and the run was not begun with the first ones.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+Channels = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Channels of pictures in folders: 1 or 3. By default what the first layer of the model takes, or else "
+        "what the pictures have.",
         rich_help_panel=DATA,
     ),
 ]

@@ -14,7 +14,7 @@ from robustatlas.cli._help import COMPUTE, DATA, MODEL
 from robustatlas.cli._options import parse_statistic
 from robustatlas.cli._terminal import safe
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import listed
+from robustatlas.common.wording import listed, some
 from robustatlas.models.schemes import SCHEMES
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ Classes = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Names of the classes, one a line in the order of the labels: of models behind `hf-clip:`, `open_clip:`.",
+        help="Names of the classes, one a line in the order of the model's outputs: they number pictures in folders, "
+        "and models behind `hf-clip:` and `open_clip:` need them.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -158,33 +159,83 @@ def asking(model: str, given: list[str] | None, queries: str | None) -> dict[str
 
 
 def zero_shot(model: str, classes: Path | None, prompt: list[str] | None) -> dict[str, Any]:
-    """What a model without weights for the classes is told of them, as arguments of its source.
+    """What a model without weights for the classes is told of them, as arguments of its source; nothing for others.
 
     Raises:
-        UserError: options of a model that is no such.
+        UserError: a prompt for a model that is no such.
 
     Example:
         >>> zero_shot("hf-clip:net", Path("names.txt"), ["a {}"])
         {'classes': 'names.txt', 'prompt': ['a {}']}
     """
+    if model.partition(":")[0] not in ("hf-clip", "open_clip"):
+        if prompt:
+            raise UserError(f"--prompt is for models behind hf-clip: and open_clip:, and {model!r} is none.")
+        return {}
     told = {"classes": None if classes is None else str(classes), "prompt": prompt or None}
-    given = {name: value for name, value in told.items() if value is not None}
-    if given and model.partition(":")[0] not in ("hf-clip", "open_clip"):
-        raise UserError(f"--classes and --prompt are for models behind hf-clip: and open_clip:, and {model!r} is none.")
-    return given
+    return {name: value for name, value in told.items() if value is not None}
 
 
-def data_for(model: Classifier, name: str, resize: int | None = None, crop: int | None = None) -> Dataset:
-    """The data set of that name; pictures in folders have the size that is given, or else the one ``model`` states."""
+def are_pictures(data: str | None) -> bool:
+    """Whether a data set of that name holds pictures, which become images as their model takes them."""
+    return data is not None and data.startswith(("imagefolder:", "hf:"))
+
+
+def data_for(
+    model: Classifier | None, name: str, resize: int | None = None, crop: int | None = None, channels: int | None = None
+) -> Dataset:
+    """The data set of that name; pictures in folders have the size and channels that are given, or else those of
+    ``model``, which also decides the order of their classes where it has names for them (None: it is not known)."""
     from robustatlas.data import load_dataset
+
+    kind = name.partition(":")[0]
+    if model is None or not are_pictures(name):
+        return load_dataset(name, resize=resize, crop=crop, channels=channels)
+    if resize is None and crop is None:
+        resize, crop = _stated_size(model)
+    channels = _stated_channels(model) if channels is None else channels
+    classes = _stated_classes(model, Path(name.partition(":")[2])) if kind == "imagefolder" else None
+    return load_dataset(name, resize=resize, crop=crop, channels=channels, classes=classes)
+
+
+def _stated_size(model: Classifier) -> tuple[int | None, int | None]:
+    """What the preprocessing of a model resizes pictures to, and cuts out of them."""
     from robustatlas.models.resizing import Resizing
 
     stated = model.prepare
-    if name.startswith(("imagefolder:", "hf:")) and resize is None and crop is None and isinstance(stated, Resizing):
+    if isinstance(stated, Resizing) and isinstance(stated.resize, int):
         side = stated.crop or stated.resize
-        if isinstance(stated.resize, int) and isinstance(side, tuple) and side[0] == side[1]:
-            resize, crop = stated.resize, side[0]
-    return load_dataset(name, resize=resize, crop=crop)
+        if isinstance(side, tuple) and side[0] == side[1]:
+            return stated.resize, side[0]
+    return None, None
+
+
+def _stated_channels(model: Classifier) -> int | None:
+    from robustatlas.models.classifier.channels import channels_taken
+    from robustatlas.models.resizing import Resizing
+
+    if model.prepare is not None and not isinstance(model.prepare, Resizing):
+        return None
+    taken = channels_taken(model.net)
+    return taken if taken in (1, 3) else None
+
+
+def _stated_classes(model: Classifier, folder: Path) -> tuple[str, ...] | int | None:
+    """The names of a model's classes, where class folders have such; else how many there are."""
+    from robustatlas.common.errors import warn
+    from robustatlas.data.folders import folder_names
+    from robustatlas.models.classifier.columns import class_names
+
+    names = class_names(model.classes)
+    if not names or len(set(names)) < len(names):
+        return model.class_count
+    if not set(names) & set(folder_names(folder)):
+        warn(
+            f"No folder of {folder} has the name of a class of the model ({some(names)}), so the order of the folders' "
+            "own names counts."
+        )
+        return model.class_count
+    return names
 
 
 def loaded(
@@ -199,13 +250,15 @@ def loaded(
     compiled: bool = False,
     asked: Mapping[str, Any] = _NONE,
     draws: int | None = None,
+    classes: Path | None = None,
 ) -> Classifier:
     """The model that the options name, ``asked`` as :func:`asking` says; what was done to make it fit is said on
-    standard error."""
+    standard error. ``classes``: a file of the names of its classes, where it does not have them from ``asked``."""
     import torch
 
     from robustatlas.models import load_model, parse_settings
     from robustatlas.models.classifier import Classifier
+    from robustatlas.models.sources.clip import class_names
 
     if name is not None and not name.strip():
         raise UserError("--name is empty; give the model a name, or leave the option out.")
@@ -221,4 +274,7 @@ def loaded(
     )
     for note in classifier.notes:
         Console(stderr=True, highlight=False).print(safe(note), highlight=False, soft_wrap=True)
-    return Classifier(classifier, compiled=compiled or None, draws=draws) if compiled or draws else classifier
+    names = None if classes is None or "classes" in asked else class_names(classes, model)
+    if not (compiled or draws or names):
+        return classifier
+    return Classifier(classifier, compiled=compiled or None, draws=draws, classes=names)

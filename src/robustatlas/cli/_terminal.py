@@ -20,6 +20,7 @@ from rich.table import Table
 from robustatlas.common.wording import MARK, in_shell, marked
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
+from robustatlas.outcomes.display import classes_in
 from robustatlas.report.facts.standard import NEAR, STANDARD
 from robustatlas.results.result import Result
 
@@ -165,7 +166,7 @@ class AccuracyTables:
         result = self.result
         name = safe(marked(result.name, result.suspect))
         yield (
-            f"[bold]{name}[/bold] on {result.samples} samples of {safe(result.data)}: "
+            f"[bold]{name}[/bold] on {result.samples} samples of {safe(result.data)} ({classes_in(result)}): "
             f"{result.clean_accuracy:.1f} % clean accuracy. Robust accuracy in %:"
         )
         if result.diagnosis is not None:

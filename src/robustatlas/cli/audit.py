@@ -35,14 +35,14 @@ def audit(
 
         robustatlas audit runs/mynet
     """
-    from robustatlas.data import load_dataset
     from robustatlas.results.result import load_result
     from robustatlas.trust import audit as audited
 
     given = None
-    if weights is not None or settings or mean is not None or std is not None or device is not None:
+    own = weights is not None or settings or mean is not None or std is not None or device is not None
+    if own or _models.are_pictures(data):
         identity = load_result(run).identity
         source = identity.model.source if identity is not None else ""
         given = _models.loaded(source, weights, settings, mean, std, device)
-    images = None if data is None else load_dataset(data)
+    images = None if data is None else _models.data_for(given, data)
     Console(highlight=False).print(accuracy_tables(audited(run, images, model=given, samples=samples, seed=seed)))

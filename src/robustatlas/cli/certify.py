@@ -18,7 +18,6 @@ from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import accuracy_tables, print_run
 from robustatlas.cli._threads import set_threads
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
 from robustatlas.common.scalars import fraction
 
 if TYPE_CHECKING:
@@ -65,8 +64,9 @@ def certify(
     ] = "default",
     resize: _asked.Resize = None,
     crop: _asked.Crop = None,
+    channels: _asked.Channels = None,
     samples: _asked.Samples = None,
-    stratified: _asked.Stratified = False,
+    stratified: _asked.Stratified = None,
     run: Annotated[
         Path | None,
         typer.Option(
@@ -125,13 +125,13 @@ def certify(
     Ctrl-C stops it, and the same command continues it.
     """
     from robustatlas.certificates.certifying import certified, expected
-    from robustatlas.cli.evaluate import run_folder
+    from robustatlas.cli.evaluate import samples_and_folder
     from robustatlas.evaluation.request import Request
     from robustatlas.evaluation.workers.memory import hand_back_at_once
 
     classifier = _models.loaded(model, weights, settings, mean, std, device)
-    dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
-    folder = named(run) if run else run_folder(classifier, dataset)
+    dataset = _models.data_for(classifier, data, resize, crop, channels)
+    dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
     set_threads(threads, classifier, dataset.rows)
     request = Request(
         attacks=_attacks.chosen(names_in(attacks), "default", None),

@@ -104,7 +104,6 @@ def diagnose(
 
         robustatlas diagnose runs/mynet --repair
     """
-    from robustatlas.data import load_dataset
     from robustatlas.results.result import load_result
     from robustatlas.trust import diagnose as diagnosed
     from robustatlas.trust import repair as repaired
@@ -112,11 +111,12 @@ def diagnose(
     run = named(subject)
     is_run = storage.is_run(run)
     given = None
-    if not is_run or weights is not None or mean is not None or std is not None or settings:
+    own = weights is not None or mean is not None or std is not None or settings
+    if not is_run or own or _models.are_pictures(data):
         source = load_result(run).identity if is_run else None
         name = source.model.source if source is not None else subject
         given = _models.loaded(name, weights, settings, mean, std, device)
-    images = None if data is None else load_dataset(data)
+    images = None if data is None else _models.data_for(given, data)
     if repair:
         if not is_run:
             raise UserError(f"--repair adds evidence to a run, and {subject} is none; evaluate it first.")

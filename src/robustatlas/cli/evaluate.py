@@ -42,8 +42,9 @@ def evaluate(
     features: _asked.Features = None,
     resize: _asked.Resize = None,
     crop: _asked.Crop = None,
+    channels: _asked.Channels = None,
     samples: _asked.Samples = None,
-    stratified: _asked.Stratified = False,
+    stratified: _asked.Stratified = None,
     until: _until.Until = None,
     against: _until.Against = None,
     run: Annotated[
@@ -189,10 +190,10 @@ def evaluate(
     card = read_card(about) if about else {}
     wanted, how = parse_strengths(strengths or []), _precision(precision)
     asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
-    classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws)
+    classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws, classes)
     chosen = _attacks.chosen(_attacks.named(attacks, classifier), procedure, features)  # type: ignore[arg-type]
-    dataset = _models.data_for(classifier, data, resize, crop).take(samples, stratified=stratified, seed=seed)
-    folder = named(run) if run else run_folder(classifier, dataset)
+    dataset = _models.data_for(classifier, data, resize, crop, channels)
+    dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
     _set_threads(threads, classifier, dataset, verbose)
     request = Request(
         attacks=chosen,
@@ -223,6 +224,16 @@ def evaluate(
             return
         result = _until.result_of(classifier, dataset, request, until, against)
     _conclude(_escalated(result, classifier, dataset) if escalate else result, card, folder, request)
+
+
+def samples_and_folder(
+    model: Classifier, data: Dataset, count: int | None, stratified: bool | None, seed: int, run: Path | None
+) -> tuple[Dataset, Path]:
+    """The samples of a data set that are asked for, and the folder of their run."""
+    from robustatlas.evaluation.plan import subset
+
+    folder = named(run) if run else run_folder(model, data)
+    return subset(data, count, stratified, seed, folder), folder
 
 
 def run_folder(model: Classifier, data: Dataset) -> Path:

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.noise import Noise
 from robustatlas.common.scalars import whole
 from robustatlas.data.arrays import array_of
 from robustatlas.data.rows import InMemory, Rows, check_scale, two_values, within_range
+from robustatlas.data.sampling import some_of
 from robustatlas.outcomes import sha256_of_array
 
 _CHANNELS = (1, 3)
-_MOST_CLASSES = 10**6
+MOST_CLASSES = 10**6
 """More classes than this are a mistake in the labels."""
 
 
@@ -88,6 +88,7 @@ class Dataset:
         index: int64 ``[N]``, positions in the whole data set (0, 1, ... unless this is a subset).
         whole: the fingerprint of the whole data set where this is a subset, or where it is known; or what finds it.
         first: the first samples of the whole data set where this is a subset.
+        all_held: of how many classes the whole data set has samples where this is a subset.
 
     Example:
         >>> data = Dataset.of(np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 1, 0]), "mine")
@@ -102,6 +103,12 @@ class Dataset:
     index: Tensor
     whole: Fingerprint | Callable[[], Fingerprint] | None = None
     first: Beginning | None = None
+    all_held: int | None = None
+
+    @cached_property
+    def held(self) -> int:
+        """Of how many classes the whole data set has samples, also where only a subset is held here."""
+        return self.all_held or len(torch.unique(self.labels))
 
     @cached_property
     def beginning(self) -> Beginning:
@@ -186,10 +193,10 @@ class Dataset:
         if len(rows) != len(targets):
             raise UserError(f"Data set {name!r} has {len(rows)} images but {len(targets)} labels; give one each.")
         if classes is None:
-            if int(targets.max()) >= _MOST_CLASSES:
+            if int(targets.max()) >= MOST_CLASSES:
                 raise UserError(
                     f"Labels of {name!r} go up to {int(targets.max())}; expected class numbers 0, 1, ... of at most "
-                    f"{_MOST_CLASSES:,} classes."
+                    f"{MOST_CLASSES:,} classes."
                 )
             classes = [str(label) for label in range(int(targets.max()) + 1)]
         if int(targets.min()) < 0 or int(targets.max()) >= len(classes):
@@ -199,10 +206,11 @@ class Dataset:
             )
         return cls(rows, targets, name, tuple(str(c) for c in classes), torch.arange(len(targets)), fingerprint)
 
-    def take(self, count: int | None, stratified: bool = False, seed: int = 0) -> Dataset:
-        """The first ``count`` samples, or a random subset with the classes in the proportions of the whole.
+    def take(self, count: int | None, stratified: bool | None = None, seed: int = 0) -> Dataset:
+        """So many samples, or all (None): the first ones, or ``stratified`` ones, a random choice with the classes in
+        the proportions of the whole. By default the first ones, and stratified ones of data that are sorted by class.
 
-        Stratified subsets keep the order of the samples and depend on ``seed`` only. None takes everything.
+        Stratified samples keep their order and depend on ``seed`` only.
 
         Raises:
             UserError: fewer than 1 sample, or more than there are.
@@ -212,8 +220,7 @@ class Dataset:
         asked = whole(count)
         if asked is None or not 1 <= asked <= len(self):
             raise UserError(f"Data set {self.name!r} has {len(self)} samples; ask for 1 to {len(self)}, not {count!r}.")
-        count = asked
-        chosen = self._stratified(count, seed) if stratified else torch.arange(count)
+        chosen = some_of(self.labels, self.index, asked, seed, stratified)
         return replace(
             self,
             rows=self.rows.chosen(chosen),
@@ -221,16 +228,8 @@ class Dataset:
             index=self.index[chosen],
             whole=self.fingerprint,
             first=self.beginning,
+            all_held=self.held,
         )
-
-    def _stratified(self, count: int, seed: int) -> Tensor:
-        """Samples dealt evenly from their classes: that of random rank r in a class of n comes up at (r + 1/2) / n."""
-        shuffled = Noise.of(seed, self.index, "subset").uniform(1, dtype=torch.float64).squeeze(1).argsort(stable=True)
-        turn = torch.empty(len(self), dtype=torch.float64)
-        for label in range(len(self.classes)):
-            members = shuffled[self.labels[shuffled] == label]
-            turn[members] = (torch.arange(len(members), dtype=torch.float64) + 0.5) / len(members)
-        return turn.argsort(stable=True)[:count].sort().values
 
 
 def _inputs(images: NDArray[Any], name: str) -> Tensor:

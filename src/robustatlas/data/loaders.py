@@ -6,105 +6,43 @@ import importlib
 import io
 import struct
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, first_line
 from robustatlas.data.dataset import channels_first
+from robustatlas.data.pictures import UNREADABLE, Pictures, Sizing, picture_of
 from robustatlas.data.rows import Rows, within_range
 
-PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 
+class PictureFiles(Pictures):
+    """Pictures in files."""
 
-@dataclass(frozen=True)
-class Sizing:
-    """How pictures come to one size: the shorter side to ``resize`` pixels (bilinear, antialiased, as Pillow does it),
-    then the middle of ``crop`` pixels; None leaves either out."""
+    def __init__(self, files: Sequence[Path], sizing: Sizing, name: str, channels: int | None = None) -> None:
+        self.files = list(files)
+        super().__init__(len(self.files), sizing, name, channels)
 
-    resize: int | None = None
-    crop: int | None = None
+    def pictures(self, positions: Sequence[int]) -> Iterator[Image.Image]:
+        """The pictures at some positions, each open while it is looked at."""
+        for position in positions:
+            try:
+                picture = Image.open(self.files[position])
+            except UNREADABLE as error:
+                whose = self.called(position)
+                raise UserError(f"{whose} cannot be read as a picture ({first_line(error)}).") from error
+            with picture:
+                yield picture
 
-    def __call__(self, picture: Image.Image) -> NDArray[np.uint8]:
-        """RGB pixels [C, H, W]."""
-        picture = picture.convert("RGB")
-        if self.resize is not None:
-            width, height = picture.size
-            short = min(width, height)
-            size = (self.resize * width // short, self.resize * height // short)
-            picture = picture.resize(size, Image.Resampling.BILINEAR)
-        if self.crop is not None:
-            width, height = picture.size
-            if min(width, height) < self.crop:
-                raise UserError(
-                    f"A picture of {width} x {height} pixels is smaller than the {self.crop} x {self.crop} to be cut "
-                    "out of it; resize to more."
-                )
-            left, top = round((width - self.crop) / 2), round((height - self.crop) / 2)
-            picture = picture.crop((left, top, left + self.crop, top + self.crop))
-        return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
-
-
-AS_THEY_ARE = Sizing()
-
-
-class Pictures(Rows):
-    """Pictures in files, decoded when they are needed; uint8 [N, 3, H, W]."""
-
-    def __init__(self, files: Sequence[Path], sizing: Sizing, name: str) -> None:
-        self.files, self.sizing, self.name = list(files), sizing, name
-        self.shape = (len(files), *self._pixels(0).shape)
-
-    def stored(self, positions: Tensor) -> Tensor:
-        pixels = np.empty((len(positions), *self.shape[1:]), np.uint8)
-        for place, position in enumerate(positions.tolist()):
-            found = self._pixels(position)
-            if found.shape != self.shape[1:]:
-                raise UserError(
-                    f"{self.files[position]} has {found.shape[2]} x {found.shape[1]} pixels, and the first picture of "
-                    f"{self.name!r} {self.shape[3]} x {self.shape[2]}; give a size for all (resize and crop)."
-                )
-            pixels[place] = found
-        return torch.from_numpy(pixels)
-
-    def _pixels(self, position: int) -> NDArray[np.uint8]:
-        path = self.files[position]
-        try:
-            with Image.open(path) as picture:
-                return self.sizing(picture)
-        except (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-            if isinstance(error, UserError):
-                raise UserError(f"{path}: {error}") from error
-            raise UserError(f"{path} cannot be read as a picture ({str(error) or type(error).__name__}).") from error
-
-
-def class_folders(folder: Path, classes: Sequence[str] | None = None) -> tuple[list[Path], list[int], list[str]]:
-    """The pictures in the class folders of ``folder``, their labels, and the names of the classes.
-
-    Classes are numbered in the order of their names, or of ``classes``, which may leave some out.
-    """
-    if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}; expected one with a folder of pictures for each class.")
-    known = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    names = list(classes) if classes is not None else known
-    if missing := [name for name in names if name not in known]:
-        raise UserError(f"{folder} has no folder of the class {missing[0]!r}; it has {len(known)} folders of classes.")
-    files: list[Path] = []
-    labels: list[int] = []
-    for label, name in enumerate(names):
-        found = sorted(path for path in (folder / name).rglob("*") if path.suffix.lower() in PICTURES)
-        files += found
-        labels += [label] * len(found)
-    if not files:
-        raise UserError(f"{folder} has no pictures; expected a folder for each class, such as {folder}/cat/1.png.")
-    return files, labels, names
+    def called(self, position: int) -> str:
+        """The name of the file."""
+        return str(self.files[position])
 
 
 class Mapped(Rows):
@@ -165,22 +103,22 @@ def _member(path: Path, member: str) -> NDArray[Any]:
         return np.memmap(path, kind, "r", file.tell(), shape, "F" if fortran else "C")
 
 
-class FromHuggingFace(Rows):
+class FromHuggingFace(Pictures):
     """The column of images of a data set of the library ``datasets``."""
 
-    def __init__(self, data: Any, column: str, sizing: Sizing, name: str) -> None:
-        self.data, self.column, self.sizing, self.name = data, column, sizing, name
-        self.shape = (len(data), *self._pixels(0).shape)
+    def __init__(self, data: Any, column: str, sizing: Sizing, name: str, channels: int | None = None) -> None:
+        self.data, self.column = data, column
+        super().__init__(len(data), sizing, name, channels)
 
-    def stored(self, positions: Tensor) -> Tensor:
-        found = [self._pixels(position) for position in positions.tolist()]
-        if any(pixels.shape != self.shape[1:] for pixels in found):
-            raise UserError(f"The images of {self.name!r} have different sizes; give one for all (resize and crop).")
-        return torch.from_numpy(np.stack(found)) if found else torch.empty(0, *self.shape[1:], dtype=torch.uint8)
+    def pictures(self, positions: Sequence[int]) -> Iterator[Image.Image]:
+        """The pictures at some positions."""
+        for position in positions:
+            image = self.data[position][self.column]
+            yield image if isinstance(image, Image.Image) else picture_of(np.asarray(image), self.called(position))
 
-    def _pixels(self, position: int) -> NDArray[np.uint8]:
-        image = self.data[position][self.column]
-        return self.sizing(image if isinstance(image, Image.Image) else Image.fromarray(np.asarray(image, np.uint8)))
+    def called(self, position: int) -> str:
+        """The number of the row."""
+        return f"Row {position} of {self.name!r}"
 
 
 def huggingface_parts(path: Path, split: str, name: str) -> tuple[Any, str, NDArray[np.int64], list[str] | None]:

@@ -18,10 +18,11 @@ from robustatlas.common.wording import instead
 from robustatlas.data.classes import CIFAR10, CIFAR100
 from robustatlas.data.dataset import Dataset
 from robustatlas.data.download import download, download_members
+from robustatlas.data.folders import Order
 from robustatlas.data.formats import read_cifar_binary, read_idx, read_npz
-from robustatlas.data.loaders import AS_THEY_ARE, Sizing
-from robustatlas.data.on_disk import load_on_disk
+from robustatlas.data.on_disk import Shown, load_on_disk
 from robustatlas.data.pickles import read_cifar_pickle
+from robustatlas.data.pictures import Sizing
 
 Split = Literal["test", "train"]
 
@@ -184,7 +185,13 @@ def names() -> tuple[str, ...]:
 
 
 def load_dataset(
-    name: str | Path, split: Split = "test", *, resize: int | None = None, crop: int | None = None
+    name: str | Path,
+    split: Split = "test",
+    *,
+    resize: int | None = None,
+    crop: int | None = None,
+    channels: int | None = None,
+    classes: int | Sequence[str] | None = None,
 ) -> Dataset:
     """A data set by name, from a file, or from a folder.
 
@@ -198,6 +205,10 @@ def load_dataset(
     ``cifar-10-batches-py``      a folder of that name, wherever it is (also ``cifar-100-python``, the binary versions)
     ``imagenet``                 the validation images in class folders; ``imagenet100``: every tenth class of it
     ===========================  =======================================================================================
+
+    Class folders are numbered in the order of ``classes``. Without these, folders that are called by whole numbers
+    have these numbers, from 0, or from 1 where all of 1, 2, ... are there; others are numbered in the order of their
+    names. Pictures with more than 8 bits keep them; of transparent ones the colours are taken.
 
     Pictures in folders, and arrays in ``.npy`` and uncompressed ``.npz`` files, stay on disk until they are needed.
 
@@ -215,12 +226,16 @@ def load_dataset(
         split: "test" or "train".
         resize, crop: bring pictures to one size: the shorter side to ``resize`` pixels, then the middle of ``crop``
             pixels (for ``imagenet``: 256 and 224).
+        channels: of pictures, 1 or 3; by default 1 where they are grey.
+        classes: of ``imagefolder:``, the names of all classes in the order of their numbers, of which some may have no
+            folder; or how many there are, which tells folders called 1, 2, ... from those called 0, 1, ...
 
     Returns:
         the images in [0, 1], read where they are needed, with their labels and the names of the classes.
 
     Raises:
-        UserError: unknown name, files neither here nor to be downloaded, damaged files, images or labels out of range.
+        UserError: unknown name, files neither here nor to be downloaded, damaged files, images or labels out of range,
+            class folders whose order is not known, a folder that holds splits.
 
     Example:
         >>> data = load_dataset("digits")
@@ -230,12 +245,12 @@ def load_dataset(
     if split not in ("test", "train"):
         raise UserError(f"The split must be 'test' or 'train', not {split!r}.")
     sizing = Sizing(*(_pixels(what, value) for what, value in (("resize", resize), ("crop", crop))))
+    shown = Shown(sizing, _channels(channels), _order(classes))
     place = named(name, "the name of a data set, or the file or folder of one")
-    on_disk = load_on_disk(str(name), split, sizing, _roots())
+    on_disk = load_on_disk(str(name), split, shown, _roots())
     if on_disk is not None:
         return on_disk
-    if sizing != AS_THEY_ARE:
-        raise UserError(f"{str(name)!r} has one size already; resize and crop are for folders of pictures.")
+    shown.refuse_for(str(name))
     if name == "digits":
         return _load_digits(split)
     source = _SOURCES.get(str(name))
@@ -252,6 +267,25 @@ def _pixels(what: str, value: object) -> int | None:
     if value is not None and (count is None or count < 1):
         raise UserError(f"{what}={value!r}; expected a number of pixels of at least 1.")
     return count
+
+
+def _channels(channels: object) -> int | None:
+    count = whole(channels)
+    if channels is not None and count not in (1, 3):
+        raise UserError(f"channels={channels!r}; expected 1 or 3.")
+    return count
+
+
+def _order(classes: int | Sequence[str] | None) -> Order:
+    count = whole(classes)
+    if classes is None or isinstance(classes, int) or count is not None:
+        return Order(count=count)
+    names = [classes] if isinstance(classes, str) else [str(name) for name in classes]
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise UserError(
+            f"classes={brief(repr(classes))}; expected at least two names, each once, or how many there are."
+        )
+    return Order(tuple(names))
 
 
 def _load_digits(split: Split) -> Dataset:

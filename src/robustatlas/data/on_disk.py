@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,19 +14,11 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.data.classes import CIFAR10, CIFAR100
 from robustatlas.data.dataset import Dataset
+from robustatlas.data.folders import AS_NAMED, Order, class_folders, folder_names
 from robustatlas.data.formats import read_npz
-from robustatlas.data.loaders import (
-    AS_THEY_ARE,
-    FromHuggingFace,
-    Mapped,
-    Pictures,
-    Sizing,
-    class_folders,
-    has_member,
-    huggingface_parts,
-    mapped,
-)
+from robustatlas.data.loaders import FromHuggingFace, Mapped, PictureFiles, has_member, huggingface_parts, mapped
 from robustatlas.data.parquet import parquet_parts
+from robustatlas.data.pictures import AS_THEY_ARE, Sizing
 from robustatlas.data.remembered import remembered_fingerprint
 from robustatlas.data.rows import Rows, check_scale
 
@@ -34,37 +27,59 @@ _SEVERITIES = 5
 _IMAGENET = Sizing(resize=256, crop=224)
 _LARGE = 2**28
 """Bytes of an archive above which its images stay on disk."""
+_IMAGENET100 = 100
 
 
-def load_on_disk(name: str, split: str, sizing: Sizing, roots: Sequence[Path]) -> Dataset | None:
+@dataclass(frozen=True)
+class Shown:
+    """How pictures become rows: their ``sizing``, their ``channels`` (None: as they are), and the ``order`` of the
+    classes of class folders."""
+
+    sizing: Sizing = AS_THEY_ARE
+    channels: int | None = None
+    order: Order = AS_NAMED
+
+    def refuse_for(self, name: str) -> None:
+        """Raise :class:`UserError` where something is asked of the data set ``name``, which holds no pictures."""
+        if self != Shown():
+            raise UserError(
+                f"{name!r} has one size and numbered classes already; resize, crop, channels and classes are for "
+                "folders of pictures."
+            )
+
+
+def load_on_disk(name: str, split: str, shown: Shown, roots: Sequence[Path]) -> Dataset | None:
     """The data set of that name, None where it is none of those that stay on disk."""
     scheme, _, rest = name.partition(":")
     if scheme == "imagefolder" and rest:
-        return image_folder(named(rest), sizing)
+        return image_folder(named(rest), shown, split=split)
+    if shown.order != AS_NAMED:
+        raise UserError(f"{name!r} numbers its classes itself; classes are for imagefolder:FOLDER.")
     if scheme == "hf" and rest:
-        return _huggingface(named(rest), split, sizing)
+        return _huggingface(named(rest), split, shown)
     path = named(name)
     if path.suffix in (".npz", ".npy"):
-        if sizing != AS_THEY_ARE:
-            raise UserError(f"{name!r} has one size already; resize and crop are for folders of pictures.")
+        shown.refuse_for(name)
         return _npz(path) if path.suffix == ".npz" else _npy(path, _labels_beside(path), path.stem)
     kind, *details = name.split("/")
     if kind in _CIFAR_C:
         return _cifar_c(kind, details, roots)
     if kind == "imagenet-c":
-        return _imagenet_c(details, roots, sizing)
+        return _imagenet_c(details, roots, shown)
     if name in ("imagenet", "imagenet100"):
-        return _imagenet(name, split, roots, sizing)
+        return _imagenet(name, split, roots, shown)
     return None
 
 
 def image_folder(
-    folder: Path, sizing: Sizing = AS_THEY_ARE, classes: Sequence[str] | None = None, name: str = ""
+    folder: Path, shown: Shown, *, split: str = "test", only: Sequence[str] | None = None, name: str = ""
 ) -> Dataset:
-    """Pictures in one folder a class; ``classes``: only these, in this order."""
-    files, labels, names = class_folders(folder, classes)
+    """Pictures in one folder a class; ``only``: in the folders of these names."""
+    found = class_folders(folder, shown.order, split, only)
     name = name or folder.resolve().name
-    return _remembered(Pictures(files, sizing, name), labels, name, names, files, f"pictures {sizing}")
+    rows = PictureFiles(found.files, shown.sizing, name, shown.channels)
+    settings = f"pictures {shown.sizing} {rows.channels} channels"
+    return _remembered(rows, found.labels, name, found.classes, found.files, settings)
 
 
 def _remembered(
@@ -130,27 +145,29 @@ def _cifar_c(name: str, details: Sequence[str], roots: Sequence[Path]) -> Datase
     return _remembered(rows, truth, f"{name}/{kind}/{severity}", classes, [path], f"severity {severity}")
 
 
-def _imagenet_c(details: Sequence[str], roots: Sequence[Path], sizing: Sizing) -> Dataset:
+def _imagenet_c(details: Sequence[str], roots: Sequence[Path], shown: Shown) -> Dataset:
     kind, severity = _kind_and_severity("imagenet-c", details)
     folder = _found(roots, [f"ImageNet-C/{kind}/{severity}", f"imagenet-c/{kind}/{severity}"], f"ImageNet-C's {kind}")
-    return image_folder(folder, sizing, name=f"imagenet-c/{kind}/{severity}")
+    return image_folder(folder, shown, name=f"imagenet-c/{kind}/{severity}")
 
 
-def _imagenet(name: str, split: str, roots: Sequence[Path], sizing: Sizing) -> Dataset:
+def _imagenet(name: str, split: str, roots: Sequence[Path], shown: Shown) -> Dataset:
     part = "val" if split == "test" else "train"
     folder = _found(roots, [f"{kind}/{part}" for kind in ("imagenet", "ImageNet", "ILSVRC2012")], f"{name} ({split})")
-    classes = None
-    if name == "imagenet100":
-        known = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
-        classes = known if len(known) <= 100 else known[::10]
-    return image_folder(folder, _IMAGENET if sizing == AS_THEY_ARE else sizing, classes, name)
+    known = folder_names(folder)
+    only = known[::10] if name == "imagenet100" and len(known) > _IMAGENET100 else None
+    return image_folder(
+        folder, replace(shown, sizing=_IMAGENET if shown.sizing == AS_THEY_ARE else shown.sizing), only=only, name=name
+    )
 
 
-def _huggingface(path: Path, split: str, sizing: Sizing) -> Dataset:
+def _huggingface(path: Path, split: str, shown: Shown) -> Dataset:
     if next(path.rglob("*.parquet"), None) is not None:
-        pictures, truth, names, used = parquet_parts(path, split, sizing, path.name)
-        return _remembered(pictures, truth.tolist(), path.name, names, used, f"{split} {sizing}")
+        pictures, truth, names, used = parquet_parts(path, split, shown.sizing, path.name, shown.channels)
+        settings = f"{split} {shown.sizing} {pictures.channels} channels"
+        return _remembered(pictures, truth.tolist(), path.name, names, used, settings)
     data, column, labels, classes = huggingface_parts(path, split, f"hf:{path}")
-    rows = FromHuggingFace(data, column, sizing, path.name)
+    rows = FromHuggingFace(data, column, shown.sizing, path.name, shown.channels)
     files = sorted(file for file in path.rglob("*") if file.is_file())
-    return _remembered(rows, labels.tolist(), path.name, classes, files, f"{split} {column} {sizing}")
+    settings = f"{split} {column} {shown.sizing} {rows.channels} channels"
+    return _remembered(rows, labels.tolist(), path.name, classes, files, settings)

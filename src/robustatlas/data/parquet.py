@@ -10,66 +10,61 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
-from torch import Tensor
+from PIL import Image
 
 from robustatlas.common.errors import UserError, first_line
-from robustatlas.data.loaders import Sizing
-from robustatlas.data.rows import Rows
+from robustatlas.data.pictures import UNREADABLE, Pictures, Sizing
 
 _IMAGES = ("image", "img")
 _LABELS = ("label", "labels", "fine_label")
 _SPLITS = {"test": ("test", "validation", "valid", "val"), "train": ("train",)}
-_LOOKED_AT = 32
-"""Pictures that tell whether a data set is grey."""
 
 
-class ParquetPictures(Rows):
-    """Encoded pictures, read and decoded when they are needed; uint8 [N, 3, H, W], or [N, 1, H, W] of grey ones."""
+class ParquetPictures(Pictures):
+    """Encoded pictures in the rows of files."""
 
-    def __init__(self, files: Sequence[Path], column: str, counts: Sequence[int], sizing: Sizing, name: str) -> None:
-        self.files, self.column, self.sizing, self.name = list(files), column, sizing, name
+    def __init__(
+        self,
+        files: Sequence[Path],
+        column: str,
+        counts: Sequence[int],
+        sizing: Sizing,
+        name: str,
+        channels: int | None = None,
+    ) -> None:
+        self.files, self.column = list(files), column
         self.first = np.concatenate([[0], np.cumsum(counts)])
-        looked_at = self._pictures(np.arange(min(int(self.first[-1]), _LOOKED_AT)))
-        self.grey = all(picture.mode in ("1", "L") for picture in looked_at)
-        self.shape = (int(self.first[-1]), *self._pixels(looked_at[0]).shape)
+        super().__init__(int(self.first[-1]), sizing, name, channels)
 
-    def stored(self, positions: Tensor) -> Tensor:
-        """Pixels of the pictures at ``positions`` [B]."""
-        found = [self._pixels(picture) for picture in self._pictures(positions.numpy())]
-        if any(pixels.shape != self.shape[1:] for pixels in found):
-            raise UserError(f"The images of {self.name!r} have different sizes; give one for all (resize and crop).")
-        return torch.from_numpy(np.stack(found)) if found else torch.empty(0, *self.shape[1:], dtype=torch.uint8)
+    def called(self, position: int) -> str:
+        """The number of the row, and its file."""
+        file = int(np.searchsorted(self.first, position, side="right")) - 1
+        return f"Row {position - int(self.first[file])} of {self.files[file]}"
 
-    def _pixels(self, picture: Image.Image) -> NDArray[np.uint8]:
-        pixels = self.sizing(picture)
-        return pixels[:1] if self.grey else pixels
-
-    def _pictures(self, positions: NDArray[np.int64]) -> list[Image.Image]:
+    def pictures(self, positions: Sequence[int]) -> list[Image.Image]:
+        """The pictures at some positions, by one query of each file."""
         found: dict[int, Image.Image] = {}
-        of_file = np.searchsorted(self.first, positions, side="right") - 1
+        asked = np.asarray(positions, np.int64)
+        of_file = np.searchsorted(self.first, asked, side="right") - 1
         for file in np.unique(of_file).tolist():
-            rows = sorted({int(p - self.first[file]) for p in positions[of_file == file]})
+            rows = sorted({int(p - self.first[file]) for p in asked[of_file == file]})
             where = f"file_row_number IN ({', '.join(map(str, rows))})"
             for row, encoded in _query(self.files[file], f"file_row_number, {self.column}.bytes", where):
-                found[int(self.first[file]) + row] = self._opened(encoded, file, row)
-        return [found[position] for position in positions.tolist()]
+                position = int(self.first[file]) + row
+                found[position] = self._opened(encoded, position)
+        return [found[position] for position in positions]
 
-    def _opened(self, encoded: bytes | None, file: int, row: int) -> Image.Image:
+    def _opened(self, encoded: bytes | None, position: int) -> Image.Image:
         try:
-            picture = Image.open(io.BytesIO(encoded or b""))
-            picture.load()
-        except (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-            raise UserError(
-                f"Row {row} of {self.files[file]} cannot be read as a picture ({first_line(error)})."
-            ) from error
-        return picture
+            return Image.open(io.BytesIO(encoded or b""))
+        except UNREADABLE as error:
+            whose = self.called(position)
+            raise UserError(f"{whose} cannot be read as a picture ({first_line(error)}).") from error
 
 
 def parquet_parts(
-    folder: Path, split: str, sizing: Sizing, name: str
+    folder: Path, split: str, sizing: Sizing, name: str, channels: int | None = None
 ) -> tuple[ParquetPictures, NDArray[np.int64], list[str] | None, list[Path]]:
     """The pictures of a split in a folder of Parquet files, their labels, the names of the classes where they are told,
     and the files. A test split without labels is passed over for the validation split.
@@ -88,7 +83,7 @@ def parquet_parts(
             labels = [[row[0] for row in _query(file, label, None)] for file in files]
             truth = np.asarray([each for part in labels for each in part], np.int64)
             if (truth >= 0).all() or kind == _SPLITS[split][-1]:
-                rows = ParquetPictures(files, image, [len(part) for part in labels], sizing, name)
+                rows = ParquetPictures(files, image, [len(part) for part in labels], sizing, name, channels)
                 return rows, truth, _classes(files[0], label), files
     raise UserError(
         f"{folder} has no Parquet files of the split {split!r} with labels; expected names such as "

@@ -8,19 +8,22 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
 from robustatlas.data.dataset import Dataset, channels_first
+from robustatlas.data.pictures import is_grey, pixels_of, stacked
 from robustatlas.data.rows import Rows, check_scale, within_range
 
 
 class OneByOne(Rows):
     """The images of ``data[k] = (image, label)``: tensors or arrays [C, H, W] (floats in [0, 1] or uint8), arrays
-    [H, W, C], or what numpy makes an array of, such as pictures of Pillow."""
+    [H, W, C], or pictures of Pillow, in colour where the first one is."""
 
     def __init__(self, data: Any, name: str) -> None:
         self.data, self.name = data, name
+        self.grey: bool | None = None
         self.shape = (len(data), *self._image(0).shape)
 
     def stored(self, positions: Tensor) -> Tensor:
@@ -31,11 +34,18 @@ class OneByOne(Rows):
                     f"Image {position} of {self.name!r} has shape {tuple(image.shape)}, and the first one "
                     f"{self.shape[1:]}; bring all to one size (transforms of the data set)."
                 )
-        stacked = torch.stack(found) if found else torch.empty(0, *self.shape[1:])
-        return stacked if stacked.dtype == torch.uint8 else within_range(stacked, f"Images of {self.name!r}")
+        images = stacked(found) if found else torch.empty(0, *self.shape[1:])
+        return images if images.dtype == torch.uint8 else within_range(images, f"Images of {self.name!r}")
 
     def _image(self, position: int) -> Tensor:
         image = self.data[position][0]
+        if isinstance(image, Image.Image):
+            grey = is_grey(image)
+            self.grey = grey if self.grey is None else self.grey
+            try:
+                return torch.from_numpy(pixels_of(image, 1 if grey and self.grey else 3))
+            except UserError as error:
+                raise UserError(f"Image {position} of {self.name!r}: {error}") from error
         if not isinstance(image, Tensor):
             image = torch.from_numpy(np.array(channels_first(np.asarray(image)[None])[0]))
         return image if image.dtype in (torch.uint8, torch.float64) else image.float()

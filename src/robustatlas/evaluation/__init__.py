@@ -68,7 +68,9 @@ def evaluate(
             for.
         procedure: ``"default"`` (sound sets, strong search) or ``"paper"`` (each attack exactly as its source ran it).
         strengths: increasing strengths per attack; default: the catalogue's grid.
-        samples: the first ``samples`` of the data, their positions, or a mask; default: all.
+        samples: how many, their positions, or a mask; default: all. So many are the first ones; of data that are sorted
+            by class they are drawn by ``seed`` with the classes in their proportions, unless ``run`` was begun with the
+            first ones.
         seed: of all random numbers. Results depend on it and on nothing like batch size, order, parts or resume.
         run: directory to write to. What is in it is kept and never computed again: an interrupted run goes on, and a
             finished one can be given more attacks, samples and strengths. ``None``: in memory.

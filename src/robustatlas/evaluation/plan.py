@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,18 +20,20 @@ from robustatlas.attacks.search import search_named
 from robustatlas.attacks.search.plan import MINIMUM_SIZE
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.attacks.table import words_of
-from robustatlas.checks.sanity import check_inputs
+from robustatlas.checks.sanity import NOT_KNOWN, ClassesHeld, check_inputs
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
+from robustatlas.common.scalars import real, whole
 from robustatlas.common.wording import instead
 from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
 from robustatlas.data.arrays import array_of, tensor_of
+from robustatlas.data.sampling import is_sorted, some_of
 from robustatlas.engine.numerics import NUMERICS
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.records import BY_ITSELF
+from robustatlas.outcomes.storage import is_run
 from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of
 from robustatlas.threats.base import UnsupportedInputError
 
@@ -44,13 +47,19 @@ Integers = NDArray[np.int64]
 @dataclass(frozen=True)
 class Work:
     """The samples of an evaluation: ``rows`` [N, ...] in [0, 1], ``labels`` [N], ``index`` [N] in the data set, the
-    data set's ``record``, and its ``first`` samples, whichever are evaluated."""
+    data set's ``record``, its ``first`` samples, whichever are evaluated, and its ``classes``."""
 
     rows: Rows
     labels: Tensor
     index: Integers
     record: DataRecord
     first: Beginning
+    classes: ClassesHeld = NOT_KNOWN
+
+    def at(self, positions: Tensor) -> Work:
+        """Those at some positions [M]."""
+        chosen = {"labels": self.labels[positions], "index": self.index[positions.numpy()]}
+        return replace(self, rows=self.rows.chosen(positions), **chosen)
 
 
 @dataclass(frozen=True)
@@ -82,27 +91,71 @@ class Task:
         return len(self.attack.strengths) + 1 if search_named(self.search).shares else 1
 
 
-def samples_of(data: Data, samples: Samples) -> Work:
-    """The samples that ``samples`` names of ``data``: the first so many, positions, or a boolean mask."""
+def samples_of(data: Data, samples: Samples = None, seed: int = 0, run: str | Path | Run | None = None) -> Work:
+    """The samples of ``data`` that ``samples`` names: positions, a mask, or so many, see :func:`positions_of`."""
+    everything = _all_of(data)
+    positions = positions_of(everything, samples, seed, run)
+    return everything if positions is None else everything.at(positions)
+
+
+def _all_of(data: Data) -> Work:
+    """All samples of ``data``."""
     if isinstance(data, torch.utils.data.Dataset):
         data = of_torch(data)
     if isinstance(data, Dataset):
-        rows, labels, name, index, known = data.rows, data.labels, data.name, data.index, data.fingerprint
-        first = data.beginning
-    elif isinstance(data, (tuple, list)) and len(data) == 2:
-        (images, labels), name = map(tensor_of, data), "arrays"
-        images = check_inputs(images, labels)
-        rows, index, known = InMemory(images), torch.arange(len(images)), Fingerprint.of(images, labels)
-        first = Beginning.of(rows, labels, index)
-    else:
-        raise UserError(
-            f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
-        )
-    record = DataRecord(name=name, **vars(known))
+        record = DataRecord(name=data.name, **vars(data.fingerprint))
+        classes = ClassesHeld(data.held, data.classes)
+        return Work(data.rows, data.labels.long(), data.index.numpy(), record, data.beginning, classes)
+    if isinstance(data, (tuple, list)) and len(data) == 2:
+        images, labels = map(tensor_of, data)
+        rows, index = InMemory(check_inputs(images, labels)), torch.arange(len(images))
+        record = DataRecord(name="arrays", **vars(Fingerprint.of(rows, labels)))
+        classes = ClassesHeld(len(torch.unique(labels)))
+        return Work(rows, labels.long(), index.numpy(), record, Beginning.of(rows, labels, index), classes)
+    raise UserError(
+        f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
+    )
+
+
+def positions_of(work: Work, samples: Samples, seed: int, run: str | Path | Run | None = None) -> Tensor | None:
+    """Positions among all samples of a data set of those that ``samples`` names; None: all.
+
+    A number of samples is the first ones, or of data that are sorted by class a random choice by ``seed`` with the
+    classes in their proportions, unless ``run`` was begun with the first ones.
+
+    Raises:
+        UserError: neither positions nor a mask nor a number that the data has.
+    """
     if samples is None:
-        return Work(rows, labels.long(), index.numpy(), record, first)
-    positions = torch.from_numpy(_positions(samples, len(rows)))
-    return Work(rows.chosen(positions), labels[positions].long(), index[positions].numpy(), record, first)
+        return None
+    positions = torch.from_numpy(_positions(samples, len(work.rows)))
+    if whole(samples) is None:
+        return positions
+    return some_of(work.labels, torch.from_numpy(work.index), len(positions), seed, _by_class(work.labels, run))
+
+
+def subset(
+    data: Dataset, count: int | None, stratified: bool | None, seed: int, run: str | Path | Run | None
+) -> Dataset:
+    """So many samples of ``data``, as :func:`positions_of` takes them where ``stratified`` is not said."""
+    if count is not None and stratified is None:
+        stratified = _by_class(data.labels, run)
+    return data.take(count, stratified, seed)
+
+
+def _by_class(labels: Tensor, run: str | Path | Run | None) -> bool | None:
+    """Whether samples are taken by class: not where a run of sorted data was begun with the first ones; None: where
+    data are sorted."""
+    return False if is_sorted(labels) and begun_with_the_first(run, len(labels)) else None
+
+
+def begun_with_the_first(run: str | Path | Run | None, count: int) -> bool:
+    """Whether a run was begun with the first samples of data that has ``count``."""
+    if run is None or not (isinstance(run, Run) or is_run(run)):
+        return False
+    begun = run if isinstance(run, Run) else Run.open(run)
+    asked = [plan.index() for plan in begun.plans()] + [begun.certificates.done(each) for each in begun.certified_by()]
+    return bool(asked) and len(asked[0]) < count and np.array_equal(asked[0], np.arange(len(asked[0])))
 
 
 def _positions(samples: Samples, count: int) -> Integers:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Plan, Search
-from robustatlas.checks.sanity import GRADIENTS, check_attacks, check_model, ways_back
+from robustatlas.checks.sanity import GRADIENTS, check_attacks, check_classes, check_model, ways_back
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.host import looking_is_free
 from robustatlas.common.wording import void_sentence
@@ -67,7 +67,9 @@ class Prepared:
 def given(model: Model, data: Data, request: Request) -> tuple[Classifier, Work]:
     """The model as one thing, and the samples that are asked for."""
     with undisturbed():
-        return model if isinstance(model, Classifier) else Classifier(model), samples_of(data, request.samples)
+        return model if isinstance(model, Classifier) else Classifier(model), samples_of(
+            data, request.samples, request.seed, request.run
+        )
 
 
 @contextmanager
@@ -96,6 +98,7 @@ def prepared(model: Classifier, work: Work, request: Request, display: Progress)
     )
     searches = {attack.name: attack.searched_by(request.search) for attack in asked}
     warnings = check_attacks(model, asked, work.rows) + check_model(model, work.rows, work.labels)
+    warnings += check_classes(work.labels, work.classes, model, drawn=request.by_number)
     model = with_what_gradient_it_has(model, work.rows[:_BACK])
     asked, left_out = those_that_fit(asked, named, _probed(model, work.rows[:1]))
     _probe(asked, _probed(model, work.rows[:4]))

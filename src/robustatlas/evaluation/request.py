@@ -82,6 +82,11 @@ class Request:
     def _keep(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
+    @property
+    def by_number(self) -> bool:
+        """Whether it asks for so many samples, or all, and not for some that it names."""
+        return self.samples is None or whole(self.samples) is not None
+
     def attacks_on(self, model: Classifier) -> Attacks:
         """The attacks that are named, or those that an evaluation of ``model`` makes where none is."""
         return default_attacks(model) if self.attacks is None else self.attacks

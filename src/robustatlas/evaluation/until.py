@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.evaluation.evaluating import evaluated
-from robustatlas.evaluation.plan import Samples, samples_of
+from robustatlas.evaluation.plan import positions_of, samples_of
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers.share import WHOLE
 from robustatlas.metrics.intervals import Interval
@@ -133,7 +133,9 @@ def evaluated_until(
         raise UserError("until='separated' compares with another run: give both, or neither.")
     if request.part != WHOLE:
         raise UserError("until looks at all samples that are through, and part shares them out; leave one of them out.")
-    samples, work = request.samples, samples_of(data, request.samples)
+    whole = samples_of(data)
+    among = positions_of(whole, request.samples, request.seed, request.run)
+    work = whole if among is None else whole.at(among)
     other = None if against is None else against if isinstance(against, Result) else load_result(against)
     index = work.index if other is None else np.intersect1d(work.index, other.index)
     if not len(index):
@@ -144,8 +146,9 @@ def evaluated_until(
         count = 0
         while True:
             count = min(len(order), max(_FIRST, int(count * _GROWTH) + 1))
-            positions = np.flatnonzero(np.isin(work.index, order[:count])).tolist()
-            drawn = replace(request, samples=_of(samples, positions), diagnose=False)
+            positions = np.flatnonzero(np.isin(work.index, order[:count]))
+            positions = positions if among is None else among.numpy()[positions]
+            drawn = replace(request, samples=positions.tolist(), diagnose=False)
             result = evaluated(model, data, drawn)
             known = _known(result, order[:count], len(order), other)
             enough = _separated(known.difference) if known.difference else known.half_width <= real(until)
@@ -170,15 +173,6 @@ def _diagnosed(model: Any, data: Any, drawn: Request, wanted: bool, result: Resu
     """The result with the diagnosis of its samples, where that is wanted."""
     found = evaluated(model, data, replace(drawn, diagnose=True)) if wanted else result
     return found if found.diagnosis is not None else result  # read now: the run may be a folder that goes
-
-
-def _of(samples: Samples, positions: Sequence[int]) -> list[int]:
-    """``positions`` among the ``samples`` as positions in the data."""
-    if samples is None or isinstance(samples, int):
-        return list(positions)
-    chosen = np.asarray(samples)
-    chosen = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-    return [int(chosen[position]) for position in positions]
 
 
 def _known(result: Result, order: NDArray[np.int64], population: int, other: Result | None) -> Known:

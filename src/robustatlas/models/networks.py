@@ -100,7 +100,7 @@ def load_trained(folder: str | Path) -> Classifier:
     net = network_named(card.architecture, data.shape, len(data.classes))
     place = named(folder)
     load_weights(net, place / WEIGHTS)
-    return Classifier(net.eval(), name=place.name)
+    return Classifier(net.eval(), classes=data.classes if len(data.classes) > 1 else None, name=place.name)
 
 
 def _from_timm(name: str, channels: int, classes: int) -> nn.Module:

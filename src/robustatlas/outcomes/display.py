@@ -17,11 +17,16 @@ _MOST_LINES = 12
 """Attacks that are listed before the others are only counted."""
 
 
+def classes_in(table: OutcomeTable) -> str:
+    """How many classes the samples are of, in words."""
+    return f"{table.classes_held} class{'es' * (table.classes_held > 1)}"
+
+
 def heading(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = "") -> str:
     """Model, data, number of samples and clean accuracy; after it the ``verdict`` of a diagnosis, and the ``warnings``
     that do not repeat it, each in a line."""
     first = (
-        f"{table.name} on {counted(table.samples, 'sample')} of {table.data}: "
+        f"{table.name} on {counted(table.samples, 'sample')} of {table.data} ({classes_in(table)}): "
         f"{table.clean_accuracy:.1f} % clean accuracy"
     )
     rest = [f"Warning: {warning}" for warning in warnings if not verdict or verdict not in warning]

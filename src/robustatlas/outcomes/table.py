@@ -84,6 +84,11 @@ class OutcomeTable:
         return len(self.index)
 
     @property
+    def classes_held(self) -> int:
+        """Number of classes that the samples are of."""
+        return len(np.unique(self.labels))
+
+    @property
     def attacks(self) -> tuple[str, ...]:
         """Names of the attacks."""
         return tuple(self.outcomes)

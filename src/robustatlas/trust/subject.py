@@ -73,8 +73,7 @@ def samples_of_rows(work: Work, rows: Any) -> Work:
     """Some rows of the samples."""
     import torch
 
-    positions = torch.from_numpy(np.asarray(rows, np.int64))
-    return Work(work.rows.chosen(positions), work.labels[positions], work.index[rows], work.record, work.first)
+    return work.at(torch.from_numpy(np.asarray(rows, np.int64)))
 
 
 def _model_of(result: Result) -> Classifier:

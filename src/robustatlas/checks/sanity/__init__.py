@@ -1,7 +1,17 @@
 """Checks made once, before the work: would the numbers of this model on these samples mean anything?"""
 
 from robustatlas.checks.sanity.attacks import check_attacks, ways_back
+from robustatlas.checks.sanity.classes import NOT_KNOWN, ClassesHeld, check_classes
 from robustatlas.checks.sanity.inputs import check_inputs
 from robustatlas.checks.sanity.model import GRADIENTS, check_model
 
-__all__ = ["GRADIENTS", "check_attacks", "check_inputs", "check_model", "ways_back"]
+__all__ = [
+    "GRADIENTS",
+    "NOT_KNOWN",
+    "ClassesHeld",
+    "check_attacks",
+    "check_classes",
+    "check_inputs",
+    "check_model",
+    "ways_back",
+]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
-from robustatlas.data.rows import two_values, within_range
+from robustatlas.data.rows import as_inputs, two_values, within_range
 
 
 def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
     """``images`` [N, ...], in [0, 1] also where rounding left it, once they and ``labels`` [N] were looked at.
 
     Args:
-        images: [N, ...] floats.
+        images: [N, ...], floats in [0, 1] or uint8 in 0..255.
         labels: [N] integers.
 
     Returns:
-        the images; where rounding left them outside of [0, 1], clamped.
+        the images as floats; where rounding left them outside of [0, 1], clamped.
 
     Raises:
         UserError: no samples, shapes that do not fit together, values that are not finite or outside of [0, 1], or
@@ -48,7 +49,12 @@ def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
     if not images.is_floating_point():
         if not images.is_complex() and bool(((images == 0) | (images == 1)).all()) and bool(images.any()):
             raise UserError(two_values("Images"))
-        raise UserError(f"Images are {images.dtype}; expected floating point in [0, 1]. Divide 8-bit images by 255.")
+        if images.dtype != torch.uint8:
+            raise UserError(
+                f"Images are {images.dtype}; expected floats in [0, 1], or 8-bit images: divide by 255 or store them "
+                "as uint8."
+            )
+        images = as_inputs(images)
     images = within_range(images, "Images")
     if labels.is_floating_point() or bool((labels < 0).any()):
         raise UserError(f"Labels are {labels.dtype} from {labels.min().item()}; expected integers from 0.")

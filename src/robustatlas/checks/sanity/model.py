@@ -28,7 +28,7 @@ _WARNED = {
     "probabilities": (
         "The model's outputs are non-negative and sum to 1: they look like probabilities. Saturated probabilities "
         "hide gradients; return logits instead, or give Classifier(net, outputs='probabilities'), which takes their "
-        "logarithm."
+        "logarithm (--set outputs=probabilities of onnx: and export:)."
     ),
     "sigmoids": (
         "The model's outputs lie in [0, 1] and do not sum to 1: they look like one sigmoid a class. Saturated sigmoids "

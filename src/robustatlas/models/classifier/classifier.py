@@ -16,9 +16,10 @@ from robustatlas.common.noise import Noise
 from robustatlas.common.scalars import real, whole
 from robustatlas.models.classifier.backward import backward_here
 from robustatlas.models.classifier.batches import batch_sizes, in_batches
+from robustatlas.models.classifier.columns import Classes, Columns
 from robustatlas.models.classifier.compiled import Compiled
 from robustatlas.models.classifier.draws import Verdict, judged_by_draws
-from robustatlas.models.classifier.identity import ModelIdentity, Origin, tensors_of
+from robustatlas.models.classifier.identity import ModelIdentity, Origin
 from robustatlas.models.classifier.layout import ChannelsLast
 from robustatlas.models.classifier.modes import in_eval_mode
 from robustatlas.models.classifier.normalisation import Given, statistic
@@ -31,7 +32,6 @@ from robustatlas.models.classifier.sampling import drawn_logits
 from robustatlas.models.classifier.settings import DEFAULT, HALF, ROUNDING, ClassifierSettings, Knowledge, Precision
 from robustatlas.models.classifier.wrappers import Net, answering, casting, guarded, normalising, on_a_copy, preparing
 from robustatlas.models.objectives import margin_of
-from robustatlas.outcomes import sha256_of_tensors
 
 
 class Classifier:
@@ -70,6 +70,8 @@ class Classifier:
             draws only.
         threshold: of such a model: how often, from 0 to 1, an input must be misclassified to count (default 0.5, the
             majority). What is not certain by the exact binomial test does not.
+        classes: how many there are, without that of rejection, or their names in the order of the logits; every answer
+            must have a column for each. Folders of pictures are numbered by names (see :func:`load_dataset`).
         name: what reports call it.
         origin: where it came from, as :func:`load_model` says it.
 
@@ -77,7 +79,7 @@ class Classifier:
 
     Attributes:
         net, prepare, mean, std, device, precision, compiled, outputs, batch_sizes, knowledge, queries, rejection,
-            draws, threshold, name, origin: as above.
+            draws, threshold, classes, name, origin: as above.
         dtype: of the inputs that a search should hold, float32 or float64. Logits come in the dtype of the inputs.
         network_dtype: of the network's parameters, in which it computes.
         casts: whether there are such, so that inputs are cast to that.
@@ -86,7 +88,7 @@ class Classifier:
 
     Raises:
         UserError: ``net`` is not callable, ``mean`` or ``std`` are no numbers, the device cannot be used, the
-            precision is not known.
+            precision is not known; later, where an answer is not what ``outputs`` or ``classes`` say.
 
     Example:
         >>> net = torch.nn.Linear(4, 3)
@@ -113,6 +115,7 @@ class Classifier:
         rejection: Rejection | None = None,
         draws: int | None = None,
         threshold: float | None = None,
+        classes: Classes = None,
         name: str | None = None,
         origin: Origin | None = None,
     ) -> None:
@@ -131,6 +134,7 @@ class Classifier:
             rejection=rejection,
             draws=draws,
             threshold=threshold,
+            classes=classes,
             name=name,
             origin=origin,
         )
@@ -159,6 +163,7 @@ class Classifier:
         self.rejection: Rejection | None = said.rejection
         self.errors: Errors = "accepted"
         self.draws, self.threshold = whole(said.draws), real(said.threshold)
+        self.classes = said.classes
         self.name = str(said.name or getattr(net, "__name__", type(net).__name__))
         self.mean, self.std = statistic(said.mean, "mean"), statistic(said.std, "std")
         self._normalisation = {
@@ -170,7 +175,7 @@ class Classifier:
         self._way: Net | None = None
         self.remedy = ""
         self._total = Passes()
-        self._classes: int | None = None
+        self._columns = Columns(said.columns)
 
     def _said(self) -> ClassifierSettings:
         """The settings of this classifier, for another one of its network."""
@@ -217,18 +222,16 @@ class Classifier:
             >>> Classifier(one).identity() == Classifier(one).identity() != Classifier(two).identity()
             True
         """
-        normalisation = {f"normalisation.{name}": value for name, value in self._normalisation.items()}
-        tensors = tensors_of(self.net) | normalisation
-        origin = self.origin
-        return ModelIdentity(
-            source=origin.source if origin is not None else None,
-            code_sha256=origin.code_sha256 if origin is not None else None,
-            weights_sha256=sha256_of_tensors(tensors) if tensors else None,
-        )
+        return ModelIdentity.of(self.net, self._normalisation, self.origin)
 
     def normalisation(self) -> dict[str, Tensor]:
         """``mean`` and ``std`` where they are given, as tensors."""
         return dict(self._normalisation)
+
+    @property
+    def class_count(self) -> int | None:
+        """How many classes it has, without that of rejection; None where it has neither said so nor answered yet."""
+        return self._columns.count and self._columns.count - (self.rejection is not None)
 
     @property
     def rounding(self) -> float:
@@ -325,9 +328,7 @@ class Classifier:
         x = counted(x, [self._total, *listeners(self._total)])
         answers = net if net is self._way else answering(self._around(net), self.outputs, self.rejection)
         with surroundings(self.precision, self.device, verifying):
-            logits = in_batches(answers, x, self.batch_sizes)
-        if logits.dim() == 2:
-            self._classes = logits.shape[1]
+            logits = in_batches(self._columns.checked(answers), x, self.batch_sizes)
         return logits.to(x.dtype if x.dtype not in HALF else torch.float32)
 
     def raw(self, x: Tensor) -> tuple[Tensor, bool]:
@@ -366,11 +367,11 @@ class Classifier:
 
     def _logits_of_nothing(self, x: Tensor) -> Tensor:
         """``[0, C]``, connected to ``x``; where no batch has shown C yet, a grey sample does."""
-        if self._classes is None:
+        if self._columns.count is None:
             with torch.no_grad():
                 self.logits(torch.full((1, *x.shape[1:]), 0.5, dtype=x.dtype, device=x.device))
         dtype = x.dtype if x.dtype not in HALF else torch.float32
-        return x.flatten(1).sum(1, keepdim=True).to(dtype).expand(0, self._classes or 0)
+        return x.flatten(1).sum(1, keepdim=True).to(dtype).expand(0, self._columns.count or 0)
 
     @contextmanager
     def evaluating(self) -> Iterator[Classifier]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from robustatlas.outcomes import sha256_of_tensors
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -54,6 +56,16 @@ class ModelIdentity:
     source: str | None
     code_sha256: str | None
     weights_sha256: str | None
+
+    @classmethod
+    def of(cls, net: Callable[..., Any], normalisation: Mapping[str, Tensor], origin: Origin | None) -> ModelIdentity:
+        """Of a network, the tensors of its normalisation, and where it came from."""
+        tensors = tensors_of(net) | {f"normalisation.{name}": value for name, value in normalisation.items()}
+        return cls(
+            source=origin.source if origin is not None else None,
+            code_sha256=origin.code_sha256 if origin is not None else None,
+            weights_sha256=sha256_of_tensors(tensors) if tensors else None,
+        )
 
 
 def tensors_of(net: Callable[..., Any]) -> dict[str, Tensor]:

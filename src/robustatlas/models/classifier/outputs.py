@@ -14,6 +14,10 @@ Outputs = Literal["logits", "probabilities", "logit", "probability"]
 """``"logits"`` [B, C] (log-probabilities are such); ``"probabilities"`` [B, C]; of a classifier of two classes with one
 output a sample, [B] or [B, 1]: the ``"logit"`` or the ``"probability"`` of class 1."""
 
+_ROUNDED = 1e-6
+_OFF = 0.01 + _ROUNDED
+"""How far below 0 a probability may lie by rounding, and how far from 1 the sum of a sample's."""
+
 
 def _of_probabilities(values: Tensor) -> Tensor:
     return values.clamp_min(torch.finfo(values.dtype).tiny).log()
@@ -57,6 +61,55 @@ def as_logits(values: Tensor, outputs: Outputs) -> Tensor:
                 [0.5000, 0.5000]])
     """
     return _AS_LOGITS[outputs](values)
+
+
+def believed(values: Tensor, outputs: Outputs) -> Tensor:
+    """``values`` [B, C], [B, 1] or [B], as they are, once it was looked whether those said to be probabilities are.
+
+    Raises:
+        UserError: some are negative, or do not sum to 1.
+
+    Example:
+        >>> believed(torch.tensor([[0.25, 0.75]]), "probabilities")
+        tensor([[0.2500, 0.7500]])
+    """
+    found = values.detach()
+    if outputs == "probability":
+        found = _single(found)
+        found = torch.stack([1 - found, found], 1)
+    elif outputs != "probabilities" or found.dim() != _TABLE or found.shape[1] == 1:
+        return values
+    sums, lowest = found.sum(1, dtype=torch.float64), found.amin(1)
+    wrong = (lowest < -_ROUNDED) | ((sums - 1).abs() > _OFF)
+    if bool(wrong.any()):
+        raise UserError(_no_probabilities(found[wrong], sums[wrong], outputs))
+    return values
+
+
+_TABLE, _PERCENT = 2, 100
+"""Dimensions of outputs [B, C], and what is the whole where they are percent."""
+
+
+def looks_like_percent(values: Tensor) -> bool:
+    """Whether the rows of ``values`` [B, C] are not negative and sum to 100."""
+    sums = values.sum(1, dtype=torch.float64)
+    return bool((values >= 0).all()) and bool(((sums / _PERCENT - 1).abs() <= _OFF).all())
+
+
+def _no_probabilities(values: Tensor, sums: Tensor, outputs: Outputs) -> str:
+    """A sentence about rows [B, C] that are none; of a model with one number a sample they are (1 - p, p)."""
+    if outputs == "probability":
+        low, high = (float(value) for value in values[:, 1].aminmax())
+        percent, found = low >= 0 and high <= _PERCENT, f"it goes from {low:.4g} to {high:.4g}"
+        right, logits = "lies in [0, 1]", "of a logit, give outputs='logit'"
+    else:
+        low, high = (float(value) for value in values.aminmax())
+        percent = looks_like_percent(values)
+        found = f"these go from {low:.4g} to {high:.4g} and sum to {float(sums[0]):.4g}"
+        right = "are not negative and sum to 1 in each sample"
+        logits = "of logits, give outputs='logits' (answers='logits' of a model that can only be asked)"
+    remedy = "it looks like percent: divide by 100" if percent else logits
+    return f"The model is said to answer with {outputs}, which {right}, and {found}; {remedy}."
 
 
 def logits_in(output: Any) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real, whole
 from robustatlas.models.classifier.batches import batch_sizes
+from robustatlas.models.classifier.columns import Classes, class_count
 from robustatlas.models.classifier.identity import Origin
 from robustatlas.models.classifier.normalisation import Given
 from robustatlas.models.classifier.outputs import Outputs
@@ -48,6 +49,7 @@ class ClassifierSettings:
     rejection: Rejection | None = None
     draws: int | None = None
     threshold: float | None = None
+    classes: Classes = None
     name: str | None = None
     origin: Origin | None = None
 
@@ -55,6 +57,12 @@ class ClassifierSettings:
         """With what is not given taken from ``others``."""
         lacking = [field.name for field in fields(self) if getattr(self, field.name) is None]
         return replace(self, **{name: getattr(others, name) for name in lacking})
+
+    @property
+    def columns(self) -> int | None:
+        """Of each answer, where the classes are told: one for each, and of a model that rejects one more."""
+        count = class_count(self.classes)
+        return count if count is None or self.rejection is None else count + 1
 
     def precision_on(self, device: torch.device) -> Precision:
         """The number format of a search on ``device``; raises a :class:`UserError` where it has none such."""
@@ -87,6 +95,7 @@ class ClassifierSettings:
                 f"rejection={self.rejection!r} with outputs={self.outputs!r} does not fit; expected one of {expected}, "
                 "with outputs='logits'."
             )
+        class_count(self.classes)
         self._check_draws(net)
         self._check_queries()
 

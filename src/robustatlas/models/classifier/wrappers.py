@@ -9,12 +9,17 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.errors import UserError, first_line
+from robustatlas.common.wording import counted
+from robustatlas.models.classifier.channels import channels_taken
 from robustatlas.models.classifier.normalisation import normalised
-from robustatlas.models.classifier.outputs import Outputs, as_logits, logits_in
+from robustatlas.models.classifier.outputs import Outputs, as_logits, believed, logits_in
 from robustatlas.models.classifier.rejection import Rejection, with_score
 
 Net = Callable[[Tensor], Any]
 Logits = Callable[[Tensor], Tensor]
+
+_IMAGES = 4
+"""Sides of a batch of images."""
 
 
 def guarded(net: Net, part: str = "") -> Net:
@@ -26,6 +31,13 @@ def guarded(net: Net, part: str = "") -> Net:
         except (UserError, torch.OutOfMemoryError):
             raise
         except Exception as error:
+            taken = channels_taken(net)
+            if x.dim() == _IMAGES and taken not in (None, x.shape[1]):
+                raise UserError(
+                    f"The model{part} failed ({first_line(error)}): its first layer takes {counted(taken, 'channel')}, "
+                    f"and the images have {x.shape[1]}. Give pictures in folders with --channels {taken} "
+                    f"(channels={taken} of load_dataset), and other images in that form."
+                ) from error
             raise UserError(
                 f"The model{part} failed on a batch of shape {tuple(x.shape)}: {first_line(error)}. "
                 "Try it on such a batch by itself; one that takes batches of a single size is given as "
@@ -68,7 +80,11 @@ def preparing(net: Net, prepare: Net) -> Net:
 
 
 def answering(net: Net, outputs: Outputs, rejection: Rejection | None) -> Logits:
-    """The logits that the outputs of ``net`` say; of models that reject by a score with one more class."""
+    """The logits that the outputs of ``net`` say; of models that reject by a score with one more class.
+
+    Raises:
+        UserError: later, where an answer is not what ``outputs`` says.
+    """
     if rejection == "score":
         return lambda x: with_score(net(x))
-    return lambda x: as_logits(logits_in(net(x)), outputs)
+    return lambda x: as_logits(believed(logits_in(net(x)), outputs), outputs)

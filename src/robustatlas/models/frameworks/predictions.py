@@ -18,6 +18,8 @@ from torch import Tensor
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import real, whole
 from robustatlas.models.classifier import Classifier, Knowledge, Outputs
+from robustatlas.models.classifier.columns import Classes, check_columns, class_count
+from robustatlas.models.classifier.outputs import believed
 from robustatlas.models.remote.answers import KeptAnswers
 from robustatlas.models.remote.tally import Tally
 
@@ -45,7 +47,7 @@ def from_predictions(
     function: Callable[[np.ndarray[Any, np.dtype[np.float32]]], Any],
     answers: Answers = "probabilities",
     *,
-    classes: int | None = None,
+    classes: Classes = None,
     batch_size: int | None = None,
     per_second: float | None = None,
     budget: int | None = None,
@@ -59,7 +61,7 @@ def from_predictions(
     Args:
         function: a float32 NumPy array [B, ...] in [0, 1] to ``answers``.
         answers: ``"probabilities"`` [B, C] (default), ``"logits"`` [B, C], or ``"labels"``, class numbers [B].
-        classes: how many there are; needed for labels.
+        classes: how many there are, or their names in the order of their numbers; needed for labels.
         batch_size: the only size of batch that it takes; default: any.
         per_second: at most so many samples a second are asked about, by all workers together.
         budget: at most so many samples are sent altogether, by all workers together.
@@ -72,8 +74,8 @@ def from_predictions(
         the model, without gradients.
 
     Raises:
-        UserError: ``answers`` is not known, or labels without ``classes``; later, when the budget is used up or an
-            answer has another shape.
+        UserError: ``answers`` is not known, or labels without ``classes``; later, when the budget is used up, an
+            answer has another shape, or probabilities are negative or do not sum to 1.
 
     Example:
         >>> model = from_predictions(lambda x: (x.sum(1) > 1).astype(int), "labels", classes=2)
@@ -85,9 +87,9 @@ def from_predictions(
         raise UserError(f"answers={answers!r} is not known; expected one of {expected}.")
     if not callable(function):
         raise UserError(f"The model is a {type(function).__name__}; expected a function from images to {answers}.")
-    count, most = whole(classes), whole(budget)
-    if answers == "labels" and (count is None or count < 2):
-        raise UserError(f"classes={classes!r}, but labels do not tell how many there are; give classes of at least 2.")
+    most = whole(budget)
+    if answers == "labels" and classes is None:
+        raise UserError("classes=None, but labels do not tell how many there are; give classes of at least 2.")
     rate = None if per_second is None else real(per_second)
     if rate is not None and not 0 < rate < math.inf:
         raise UserError(f"per_second={per_second!r}; expected a positive number of samples a second.")
@@ -96,8 +98,9 @@ def from_predictions(
     outputs: Outputs = "probabilities" if answers == "probabilities" else "logits"
     knowledge: Knowledge = "labels" if answers == "labels" else "scores"
     return Classifier(
-        Oracle(function, count if answers == "labels" else None, rate, most, keeps),
+        Oracle(function, answers, class_count(classes), rate, most, keeps),
         outputs=outputs,
+        classes=classes,
         batch_size=batch_size,
         knowledge=knowledge,
         queries=queries,
@@ -108,20 +111,22 @@ def from_predictions(
 class Oracle:
     """A function of arrays, asked within a rate and a budget; threads and processes take turns.
 
-    ``classes``: the answers are labels of so many classes (None: scores). ``keeps``: its answers are kept in the
-    directory of a run, see :meth:`keep_answers`.
+    ``kind`` of its answers, of so many ``classes`` (None: not known, of scores). ``keeps``: its answers are kept in the
+    directory of a run, see :meth:`keep_answers`. ``shape`` [B, C, H, W] of its inputs, where the function states it.
     """
 
     def __init__(
         self,
         function: Callable[..., Any],
+        kind: Answers,
         classes: int | None,
         per_second: float | None,
         budget: int | None,
         keeps: bool = False,
     ) -> None:
-        self.function, self.classes, self.per_second, self.budget = function, classes, per_second, budget
-        self.keeps = keeps
+        self.function, self.kind, self.classes, self.keeps = function, kind, classes, keeps
+        self.per_second, self.budget = per_second, budget
+        self.shape = getattr(function, "shape", ())
         self._kept: KeptAnswers | None = None
         self._tally = Tally() if per_second or budget else None
         self._sent = function.sent if isinstance(function, Sender) else 0
@@ -135,13 +140,9 @@ class Oracle:
         with self._asking:
             answer = self._ask(given) if self._kept is None else self._remembered(given, self._kept)
         values = torch.as_tensor(answer).to(x.device)
-        if self.classes is None:
-            return values.to(x.dtype)
-        if values.shape != x.shape[:1] or (values.is_floating_point() and bool((values != values.round()).any())):
-            raise UserError(f"The model answers with shape {tuple(answer.shape)}; expected class numbers [{len(x)}].")
-        if int(values.min()) < 0 or int(values.max()) >= self.classes:
-            raise UserError(f"The model answers with class {int(values.max())}; expected 0 to {self.classes - 1}.")
-        return torch.nn.functional.one_hot(values.long(), self.classes).to(x.dtype)
+        if self.kind == "labels" and self.classes is not None:
+            return torch.nn.functional.one_hot(values.long(), self.classes).to(x.dtype)
+        return values.to(x.dtype)
 
     def keep_answers(self, folder: Path) -> None:
         """Answer from what was kept in a folder where it can, and keep there what is asked from now on, and count there
@@ -155,13 +156,14 @@ class Oracle:
     def _remembered(self, x: NDArray[np.float32], kept: KeptAnswers) -> NDArray[np.float32]:
         """Kept answers are rows of numbers, a label one of one."""
         answers = kept.of(x, lambda unknown: self._ask(unknown).reshape(len(unknown), -1))
-        return answers[:, 0] if self.classes is not None else answers
+        return answers[:, 0] if self.kind == "labels" else answers
 
     def _ask(self, x: NDArray[np.float32]) -> NDArray[Any]:
         self._charge(len(x))
-        if isinstance(self.function, Sender):
-            return np.asarray(self.function.send(x, self._charge))
-        return np.asarray(self.function(x))
+        sends = isinstance(self.function, Sender)
+        answer = np.asarray(self.function.send(x, self._charge) if sends else self.function(x))
+        self._check(answer, len(x))
+        return answer
 
     def _charge(self, count: int) -> None:
         """Count samples that are about to be sent, and wait until they may be."""
@@ -175,6 +177,19 @@ class Oracle:
                 )
             time.sleep(wait)
         self._sent += count if self._kept is None else 0
+
+    def _check(self, answer: NDArray[Any], asked: int) -> None:
+        """Raise :class:`UserError` where an answer about so many inputs is not of its kind; before it is kept."""
+        if self.kind != "labels":
+            if answer.ndim == 2 and self.classes is not None:
+                check_columns(answer.shape[1], self.classes)
+            if self.kind == "probabilities":
+                believed(torch.as_tensor(answer), "probabilities")
+            return
+        if answer.shape != (asked,) or (answer.dtype.kind == "f" and bool((answer != answer.round()).any())):
+            raise UserError(f"The model answers with shape {answer.shape}; expected class numbers [{asked}].")
+        if self.classes is not None and (answer.min() < 0 or answer.max() >= self.classes):
+            raise UserError(f"The model answers with class {int(answer.max())}; expected 0 to {self.classes - 1}.")
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_asking"}

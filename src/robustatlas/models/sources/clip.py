@@ -91,7 +91,7 @@ def huggingface_clip(
         library=version_of("transformers"),
         notes=() if pretrained else (_RANDOM.format(source),),
     )
-    return Classifier(net, mean, std, prepare=resizing_of(about), origin=origin)
+    return Classifier(net, mean, std, prepare=resizing_of(about), classes=names, origin=origin)
 
 
 def _two_towers(transformers: Any, name: str, config: Any, local: dict[str, Any], pretrained: bool) -> tuple[Any, Any]:
@@ -159,7 +159,8 @@ def open_clip_model(
     )
     notes = () if weights else (_RANDOM.format(source),)
     origin = Origin(source, library=version_of("open_clip_torch"), notes=notes)
-    return Classifier(net, model.visual.image_mean, model.visual.image_std, prepare=resizing, origin=origin)
+    mean, std = model.visual.image_mean, model.visual.image_std
+    return Classifier(net, mean, std, prepare=resizing, classes=names, origin=origin)
 
 
 class _Tower(nn.Module):

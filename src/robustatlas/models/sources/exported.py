@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 from robustatlas.common.errors import UserError, first_line
-from robustatlas.models.classifier import Classifier, Origin
+from robustatlas.models.classifier import Classifier, Origin, Outputs
 
 
-def exported_model(file: str, *, mean: Any = None, std: Any = None) -> Classifier:
-    """The program in ``file``, which maps images in [0, 1] (less ``mean``, divided by ``std``) to logits.
+def exported_model(file: str, *, mean: Any = None, std: Any = None, outputs: Outputs = "logits") -> Classifier:
+    """The program in ``file``, which maps images in [0, 1] (less ``mean``, divided by ``std``) to logits, or to what
+    ``outputs`` says (``--set outputs=probabilities`` where a softmax ends it).
 
     A program exported with a fixed batch gets batches of that size. A ``.pt2`` file is a program: load only what you
     trust. Files that hold pickled objects are refused.
@@ -43,6 +44,7 @@ def exported_model(file: str, *, mean: Any = None, std: Any = None) -> Classifie
         program.module(check_guards=False),
         mean,
         std,
+        outputs=outputs,
         batch_size=batch if isinstance(batch, int) else None,
         origin=Origin(f"export:{file}", home=str(path.resolve()), library=f"torch {torch.__version__}"),
     )

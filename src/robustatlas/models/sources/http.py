@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from robustatlas.common.addresses import is_recorded, parted, recorded, shown
@@ -17,6 +18,7 @@ from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import whole
 from robustatlas.common.wording import instead
 from robustatlas.models.classifier import Classifier, Origin
+from robustatlas.models.classifier.outputs import looks_like_percent
 from robustatlas.models.frameworks.predictions import Sender, from_predictions
 from robustatlas.models.remote.asking import RefusedError, Server, TooLargeError
 from robustatlas.models.remote.protocols import KINDS, PROTOCOLS, Description, Protocol, spoken_at
@@ -50,7 +52,7 @@ def http_model(
             ``?`` is sent with each request, not shown, and recorded as a hash.
         protocol: ``"json"``, ``"npy"`` or ``"oip"``; default: ``"oip"`` where the address has ``/v2/models/``.
         answers: ``"probabilities"``, ``"logits"`` or ``"labels"``; default: what the server says.
-        classes: how many; default: what the server says.
+        classes: how many; default: what the server says. Each answer must have a column for each.
         layout: ``"nchw"`` or ``"nhwc"``; default: by the shape that the server names, else ``"nchw"``.
         pixels: ``"float32"`` in [0, 1], or ``"uint8"``; default: what the server says, else ``"float32"``.
         at_once: images in a request.
@@ -80,7 +82,7 @@ def http_model(
     model = from_predictions(
         served,
         kind,  # type: ignore[arg-type]
-        classes=classes or len(about.classes) or None,
+        classes=classes or about.classes or None,
         per_second=per_second,
         budget=budget,
         queries=queries,
@@ -104,6 +106,7 @@ class Served(Sender):
 
     def __init__(self, spoken: Protocol, about: Description, last: bool, at_once: int) -> None:
         self.server, self.spoken, self.about, self.last, self.at_once = spoken.server, spoken, about, last, at_once
+        self.shape = (at_once, *self._in_order(about.shape)) if len(about.shape) == 3 else ()
 
     def send(self, x: Array, again: Callable[[int], None]) -> Array:
         """The answers [B, C], or class numbers [B]."""
@@ -127,7 +130,7 @@ class Served(Sender):
         """What the scores of a grey image look like, where the server says how large one is.
 
         Raises:
-            UserError: it does not.
+            UserError: it does not, or they look like percent.
         """
         shape = self.about.shape
         if len(shape) != 3 or min(shape) < 1:
@@ -135,14 +138,23 @@ class Served(Sender):
                 f"{self.server.url} does not say what it answers; give --set answers=probabilities (or logits, or "
                 "labels with --set classes=10)."
             )
-        grey = np.full((1, *(shape[-1:] + shape[:-1] if self.last else shape)), 0.5, np.float32)
+        grey = np.full((1, *self._in_order(shape)), 0.5, np.float32)
         self._sent_once_more(1)
         kind, values = self._answer(grey, self._sent_once_more)
+        if kind is None and looks_like_percent(torch.as_tensor(values)):
+            raise UserError(
+                f"{self.server.url} answers numbers that sum to 100 and does not say what they are; they look like "
+                "percent: divide them by 100, or give --set answers=logits where they are logits."
+            )
         whole = bool((values >= 0).all()) and math.isclose(float(values.sum()), 1.0, abs_tol=1e-3)
         return kind or ("probabilities" if whole else "logits")
 
     def _sent_once_more(self, count: int) -> None:
         self.sent += count
+
+    def _in_order(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of an image as it is here, of one as the server takes it."""
+        return shape[-1:] + shape[:-1] if self.last else shape
 
     def _answer(self, x: Array, again: Callable[[int], None]) -> tuple[str | None, Array]:
         sent = np.moveaxis(x, 1, -1) if self.last and x.ndim == 4 else x

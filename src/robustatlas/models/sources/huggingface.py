@@ -11,6 +11,7 @@ from typing import Any
 
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Classifier, Origin
+from robustatlas.models.classifier.columns import Classes
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.packages import optional, unreachable, version_of
 
@@ -54,6 +55,7 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
         mean,
         std,
         prepare=resizing_of(about),
+        classes=_classes_of(net.config),
         origin=Origin(
             source,
             licence=licence_of(transformers, name, local),
@@ -62,6 +64,13 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
             notes=() if about else (f"{source} says nothing of its preprocessing: images go in as they are.",),
         ),
     )
+
+
+def _classes_of(config: Any) -> Classes:
+    """The names that a configuration gives its classes, or how many they are where it has made them up."""
+    names = [str(name) for _, name in sorted(config.id2label.items())]
+    made_up = all(name == f"LABEL_{number}" for number, name in enumerate(names))
+    return (len(names) if made_up else names) if len(names) > 1 else None
 
 
 def configuration_of(transformers: ModuleType, name: str, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError, first_line
-from robustatlas.models.classifier import Classifier, Origin
+from robustatlas.models.classifier import Classifier, Origin, Outputs
 from robustatlas.models.onnx_operators import OPERATORS
 from robustatlas.models.sources.packages import optional, version_of
 
 
-def onnx_model(file: str, *, mean: Any = None, std: Any = None) -> Classifier:
-    """The network in ``file``, which maps images in [0, 1] (less ``mean``, divided by ``std``) to logits.
+def onnx_model(file: str, *, mean: Any = None, std: Any = None, outputs: Outputs = "logits") -> Classifier:
+    """The network in ``file``, which maps images in [0, 1] (less ``mean``, divided by ``std``) to logits, or to what
+    ``outputs`` says (``--set outputs=probabilities`` where a softmax ends it).
 
     A network with a fixed batch gets batches of that size.
 
@@ -33,19 +34,23 @@ def onnx_model(file: str, *, mean: Any = None, std: Any = None) -> Classifier:
     except Exception as error:  # protobuf, the checker and missing external data each have their own
         raise UserError(f"{file} cannot be read as ONNX: {first_line(error)}.") from error
     net = OnnxNetwork(onnx, model.graph, file)
-    sides = net.input.type.tensor_type.shape.dim
-    batch = sides[0].dim_value if sides and sides[0].HasField("dim_value") else 0
+    batch = net.shape[0] if net.shape else 0
     return Classifier(
         net,
         mean,
         std,
+        outputs=outputs,
         batch_size=batch or None,
+        classes=net.columns,
         origin=Origin(f"onnx:{file}", home=str(path.resolve()), library=version_of("onnx")),
     )
 
 
 class OnnxNetwork(nn.Module):
-    """The graph of an ONNX file; its weights are buffers, so that they move, are cast and identify the model."""
+    """The graph of an ONNX file; its weights are buffers, so that they move, are cast and identify the model.
+
+    ``shape`` of its input, ``()`` or 0 where that is not said; ``columns`` of its output, where those are.
+    """
 
     def __init__(self, onnx: ModuleType, graph: Any, file: str) -> None:
         super().__init__()
@@ -66,17 +71,23 @@ class OnnxNetwork(nn.Module):
         inputs = [given for given in graph.input if given.name not in self.places]
         if len(inputs) != 1:
             raise UserError(f"The network in {file} has {len(inputs)} inputs; expected one, the images.")
-        self.input, self.output = inputs[0], graph.output[0].name
+        self.input, self.output = inputs[0].name, graph.output[0].name
+        self.shape, given = _sides(inputs[0]), _sides(graph.output[0])
+        self.columns = given[1] if len(given) == 2 and given[1] > 1 else None
 
     def forward(self, x: Tensor) -> Tensor:
         """The first output of the graph."""
         values: dict[str, Any] = {name: getattr(self, place) for name, place in self.places.items()}
-        values |= {"": None, self.input.name: x}
+        values |= {"": None, self.input: x}
         for kind, given, returned, attributes in self.nodes:
             result = OPERATORS[kind]([values[name] for name in given], attributes)
             values.update(zip(returned, result if isinstance(result, tuple) else (result,), strict=False))
         logits: Tensor = values[self.output]
         return logits
+
+
+def _sides(value: Any) -> tuple[int, ...]:
+    return tuple(int(side.dim_value) for side in value.type.tensor_type.shape.dim)
 
 
 def _attributes(onnx: ModuleType, node: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import instead
 from robustatlas.models.classifier import Classifier, Origin
+from robustatlas.models.classifier.columns import Classes
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.packages import optional, unreachable, version_of
 
@@ -47,6 +48,7 @@ def timm_model(name: str, *, pretrained: bool = True, resize: bool | None = None
         about["mean"],
         about["std"],
         prepare=resizing_of(about) if resize else None,
+        classes=_classes_of(net, about),
         origin=Origin(
             source,
             licence=about.get("license") if pretrained else None,
@@ -54,6 +56,12 @@ def timm_model(name: str, *, pretrained: bool = True, resize: bool | None = None
             library=version_of("timm"),
         ),
     )
+
+
+def _classes_of(net: Any, about: Mapping[str, Any]) -> Classes:
+    """The names that the weights were published with, or how many classes the network has."""
+    count, names = int(getattr(net, "num_classes", 0)), about.get("label_names") or ()
+    return tuple(map(str, names)) if count == len(names) > 1 else count if count > 1 else None
 
 
 def resizing_of(about: Mapping[str, Any]) -> Resizing:

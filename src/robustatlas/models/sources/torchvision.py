@@ -45,6 +45,7 @@ def torchvision_model(name: str, *, pretrained: bool = True, resize: bool | None
         prepare=Resizing(side, (height, width), transform.interpolation.value)
         if (pretrained if resize is None else resize)
         else None,
+        classes=weights.meta.get("categories") if pretrained else settings.get("num_classes"),
         origin=Origin(
             source,
             licence=weights.meta.get("license") if pretrained else None,

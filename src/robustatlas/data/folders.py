@@ -1,0 +1,154 @@
+"""Folders with a folder of pictures for each class: which are classes, which pictures count, and which number each
+class has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from robustatlas.common.errors import UserError, warn
+from robustatlas.common.wording import counted, some
+from robustatlas.data.dataset import MOST_CLASSES
+
+PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+_OF_SYSTEMS = frozenset(
+    {"__MACOSX", "__pycache__", "@eaDir", "$RECYCLE.BIN", "System Volume Information", "lost+found"}
+)
+"""Folders that archives and systems leave, besides hidden ones."""
+_SPLITS = ("test", "val", "valid", "validation", "dev", "eval", "train", "training", "testing")
+
+
+_GIVE_NAMES = "give the names of all classes in the order of their numbers (--classes FILE, classes in Python)"
+
+
+@dataclass(frozen=True)
+class Order:
+    """How class folders are numbered.
+
+    Attributes:
+        names: of all classes in the order of their numbers; some may have no folder. Without any, folders that are
+            called by whole numbers have these, and others are numbered in the order of their names.
+        count: of the classes, where it is known: it tells numbers from 1 from those from 0.
+    """
+
+    names: Sequence[str] | None = None
+    count: int | None = None
+
+
+AS_NAMED = Order()
+
+
+@dataclass(frozen=True)
+class ClassFolders:
+    """Pictures in class folders: ``files``, of each its class number, and the names of all ``classes``."""
+
+    files: list[Path]
+    labels: list[int]
+    classes: list[str]
+
+
+def class_folders(
+    folder: Path, order: Order = AS_NAMED, split: str = "test", only: Sequence[str] | None = None
+) -> ClassFolders:
+    """The pictures in the class folders of ``folder``, or in those of these names ``only``; the ``split`` that is asked
+    for is named where the folders are splits.
+
+    Raises:
+        UserError: no pictures, folders that are splits of a data set, folders of no class, or an order that is not
+            known.
+    """
+    pictures = _pictures_in(folder, only)
+    filled = [name for name, files in pictures.items() if files]
+    if not filled:
+        raise UserError(f"{folder} has no pictures; expected a folder for each class, such as {folder}/cat/1.png.")
+    _refuse_splits(folder, filled, split)
+    names = list(order.names) if order.names is not None else _in_order(folder, list(pictures), order.count)
+    if other := [name for name in filled if name not in names]:
+        raise UserError(
+            f"The folder {other[0]!r} of {folder} is none of the classes {some(names)}; rename it, or {_GIVE_NAMES}."
+        )
+    numbers = {name: number for number, name in enumerate(names)}
+    ordered = [(file, numbers[name]) for name in sorted(filled, key=numbers.__getitem__) for file in pictures[name]]
+    return ClassFolders([file for file, _ in ordered], [label for _, label in ordered], names)
+
+
+def folder_names(folder: Path) -> list[str]:
+    """Names of the folders that may be classes, in order.
+
+    Raises:
+        UserError: no such folder.
+    """
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}; expected one with a folder of pictures for each class.")
+    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not _passed_over(entry.name))
+
+
+def _passed_over(name: str) -> bool:
+    return name.startswith(".") or name in _OF_SYSTEMS
+
+
+def _pictures_in(folder: Path, only: Sequence[str] | None) -> dict[str, list[Path]]:
+    """The pictures of each class folder, or of those of these names ``only``; what is left out is said."""
+    found: dict[str, list[Path]] = {name: [] for name in only or folder_names(folder)}
+    others = [path for path in folder.iterdir() if path.is_file() and not _passed_over(path.name)]
+    hidden: list[Path] = []
+    for entry in folder.iterdir() if only is None else map(folder.joinpath, only):
+        for path in sorted(entry.rglob("*")) if entry.is_dir() else ():
+            picture = path.suffix.lower() in PICTURES
+            if any(map(_passed_over, path.relative_to(folder).parts)):
+                hidden += [path] if picture else []
+            elif picture:
+                found[entry.name].append(path)
+            elif path.is_file():
+                others.append(path)
+    _say_left_out(folder, others, "that are no pictures in class folders")
+    _say_left_out(folder, hidden, "that are hidden, or in hidden folders")
+    empty = [name for name, files in found.items() if not files]
+    if empty and len(empty) < len(found):
+        warn(f"{folder} holds folders without pictures: {some(empty)}. Each counts as a class; delete what is none.")
+    return found
+
+
+def _say_left_out(folder: Path, files: Sequence[Path], what: str) -> None:
+    if files:
+        such = files[0].relative_to(folder)
+        warn(f"{folder} holds files that are left out, such as {such}: {counted(len(files), 'file')} {what}.")
+
+
+def _refuse_splits(folder: Path, names: Sequence[str], split: str) -> None:
+    """Raise where the folders are splits of a data set and no classes."""
+    splits = [name for known in _SPLITS for name in names if name.lower() == known]
+    if splits and (len(splits) > 1 or len(names) == 1):
+        asked = next((name for name in splits if name.lower().startswith("train") == (split == "train")), splits[0])
+        raise UserError(
+            f"{folder} holds splits of a data set ({', '.join(splits)}) and no classes; give one of them, such as "
+            f"imagefolder:{folder / asked}."
+        )
+
+
+def _in_order(folder: Path, names: Sequence[str], count: int | None) -> list[str]:
+    """The names of all classes in the order of their numbers, where nobody gives them."""
+    numbers = [name for name in names if name.isascii() and name.isdecimal()]
+    if len(numbers) == len(names):
+        return _by_number(folder, {int(name): name for name in names}, len(names), count)
+    if sorted(numbers) != sorted(numbers, key=int):
+        raise UserError(
+            f"The folders of {folder} are called by numbers and by names ({some(names)}), whose order is not known; "
+            f"{_GIVE_NAMES}."
+        )
+    return list(names)
+
+
+def _by_number(folder: Path, called: Mapping[int, str], folders: int, count: int | None) -> list[str]:
+    """Names of all classes where each of some ``folders`` is called by its number, from 0 or from 1."""
+    first, last = min(called), max(called)
+    if len(called) < folders:
+        raise UserError(f"Two folders of {folder} are called by the same number; give each class one folder.")
+    if last > MOST_CLASSES or (first > 0 and last != (count or folders)):
+        of = "" if count is None else f" of {count} classes"
+        raise UserError(
+            f"The folders of {folder} are called by numbers from {first} to {last}{of}, and it is not known whether "
+            f"0 or 1 is the first class; {_GIVE_NAMES}."
+        )
+    return [called.get(number, str(number)) for number in range(min(first, 1), last + 1)]
