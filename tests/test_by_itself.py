@@ -239,7 +239,7 @@ def test_no_other_strengths_are_advised_and_no_frontier_is_drawn() -> None:
     assert facts_of(result).attacks[0].advice is None
     assert hypervolume_of(result, "corruption-fog") is None
     for of_sizes in (lambda curve: envelope([curve]), lambda curve: change_of_slope(curve, up_to=5)):
-        with pytest.raises(ra.UserError, match="its sizes do not make its curve"):
+        with pytest.raises(ra.UserError, match="judged at each strength by itself"):
             of_sizes(result.curve("corruption-fog"))
     assert facts_of(result).attacks[0].frontier is None
 

@@ -69,7 +69,11 @@ def with_warnings(run: Result, *warnings: str) -> Result:
 def keeping(run: Result, images: np.ndarray) -> Result:
     """The run, as if it had kept these adversarial examples of all of its samples."""
     kept = SimpleNamespace(
-        adversarial=lambda attack, index: (run.index, images), circumstances=list, diagnoses=list, audit=None
+        adversarial=lambda attack, index: (run.index, images),
+        circumstances=list,
+        diagnoses=list,
+        stops=list,
+        audit=None,
     )
     return dataclasses.replace(run, _run=kept)
 
@@ -335,7 +339,7 @@ def refuse(attack: str, index: np.ndarray) -> None:
 
 def test_equal_settings_are_written_once(tmp_path: Path) -> None:
     here = circumstances()
-    place = SimpleNamespace(circumstances=lambda: [here], adversarial=refuse, diagnoses=list, audit=None)
+    place = SimpleNamespace(circumstances=lambda: [here], adversarial=refuse, diagnoses=list, stops=list, audit=None)
     runs = [dataclasses.replace(run, _run=place) for run in (result(), result(model="other"))]
     text = build_report(runs, tmp_path / "report.html").read_text()
     assert text.count('<th scope="row">computed with</th>') == 1

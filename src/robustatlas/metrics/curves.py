@@ -166,15 +166,6 @@ class RobustnessCurve(Tabular):
         """Number of samples N."""
         return len(self.minimal_sizes)
 
-    def check_sizes_tell(self) -> None:
-        """Raise :class:`UserError` where each strength is judged by itself, so that sizes do not say where samples are
-        broken."""
-        if self.judged is not None:
-            raise UserError(
-                f"{self.attack or 'The attack'} is judged at each strength by itself, so its sizes do not make its "
-                "curve; give curves of nested sets."
-            )
-
     @cached_property
     def steps(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Sizes [K], increasing from 0, and the number of samples broken [K] from each of them up to the next."""
@@ -352,8 +343,8 @@ def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
     if len({curve.samples for curve in curves}) > 1:
         counts = ", ".join(str(curve.samples) for curve in curves)
         raise UserError(f"An envelope is taken over curves of the same samples; these have {counts} samples.")
-    for curve in curves:
-        curve.check_sizes_tell()
+    if any(curve.judged is not None for curve in curves):
+        raise UserError("An envelope is taken over sizes; one of the curves is judged at each strength by itself.")
     sizes = np.minimum.reduce([curve.minimal_sizes for curve in curves])
     return RobustnessCurve(sizes, attack=curves[0].attack, unit=curves[0].unit)
 

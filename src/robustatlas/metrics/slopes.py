@@ -71,7 +71,8 @@ def change_of_slope(
         >>> round(found.size, 2), found.significant, found.after > 5 * found.before
         (0.5, True, True)
     """
-    curve.check_sizes_tell()
+    if curve.judged is not None:
+        raise UserError("The curve is judged at each strength by itself, so it has no slope; give one of nested sets.")
     check_confidence(confidence)
     if not 0 < real(up_to) < np.inf:
         raise UserError(f"up_to is {brief(up_to)}; a positive finite size is expected.")

@@ -22,7 +22,6 @@ from robustatlas.report.facts.plain import plain
 from robustatlas.report.facts.ranks import rank_ranges, ranks
 from robustatlas.report.facts.standard import STANDARD
 from robustatlas.results.result import Result
-from robustatlas.threats.corruption import Corruption
 
 NEIGHBOURS = 2
 """Entries shown right above and right below the run."""
@@ -185,7 +184,7 @@ def _alive(curve: RobustnessCurve, size: float) -> int:
 def _corrupted(result: Result, field: Field) -> Beside | None:
     attacks = tuple(f"corruption-{name}" for name in BENCHMARKED)
     judged = result.judged()
-    severities = list(Corruption.levels)
+    severities = [1.0, 2.0, 3.0, 4.0, 5.0]
     if any(attack not in judged.attacks or list(judged.strengths(attack)) != severities for attack in attacks):
         return None
     statistic = AccuracyStatistics(judged.restrict(dict.fromkeys(attacks, severities))).average()
