@@ -21,6 +21,8 @@ SAID_BY = {
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
     "common/wording.py": ("void_sentence",),
+    "report/facts/against.py": ("_other_data",),
+    "metrics/references/building.py": ("_marks",),
 }
 """Functions outside of ``sanity`` that return sentences to be shown as warnings."""
 HANDED_ON = {

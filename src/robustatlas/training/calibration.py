@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from robustatlas.common.errors import UserError
@@ -161,4 +161,4 @@ def calibrated(reference: Reference, calibration: Calibration, like: str = "linf
     )
     notes = (*reference.notes, f"{calibration.attack} is calibrated to {like}: {calibration.cost:.2f} points apart.")
     marks = (*reference.marks, *([calibration.mark(like)] if calibration.far else []))
-    return Reference(reference.name, reference.source, table, table.attacks, notes=notes, marks=marks)
+    return replace(reference, accuracies=table, ranked=table.attacks, defenses=(), notes=notes, marks=marks)
