@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.elastic import Elastic, displace, gaussian_kernel
-from robustatlas.threats.historical.elastic import HistoricalElastic
+from robustatlas.threats.historical.elastic import HistoricalElastic, HistoricalElasticOnPixels
 from threat_properties import (
     ascend,
     check_finite,
@@ -35,6 +35,8 @@ def test_maps_match_the_original_code():
     x = golden_images("uar")
     historical = HistoricalElastic().apply(x, grid_units * 32 / 2)
     torch.testing.assert_close(historical, golden("uar", "elastic_out_align_false"), rtol=0, atol=1e-5)
+    first = HistoricalElasticOnPixels().apply(x, grid_units * 32 / 2)
+    torch.testing.assert_close(first, golden("uar", "elastic_out_align_true"), rtol=0, atol=1e-5)
     sound = Elastic().apply(x, grid_units * 31 / 2)
     torch.testing.assert_close(sound, golden("uar", "elastic_out_align_true"), rtol=0, atol=1e-5)
 

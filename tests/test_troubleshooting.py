@@ -22,6 +22,8 @@ SAID_BY = {
     "training/watch.py": ("concerns",),
     "common/wording.py": ("void_sentence",),
     "outcomes/records.py": ("cumulated_sentence",),
+    "report/facts/against.py": ("_other_data",),
+    "metrics/references/building.py": ("_marks",),
 }
 """Functions outside of ``sanity`` that return sentences to be shown as warnings."""
 HANDED_ON = {

@@ -185,8 +185,8 @@ _number = partial(_mrb, plans=SCANNED)
 ENTRIES = (
     Entry(
         "elastic", Elastic(), HistoricalElastic(), grid(1.0), "pixels of displacement before smoothing",
-        "The public code samples with align_corners=False: even without displacement the image is zoomed slightly and "
-        "its border darkened. The default is the identity there.",
+        "The public code of MultiRobustBench samples with align_corners=False: even without displacement the image is "
+        "zoomed slightly and its border darkened. The default is the identity there, as under the PyTorch of UAR.",
         plans=AS_LINF,
     ),
     Entry(

@@ -1,4 +1,4 @@
-"""Suites: named sets of attacks, each with the strengths, procedure and search of its source."""
+"""Suites: named sets of attacks, each with the strengths and searches of its source, where it has one."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.square import Square
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.historical.elastic import HistoricalElasticOnPixels
 from robustatlas.threats.lp import L1, L2, Linf
 
 PAPER = "paper"
@@ -68,13 +70,18 @@ def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) ->
         optimizer = FrankWolfe(steps)
     else:
         optimizer = PGD(steps, rate=steps**-0.5, length=0.002236 if name in _CONSTANT_STEP else None)
-    threats = {"linf": Linf(starts="volume"), "l2": L2(starts="volume"), "l1": L1(starts="volume")}
+    threats: dict[str, ThreatModel] = {
+        "linf": Linf(starts="volume"),
+        "l2": L2(starts="volume"),
+        "l1": L1(starts="volume"),
+        "elastic": HistoricalElasticOnPixels(),
+    }
     published = as_published(Stage(optimizer, "cross-entropy", targets="random", judge="last"), nested=attack.nested)
     return replace(
         attack,
         threat=threats.get(name, attack.threat),
         plans=dict(reversed(published.items())),
-        about=replace(attack.about, source="Kang et al. 2019 (UAR), calibrated strengths"),
+        about=replace(attack.about, source="Kang et al. 2019 (UAR)"),
         repairs=True,
     )
 

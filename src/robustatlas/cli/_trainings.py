@@ -38,6 +38,7 @@ class TrainingRequest:
     weights: Path | None
     keep: int | None
     device: str | None
+    notes: tuple[str, ...] = ()
 
     def plan(self, seed: int) -> tuple[Recipe, Settings, list[str]]:
         """Recipe, settings, and what the card is to say of the preset."""
@@ -47,14 +48,14 @@ class TrainingRequest:
         crafting = (self.against, self.steps, self.rate, self.features)
         if self.preset is None:
             recipe = recipe_named(self.recipe or "standard", *crafting, **self.options)
-            return recipe, Settings(**{**self.given, "seed": seed}), []
+            return recipe, Settings(**{**self.given, "seed": seed}), [*self.notes]
         preset = preset_named(self.preset)
         if self.recipe is not None:
             raise UserError(f"The preset {self.preset!r} has its own recipe, {preset.kind}; leave --recipe out.")
         recipe = preset.recipe(*crafting, **self.options)
         settings = replace(preset.settings, **{**self.given, "seed": seed})
         changed = overridden(preset, self.architecture, recipe, replace(settings, seed=preset.settings.seed))
-        notes = [f"Trained by the preset {self.preset} ({preset.source}).", *preset.differs]
+        notes = [f"Trained by the preset {self.preset} ({preset.source}).", *preset.differs, *self.notes]
         return recipe, settings, [*notes, *([f"Not as in the preset: {'; '.join(changed)}."] if changed else [])]
 
 

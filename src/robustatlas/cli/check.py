@@ -108,8 +108,10 @@ def check(
     if result.missing:
         raise UserError(f"{run} is not finished; run the same evaluation again, and only what is missing is computed.")
     checks = [check_verdict(text, result) for text in verdicts]
+    warnings = result.warnings
     if bounds:
-        checks += check_requirements(bounds, result, chosen_facts(result, reference), judged)
+        facts = chosen_facts(result, reference)
+        checks, warnings = [*checks, *check_requirements(bounds, result, facts, judged)], facts.warnings
     if against is not None:
         checks += check_against(result, load_result(against), max_drop, judged)
     for form, path in (("junit", junit), ("sarif", sarif)):
@@ -118,7 +120,7 @@ def check(
     if markdown is not None:
         with one_sentence(markdown), markdown.open("a", encoding="utf-8") as file:
             file.write(FORMATS["markdown"](checks, str(run)))
-    _print(checks, result.warnings)
+    _print(checks, warnings)
     if not all(found.passed for found in checks):
         raise typer.Exit(FAILED)
 

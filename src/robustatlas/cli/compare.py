@@ -91,7 +91,8 @@ def compare(
     first = shared.on(0)
     at = union_strengths(first.table, chosen_union)
     chosen = chosen_reference(reference, results)
-    held = hold_against(first.table, chosen, results[0].records.values()).require() if chosen else None
+    leading = results[0]
+    held = hold_against(first.table, chosen, leading.records.values(), leading.identity).require() if chosen else None
     seen = [_Seen.of(shared.on(run), held, at) for run in range(len(runs))]
     volumes = [attack for attack in shared.grid if all(volume_name(attack) in run.intervals for run in seen)]
 
@@ -114,7 +115,8 @@ def compare(
     if save_reference is not None:
         source = "best of the runs " + some(map(str, runs), at_most=_NAMED)
         tables = {name: run.accuracies for name, run in zip(shared.names, seen, strict=True)}
-        Reference.from_models(save_reference.stem, source, tables).to_json(save_reference)
+        data = leading.identity.data if leading.identity else None
+        Reference.from_models(save_reference.stem, source, tables, data).to_json(save_reference)
         console.print(f"Reference: {safe(save_reference)}", highlight=False, soft_wrap=True)
     if explain:
         _explain(console, told, bool(volumes), bool(agreement))

@@ -26,7 +26,7 @@ def reference(
         str,
         typer.Option(
             metavar="NAME",
-            help="Data set: its training images train the models, its test images evaluate them.",
+            help="Data set: its test images evaluate the models, and its training images train them.",
             rich_help_panel=DATA,
         ),
     ],
@@ -47,6 +47,15 @@ def reference(
             rich_help_panel=OUTPUT,
         ),
     ],
+    train_data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Data set whose training images train the models: needed where `--data` is a file or a folder of "
+            "pictures, which has no splits. By default that of `--data`.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     rule: Annotated[
         str,
         typer.Option(
@@ -158,7 +167,7 @@ def reference(
     from robustatlas.models import parse_settings
     from robustatlas.training.references import ReferencePlan, make_reference, missing
 
-    training = load_dataset(data, "train")
+    training = load_dataset(train_data or data, "train")
     if training_samples is not None:
         training = training.take(training_samples, stratified=True, seed=seed)
     plan = ReferencePlan(
@@ -200,6 +209,6 @@ def _print(found: Reference | None, left: Sequence[str], file: Path) -> None:
     for attack in found.accuracies.attacks:
         cells = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
         console.print(f"{attack}: " + ", ".join(f"{s:.3g} -> {a:.1f}" for s, a in cells), highlight=False)
-    for mark in found.marks:
+    for mark in (*found.marks, *found.warnings):
         console.print(f"[yellow]Warning:[/yellow] {safe(mark)}", highlight=False, soft_wrap=True)
     console.print(f"clean: {found.clean:.1f}\nReference: {safe(file)}", highlight=False, soft_wrap=True)

@@ -204,7 +204,8 @@ def _print_against(
 ) -> list[str]:
     """Print the numbers that the reference gives; their names."""
     for note in facts.held.notes():
-        console.print(safe(note), highlight=False)
+        if note not in facts.held.doubts:  # said above, with the warnings
+            console.print(safe(note), highlight=False)
     rows = table(f"against {safe(marked(facts.name, run.void))}", "")
     for name, number in facts.numbers.items():
         rows.add_row(marked(name, run.void), shown(number))

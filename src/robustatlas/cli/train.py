@@ -19,6 +19,8 @@ from robustatlas.common.wording import instead
 if TYPE_CHECKING:
     from robustatlas.training import Settings
 
+_WITHOUT_SPLITS = "{} has no test images of its own: what is evaluated on it was trained on."
+
 
 def train(
     arch: _training.Architecture,
@@ -199,7 +201,7 @@ def train(
     After Ctrl-C or a crash the same command continues the training, and ends with the same weights as without a stop.
     """
     from robustatlas.cli._trainings import TrainingRequest, carry_out
-    from robustatlas.data import load_dataset
+    from robustatlas.data import load_dataset, without_splits
     from robustatlas.models import parse_settings
     from robustatlas.training.against import parse_against
 
@@ -223,6 +225,7 @@ def train(
         weights=from_,
         keep=keep,
         device=device,
+        notes=(_WITHOUT_SPLITS.format(data),) if without_splits(data) else (),
     )
     for number in range(seeds):
         place = out if seeds == 1 else out / f"seed-{seed + number}"

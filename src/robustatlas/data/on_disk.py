@@ -71,6 +71,16 @@ def load_on_disk(name: str, split: str, shown: Shown, roots: Sequence[Path]) -> 
     return None
 
 
+def without_splits(name: str) -> bool:
+    """Whether the images of that name are the same whatever split is asked for: files, and folders of pictures.
+
+    Example:
+        >>> without_splits("mine.npz"), without_splits("imagefolder:mine"), without_splits("digits")
+        (True, True, False)
+    """
+    return Path(name).suffix in (".npz", ".npy") or name.startswith(("imagefolder:", "imagenet-c/", *_CIFAR_C))
+
+
 def image_folder(
     folder: Path, shown: Shown, *, split: str = "test", only: Sequence[str] | None = None, name: str = ""
 ) -> Dataset:

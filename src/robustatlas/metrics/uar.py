@@ -55,6 +55,8 @@ def mean_uar(
     Raises:
         UserError: where a strength is missing or extra.
 
+    Source: Kang et al. 2019, as Dai et al. 2023 (MultiRobustBench) write it, definition B.1.
+
     Example:
         >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}, "q": {1: 88, 2: 79}})
         >>> model = AccuracyTable(81, {"p": {1: 60, 2: 30}, "q": {1: 77, 2: 28}})

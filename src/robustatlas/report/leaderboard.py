@@ -155,6 +155,7 @@ def build_leaderboard(
         "leaderboard.html",
         board=board,
         summary=_summary(board),
+        doubts=list(dict.fromkeys(doubt for row in own for doubt in row.doubts)),
         ranking=_ranking(rows, against),
         scripts=SCRIPTS,
         fields=_beside(first),

@@ -157,7 +157,7 @@ def _best_known(attack: AttackFacts) -> str:
 
 def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
     """The rank among the published defenses, or the number that the reference gives."""
-    place = reference.place
+    place, doubt = reference.place, " See the warnings on the reference." if reference.held.doubts else ""
     if place is None:
         key = "CR ind-avg" if "CR ind-avg" in reference.numbers else "mUAR"
         what = "of the accuracy of specialists, on average (CR ind-avg)" if key == "CR ind-avg" else "mUAR"
@@ -168,7 +168,7 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
                 f" On {reference.held.points} of {reference.held.ranked_points} ranked cells: incomplete, so no rank."
             )
         )
-        return "Against specialists", percent(reference.numbers[key]), f"{what}.{missing}"
+        return "Against specialists", percent(reference.numbers[key]), f"{what}.{missing}{doubt}"
     alone = f"; {ordinal(place.rank)} by the number alone" if place.best < place.worst else ""
     other = (
         f" About, as its sets of {listed([wording(attack).label for attack in reference.held.own_sets])} are not those "
@@ -177,7 +177,7 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
         else ""
     )
     ratio = percent(reference.numbers["CR ind-avg"])
-    text = f"by its CR ind-avg of {ratio}, among the published defenses{alone}.{other}"
+    text = f"by its CR ind-avg of {ratio}, among the published defenses{alone}.{other}{doubt}"
     return "Rank", place.words(about=reference.held.approximate), text
 
 
@@ -305,7 +305,8 @@ def _intervals(facts: RunFacts) -> str:
 def _checks(facts: RunFacts) -> str:
     parts = [] if facts.diagnosis is None else [facts.diagnosis.sentence]
     parts += ["The run is not finished: some samples lack some attacks."] if facts.missing else []
-    warnings = len(facts.warnings)
+    doubts = facts.reference.held.doubts if facts.reference else ()
+    warnings = len(facts.warnings) - len(doubts)
     if warnings == 1:
         parts.append("The sanity checks gave a warning; read it at the top before the numbers.")
     elif warnings:

@@ -15,6 +15,8 @@ from robustatlas.training.recipes import Recipe, recipe_named
 from robustatlas.training.settings import Settings
 
 _HELD_OUT = 1024
+_SHARED = 0.01
+"""Share of the measured images that may be trained on: published splits hold some pictures twice."""
 
 
 def settings_of(settings: Settings | None, epochs: int | None, seed: int | None) -> Settings:
@@ -97,6 +99,16 @@ def check_options(
             )
     if keep is not None and (keep < 1 or out is None):
         raise UserError(f"keep={keep}; expected a number of epochs of at least 1, and out= to keep their weights in.")
+
+
+def check_apart(measured: Dataset, training: Dataset, remedy: str) -> None:
+    """Raise :class:`UserError` where images that are measured are trained on; it ends with a ``remedy``."""
+    shared = measured.shared_with(training)
+    if shared > _SHARED * len(measured):
+        raise UserError(
+            f"{shared} of the {len(measured)} images of {measured.name} that would be measured are training images "
+            f"({training.name}), and accuracies on what was trained on say nothing: {remedy}."
+        )
 
 
 def held_out(data: Dataset, settings: Settings) -> Tensor:

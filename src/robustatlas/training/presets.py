@@ -1,4 +1,5 @@
-"""Trainings as papers print them: network, recipe, strengths, steps, optimiser and schedule, by one name.
+"""Trainings as papers print them: network, recipe, strengths, steps, optimiser and schedule, by one name. What a paper
+does not print, such as a weight decay or an augmentation, is its public code's.
 
 What takes days is not trained here: a preset's settings are checked against the paper, and its first updates run.
 """
@@ -165,6 +166,13 @@ _MADAAN = Settings(
 _LINF = 8 / 255
 _CHOSEN = "The paper chooses the epoch on test images; here it is chosen on held-out training images."
 _L1_LENGTHS = "In l1 crafting is by this package's inner attack, which finds its own lengths."
+_BY_ADAM = "Crafting is by steps of the sign; the public code's is by Adam, with a penalty on roughness."
+_MRB_DIFFERS = {
+    "l1": (_L1_LENGTHS, "In l1 20 steps, of the public code's 100."),
+    "stadv": (_BY_ADAM,),
+    "recolor": (_BY_ADAM,),
+    "elastic": ("The paper refers to the settings of Kang et al. 2019; these are its public code's, untargeted.",),
+}
 _BALL = "Random starts are uniform in the ball; the public code's have norm 1."
 _MADAAN_FIGHTS = {
     "linf": Fight(_LINF, 10, 1 / 255),
@@ -174,7 +182,7 @@ _MADAAN_FIGHTS = {
 
 
 def _mrb(attack: str, strength: float, kind: str = "pgd") -> Preset:
-    differs = (_CHOSEN, _L1_LENGTHS, "In l1 20 steps, of the public code's 100.") if attack == "l1" else (_CHOSEN,)
+    differs = (_CHOSEN, *_MRB_DIFFERS.get(attack, ()))
     fights = {attack: Fight(strength, 20, strength / (20**0.5 if attack == "elastic" else 18))}
     source = "Dai et al. 2023 (MultiRobustBench), the networks of acc*"
     return Preset(source, "cifar10", "resnet18", kind, fights, _MRB, differs=differs)

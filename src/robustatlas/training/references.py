@@ -18,20 +18,24 @@ from robustatlas.attacks.definition import Attack, Procedure
 from robustatlas.attacks.suites import uar_attack
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import counted, some
 from robustatlas.data import Dataset
 from robustatlas.evaluation import Cluster, evaluate
 from robustatlas.evaluation.workers import cluster_of
 from robustatlas.evaluation.workers.share import Share, share_of
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.references.building import ReferenceModel, Rule, reference_of
+from robustatlas.models.card import CARD, read_card
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.networks import network_for
 from robustatlas.outcomes import AccuracyTable
+from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.strengths import check_strengths
+from robustatlas.results.result import load_result
 from robustatlas.threats.perceptual import Perceptual, distance_by
 from robustatlas.training.devices import chosen_device
 from robustatlas.training.display import TrainingDisplay
+from robustatlas.training.given import check_apart
 from robustatlas.training.monitor import accuracies
 from robustatlas.training.recipes import recipe_named
 from robustatlas.training.settings import Settings
@@ -41,7 +45,9 @@ from robustatlas.training.trainer import train
 PLAN = "plan.json"
 REFERENCE = "reference.json"
 _ACCURACIES = "accuracies.json"
+_EVALUATION = "evaluation"
 _STANDARD = "standard"
+_APART = "give other images to train on (--train-data; a file or folder is taken whole, whatever the split)"
 _OTHERS: dict[Rule, str] = {"acc": "pgd", "ata": "uniform"}
 """What each rule's paper trains by, where an attack's own field has no training of its own."""
 
@@ -204,7 +210,8 @@ def make_reference(
         The reference, also written to ``reference.json``; None where other parts are missing.
 
     Raises:
-        UserError: the folder holds another plan; whatever training and evaluation raise.
+        UserError: images that are measured are trained on; the folder holds another plan; whatever training and
+            evaluation raise.
 
     Example:
         >>> import tempfile, robustatlas as ra
@@ -217,6 +224,7 @@ def make_reference(
     """
     share = share_of(part)
     folder = named(out)
+    check_apart(test.take(plan.samples), training, _APART)
     _claim(folder, plan, training, test)
     folders = {
         folder / name_of(*each): each
@@ -231,10 +239,10 @@ def make_reference(
     with Progress(console=Console(stderr=True, highlight=False), disable=not places or progress is False) as bar:
         task = bar.add_task("Trainings", total=len(folders))
         fill_folders(_one, shared, folders, places, lambda _: bar.advance(task), lambda said: bar.print(escape(said)))
-    return collect(plan, folder, training.name, len(training.classes))
+    return collect(plan, folder, training, test)
 
 
-def collect(plan: ReferencePlan, folder: Path, data: str, classes: int | None = None) -> Reference | None:
+def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset) -> Reference | None:
     """The reference of the models in ``folder``, written to ``reference.json``; None where some are missing."""
     models = []
     for attack, strength, seed in plan.trainings():
@@ -245,7 +253,7 @@ def collect(plan: ReferencePlan, folder: Path, data: str, classes: int | None = 
     rule = "acc* of MultiRobustBench" if plan.rule == "acc" else "ATA of UAR"
     reference = reference_of(
         name=folder.resolve().name,
-        source=f"{len(models)} models {plan.architecture} trained on {data} by robustatlas ({rule})",
+        source=f"{len(models)} models {plan.architecture} trained on {training.name} by robustatlas ({rule})",
         models=models,
         strengths=plan.strengths,
         rule=plan.rule,
@@ -254,10 +262,25 @@ def collect(plan: ReferencePlan, folder: Path, data: str, classes: int | None = 
             f"{counted(plan.seeds, 'run')} of each; evaluated on {plan.samples or 'all'} test images by the search "
             f"{plan.searched}{' of the attacks as published' if plan.procedure == 'paper' else ''}.",
         ),
-        classes=classes,
+        classes=len(training.classes),
+        data=DataRecord(name=test.name, **vars(test.fingerprint)),
+        warnings=_warnings(plan, folder),
     )
     write_text(folder / REFERENCE, json.dumps(reference.to_dict(), indent=1) + "\n")
     return reference
+
+
+def _warnings(plan: ReferencePlan, folder: Path) -> tuple[str, ...]:
+    """What trainings and evaluations warned of: each sentence once, after the names of the networks it is about."""
+    about: dict[str, list[str]] = {}
+    for name in (name_of(*each) for each in plan.trainings()):
+        place = folder / name
+        said = read_card(place).warnings if (place / CARD).is_file() else ()
+        if (place / _EVALUATION).is_dir():
+            said += load_result(place / _EVALUATION).warnings
+        for sentence in dict.fromkeys(said):
+            about.setdefault(sentence, []).append(name)
+    return tuple(f"{some(names, at_most=3)}: {sentence}" for sentence, names in about.items())
 
 
 def _recipes(plan: ReferencePlan) -> str:
@@ -276,13 +299,17 @@ def missing(plan: ReferencePlan, folder: str | Path) -> list[str]:
 
 
 def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) -> None:
-    described = plan.described() | {"data": [training.name, len(training), test.name, len(test)]}
+    described = plan.described() | {
+        "data": [training.name, len(training), test.name, len(test)],
+        "sha256": [*vars(training.fingerprint).values(), *vars(test.fingerprint).values()],
+    }
     path = folder / PLAN
     if not path.is_file():
         write_text(path, json.dumps(described, indent=1) + "\n")
         return
     try:
-        there = json.loads(path.read_text(encoding="utf-8"))
+        unsaid = {"sha256": described["sha256"]}  # by folders from before it was recorded
+        there = unsaid | json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{path} is no plan of a reference; give another folder.") from error
     different = [key for key in described if there.get(key) != described[key]]
@@ -329,7 +356,7 @@ def _one(
             procedure=plan.procedure,
             strengths={attack: [strength] if plan.rule == "acc" else list(plan.strengths[attack])},
             samples=plan.samples,
-            run=place / "evaluation",
+            run=place / _EVALUATION,
             progress=False,
         )
         table = result.accuracies()

@@ -20,7 +20,7 @@ from robustatlas.training.devices import workers
 from robustatlas.training.display import TrainingDisplay, display_of
 from robustatlas.training.epoch import close_epoch, measured
 from robustatlas.training.folder import claimed, identity_of
-from robustatlas.training.given import bound, check_net, check_options, held_out, recipe_of, settings_of
+from robustatlas.training.given import bound, check_apart, check_net, check_options, held_out, recipe_of, settings_of
 from robustatlas.training.images import check_images
 from robustatlas.training.journal import Events
 from robustatlas.training.recipes import Recipe
@@ -122,6 +122,9 @@ def train(
     classes = check_net(net, data, team.device)
     check_options(plan, given, data, extra, keep, out)
     held = held_out(data, given)
+    if extra is not None and bool(held.any()):
+        kept = data.chosen(held.nonzero()[:, 0])
+        check_apart(kept, extra, "give other extra images, or hold none out (held_out=0)")
     identity = identity_of(net, data, plan, given, held, team, extra)
     folder = None if out is None else named(out, "the folder of a training")
     name = architecture or type(net).__name__

@@ -11,6 +11,7 @@ from typing import Literal
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AccuracyTable
+from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.strengths import same_strength
 
 Rule = Literal["acc", "ata"]
@@ -53,6 +54,8 @@ def reference_of(
     rule: Rule,
     notes: Sequence[str] = (),
     classes: int | None = None,
+    data: DataRecord | None = None,
+    warnings: Sequence[str] = (),
 ) -> Reference:
     """The reference accuracies that ``models`` set.
 
@@ -65,7 +68,9 @@ def reference_of(
             Dai et al. 2023); "ata": at each strength the best of all models trained against the attack, at whatever
             strength (adversarial training accuracy, Kang et al. 2019).
         notes: what a user has to know about the numbers.
-        classes: of the data; where it is known, cells that rest on models that learned nothing are marked.
+        classes: of the data; where it is known, numbers that rest on models that learned nothing are marked.
+        data: what the models were measured on.
+        warnings: what their trainings and evaluations warned of.
 
     Raises:
         UserError: no model for one of the cells.
@@ -92,12 +97,19 @@ def reference_of(
     clean = (fmean(standard) if rule == "acc" else max(standard)) if standard else math.nan
     table = AccuracyTable(clean, cells)
     marks = () if classes is None else _marks(table, models, rule, classes)
-    return Reference(name, source, table, ranked=tuple(cells), notes=tuple(notes), marks=marks)
+    return Reference(
+        name, source, table, ranked=tuple(cells), notes=tuple(notes), marks=marks, data=data, warnings=tuple(warnings)
+    )
 
 
 def _marks(table: AccuracyTable, models: Sequence[ReferenceModel], rule: Rule, classes: int) -> tuple[str, ...]:
-    """A sentence on each attack with cells that rest on models that learned nothing."""
+    """A sentence on the clean accuracy, and on each attack with cells, that rest on models that learned nothing."""
     found = []
+    if learned_nothing(table.clean, classes):
+        found.append(
+            f"The reference's networks without an attack have learned nothing (clean accuracy {table.clean:.0f} % of "
+            f"{classes} classes), so ratios to its clean accuracy mean nothing; train longer."
+        )
     for attack in table.attacks:
         lost = [m for m in models if m.attack == attack and learned_nothing(m.accuracies.clean, classes)]
         cells = [s for s in table.strengths(attack).tolist() if _rests_on(lost, models, attack, s, rule)]

@@ -20,6 +20,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
 from robustatlas.common.wording import some
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.points import different_points
 
 
@@ -91,6 +92,8 @@ class Reference:
             them by the procedure "paper" to compare.
         unlike: attack -> why no set of ours is the source's, so that a run is not compared under it.
         marks: what makes some of the numbers worth little, one sentence each; said wherever a run is compared.
+        data: the images that the accuracies were measured on; None where the file does not say.
+        warnings: what the trainings and evaluations behind the numbers warned of, one sentence each.
 
     Example:
         >>> from robustatlas.metrics.references import load_reference
@@ -110,6 +113,8 @@ class Reference:
     historical: tuple[str, ...] = ()
     unlike: Mapping[str, str] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
+    data: DataRecord | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def clean(self) -> float:
@@ -200,7 +205,9 @@ class Reference:
         return reference
 
     @classmethod
-    def from_models(cls, name: str, source: str, tables: Mapping[str, AccuracyTable]) -> Reference:
+    def from_models(
+        cls, name: str, source: str, tables: Mapping[str, AccuracyTable], data: DataRecord | None = None
+    ) -> Reference:
         """A reference of one's own, from models adversarially trained against each attack.
 
         The reference accuracy under an attack is the best that any of the models reaches at that strength (the
@@ -211,6 +218,7 @@ class Reference:
             name: of the new reference.
             source: how it was made.
             tables: model -> its accuracies; all with the same attacks and strengths.
+            data: what they were measured on, where it is known.
 
         Raises:
             UserError: no table, or tables of other attacks or strengths.
@@ -250,7 +258,7 @@ class Reference:
             for attack in first.attacks
         }
         clean = max((t.clean for t in tables.values() if not math.isnan(t.clean)), default=math.nan)
-        return cls(name, source, AccuracyTable(clean, cells), ranked=first.attacks)
+        return cls(name, source, AccuracyTable(clean, cells), ranked=first.attacks, data=data)
 
 
 @cache

@@ -12,6 +12,7 @@ from robustatlas.common.wording import listed, some
 from robustatlas.metrics.references.reference import NAMED, ZERO, Reference
 from robustatlas.metrics.references.shipped import available_fields, available_references, is_about, load_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.identity import DataRecord, Identity
 from robustatlas.outcomes.points import different_points, shared_points
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
@@ -31,6 +32,7 @@ class Held:
         unlike: attack -> why the run's sets are others than the reference's, so that it is left out.
         own_sets: attacks that are compared although the run's sets are our default ones, and not those as published, or
             measured by the model's own features: what is said of them beside the reference holds about.
+        other_data: a sentence where the reference is of other images than the run; else empty.
     """
 
     name: str
@@ -41,6 +43,13 @@ class Held:
     zero: tuple[str, ...]
     unlike: Mapping[str, str]
     own_sets: tuple[str, ...]
+    other_data: str = ""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What makes the reference worth little for this run, one sentence each: said before any number that it
+        gives."""
+        return (*filter(None, [self.other_data]), *self.reference.marks)
 
     @property
     def ranked(self) -> dict[str, list[float]]:
@@ -94,7 +103,7 @@ class Held:
 
     def caveats(self) -> list[str]:
         """Where the run's sets are not the reference's, and what makes the reference worth little."""
-        lines = [*self.reference.marks]
+        lines = [*self.doubts, *self.reference.warnings]
         lines += [f"Left out: {attack}; {why}." for attack, why in self.unlike.items()]
         if self.own_sets:
             lines.append(
@@ -104,13 +113,19 @@ class Held:
         return lines
 
 
-def hold_against(table: OutcomeTable, reference: Reference, records: Iterable[AttackRecord] = ()) -> Held:
+def hold_against(
+    table: OutcomeTable,
+    reference: Reference,
+    records: Iterable[AttackRecord] = (),
+    identity: Identity | None = None,
+) -> Held:
     """Pair outcomes with a reference.
 
     Args:
         table: of the run; only attacks that are known at every strength take part.
         reference: acc*, or ATA.
         records: the attacks as they were run, which say whether their sets are those as published.
+        identity: of the run, which says on what images it was measured.
     """
     known = reference.accuracies
     ours = {a: grid for a, grid in _grids(table).items() if a not in reference.unlike}
@@ -131,7 +146,21 @@ def hold_against(table: OutcomeTable, reference: Reference, records: Iterable[At
         zero=tuple(f"{attack}@{s:g}" for attack, grid in zero.items() for s in grid),
         unlike={attack: why for attack, why in reference.unlike.items() if attack in table.attacks},
         own_sets=tuple(attack for attack in reference.historical if attack in shared and attack not in published),
+        other_data=_other_data(reference, table.data, identity.data if identity else None),
     )
+
+
+def _other_data(reference: Reference, name: str, data: DataRecord | None) -> str:
+    """A sentence where a reference and a run are known to be of different images, or a shipped one has another name."""
+    if reference.data is not None:
+        if data is None or not reference.data.differences(data):
+            return ""
+        of = f"was measured on other images ({reference.data.name})"
+    elif reference.name in available_references() and not is_about(reference.name, name):
+        of = f"is about {reference.name.split('-')[1]}"
+    else:
+        return ""
+    return f"The reference {reference.name} {of}, this run on {name}: ratios between them say little of the model."
 
 
 def fitting_reference(tables: Sequence[OutcomeTable]) -> Reference | None:

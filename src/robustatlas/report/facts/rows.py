@@ -103,6 +103,7 @@ class Row:
         halves: attack -> the size from which on half of the images are wrong, inf where they never are; empty for rows
             of which only the accuracies are known.
         own_sets: attacks whose sets are not those of the reference, so that what is said beside it holds about.
+        doubts: what makes the reference worth little for the row, one sentence each.
         union: accuracy in percent under all attacks at once, each at the middle one of its strengths; None for a
             single attack, and for rows of which only the accuracies are known.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
@@ -124,6 +125,7 @@ class Row:
     ratios: Mapping[str, Interval] = field(default_factory=dict)
     halves: Mapping[str, float] = field(default_factory=dict)
     own_sets: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     union: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
     proved: Mapping[str, float] = field(default_factory=dict)
@@ -185,7 +187,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         ('mine', 2, array([100.,  50.]))
     """
     given = about or About()
-    held = hold_against(result, reference, result.records.values())
+    held = hold_against(result, reference, result.records.values(), result.identity)
     lacking = ", ".join(f"{attack} ({count})" for attack, count in result.missing.items())
     volume = hypervolume_of(result, HYPERVOLUME_ATTACK)
     judged = result.judged()
@@ -211,6 +213,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         ratios=_ratios(result, held),
         halves={attack: _half(result, attack) for attack in judged.attacks},
         own_sets=held.own_sets,
+        doubts=held.doubts,
         union=100 * float(judged.survivors(union_strengths(judged)).mean()) if len(judged.attacks) > 1 else None,
         own={name: statistic.value for name, statistic in own(judged).items()},
         proved=halves_proved(certified_of(result)),

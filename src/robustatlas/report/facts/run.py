@@ -187,7 +187,7 @@ class RunFacts:
         breaking: where it breaks; None without any attack.
         attacks: of the run.
         reference: None without one, or without a shared strength.
-        warnings: of the checks before the work.
+        warnings: of the checks before the work, and what makes the reference worth little.
         missing: attack -> number of samples that are not evaluated yet.
         provenance: of the model: source, home of the weights, licence and library, as far as they are known.
         rejected: clean inputs that the model refuses to answer; None where it never may. They count as no error.
@@ -253,7 +253,7 @@ def facts_of(
     union_at = union_strengths(judged, union)
     found = numbers.with_doubt(judged, lambda table: intervals(numbers.overall(table, union_at)))
     averages = numbers.with_doubt(judged, lambda table: intervals(numbers.averages(table)))
-    held = hold_against(result, reference, result.records.values()) if reference else None
+    held = hold_against(result, reference, result.records.values(), result.identity) if reference else None
     return RunFacts(
         name=marked(name or result.name, result.suspect),
         data=result.data,
@@ -265,7 +265,7 @@ def facts_of(
         breaking=breaking_point(result, held.own_sets if held else ()),
         attacks=tuple(_attack(result, attack, averages.get(attack), held) for attack in result.attacks),
         reference=_against(judged, held, trained_on) if held and held.ranked else None,
-        warnings=result.warnings,
+        warnings=(*result.warnings, *(held.doubts if held and held.ranked else ())),
         missing=result.missing,
         provenance=_provenance(result),
         rejected=_rejected(result),

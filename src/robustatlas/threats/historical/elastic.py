@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.threats.elastic import Elastic, smooth
+from robustatlas.common.host import constant
+from robustatlas.threats.elastic import Elastic, displace, smooth
 
 
 @dataclass(frozen=True)
@@ -27,3 +28,14 @@ class HistoricalElastic(Elastic):
         row = torch.linspace(-1, 1, height, dtype=x.dtype, device=x.device)[:, None] + displacement[:, 1] * (2 / height)
         grid = torch.stack((column, row), dim=-1)
         return F.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class HistoricalElasticOnPixels(Elastic):
+    """Samples as the first release did under PyTorch 1.0, with which UAR was calibrated (``align_corners=True``): no
+    displacement is no change, and a displacement is (side - 1) / side of what it is called."""
+
+    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+        height, width = x.shape[-2:]
+        share = constant(((width - 1) / width, (height - 1) / height), x).view(1, 2, 1, 1)
+        return displace(x, smooth(theta) * share).clamp(0, 1)

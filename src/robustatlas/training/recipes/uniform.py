@@ -25,7 +25,8 @@ _STREAMS = 3
 class Uniform(Recipe):
     """Each image at its own strength s x epsilon, s uniform in [0, 1), towards a random wrong class (Kang et al. 2019).
 
-    Steps are epsilon / sqrt(steps), scaled by the same s as the set. Sets with a linear oracle (l1, jpeg-l1) are
+    Steps are epsilon / sqrt(steps), scaled by the same s as the set (not so in the public code for fog, snow and gabor,
+    whose steps have lengths of their own). Sets with a linear oracle (l1, jpeg-l1) are
     searched by Frank-Wolfe. The loss is the cross-entropy of the true class at the examples; no clean images.
 
     Against several attacks (the paper's joint training) each draws its own strengths and targets, and each image counts
