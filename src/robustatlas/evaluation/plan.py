@@ -21,6 +21,7 @@ from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.attacks.table import words_of
 from robustatlas.checks.sanity import check_inputs
 from robustatlas.common.errors import UserError, brief
+from robustatlas.common.host import check_default_device
 from robustatlas.common.scalars import real
 from robustatlas.common.wording import instead
 from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
@@ -81,10 +82,16 @@ class Task:
         return len(self.attack.strengths) + 1 if search_named(self.search).shares else 1
 
 
+def opened(data: Data) -> Data:
+    """``data`` for whoever looks at it several times: of a data set of torch all items are read for each
+    :func:`samples_of`, of what comes back once."""
+    return of_torch(data) if isinstance(data, torch.utils.data.Dataset) else data
+
+
 def samples_of(data: Data, samples: Samples) -> Work:
     """The samples that ``samples`` names of ``data``: the first so many, positions, or a boolean mask."""
-    if isinstance(data, torch.utils.data.Dataset):
-        data = of_torch(data)
+    check_default_device()
+    data = opened(data)
     if isinstance(data, Dataset):
         rows, labels, name, index, known = data.rows, data.labels, data.name, data.index, data.fingerprint
         first = data.beginning
@@ -100,11 +107,12 @@ def samples_of(data: Data, samples: Samples) -> Work:
     record = DataRecord(name=name, **vars(known))
     if samples is None:
         return Work(rows, labels.long(), index.numpy(), record, first)
-    positions = torch.from_numpy(_positions(samples, len(rows)))
+    positions = torch.from_numpy(positions_of(samples, len(rows)))
     return Work(rows.chosen(positions), labels[positions].long(), index[positions].numpy(), record, first)
 
 
-def _positions(samples: Samples, count: int) -> Integers:
+def positions_of(samples: Samples, count: int) -> Integers:
+    """The positions [M] that ``samples`` names among ``count``: the first so many, positions, or a boolean mask."""
     try:
         given = np.asarray(samples)
     except ValueError:

@@ -13,9 +13,9 @@ import scipy  # which imports its parts where they are used: stats takes long
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
+from robustatlas.common.scalars import generator_of, real
 from robustatlas.evaluation.evaluating import evaluated
-from robustatlas.evaluation.plan import Samples, samples_of
+from robustatlas.evaluation.plan import Samples, opened, samples_of
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers.share import WHOLE
 from robustatlas.metrics.intervals import Interval
@@ -131,12 +131,13 @@ def evaluated_until(
         raise UserError("until='separated' compares with another run: give both, or neither.")
     if request.part != WHOLE:
         raise UserError("until looks at all samples that are through, and part shares them out; leave one of them out.")
+    data = opened(data)
     samples, work = request.samples, samples_of(data, request.samples)
     other = None if against is None else against if isinstance(against, Result) else load_result(against)
     index = work.index if other is None else np.intersect1d(work.index, other.index)
     if not len(index):
         raise UserError(f"{other.name if other else 'The data'} has none of these samples; evaluate both on the same.")
-    order = np.random.default_rng(request.seed).permutation(np.sort(index))
+    order = generator_of(request.seed).permutation(np.sort(index))
     with TemporaryDirectory() as kept:
         request = replace(request, run=Path(kept) / "run" if request.run is None else request.run)
         count = 0
