@@ -5,15 +5,17 @@ from __future__ import annotations
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
-from robustatlas.data.rows import two_values, within_range
+from robustatlas.data.rows import NORMALISED, two_values, within_range
 
 
-def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
+def check_inputs(images: Tensor, labels: Tensor, whose: str = "Images", remedy: str = NORMALISED) -> Tensor:
     """``images`` [N, ...], in [0, 1] also where rounding left it, once they and ``labels`` [N] were looked at.
 
     Args:
         images: [N, ...] floats.
         labels: [N] integers.
+        whose: begins the sentence where images do not lie in [0, 1].
+        remedy: ends it where they are on another scale.
 
     Returns:
         the images; where rounding left them outside of [0, 1], clamped.
@@ -49,7 +51,7 @@ def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
         if not images.is_complex() and bool(((images == 0) | (images == 1)).all()) and bool(images.any()):
             raise UserError(two_values("Images"))
         raise UserError(f"Images are {images.dtype}; expected floating point in [0, 1]. Divide 8-bit images by 255.")
-    images = within_range(images, "Images")
+    images = within_range(images, whose, remedy)
     if labels.is_floating_point() or bool((labels < 0).any()):
         raise UserError(f"Labels are {labels.dtype} from {labels.min().item()}; expected integers from 0.")
     return images

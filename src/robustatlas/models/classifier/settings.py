@@ -15,6 +15,7 @@ from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.models.classifier.identity import Origin
 from robustatlas.models.classifier.normalisation import Given
 from robustatlas.models.classifier.outputs import Outputs
+from robustatlas.models.classifier.placement import check_numbers
 from robustatlas.models.classifier.rejection import Rejection
 
 Precision = Literal["float32", "tf32", "bfloat16"]
@@ -67,6 +68,7 @@ class ClassifierSettings:
 
     def check(self, net: object, own: Tensor | None) -> None:
         """Raise :class:`UserError` where something does not fit ``net``, whose first tensor is ``own``."""
+        check_numbers(net)
         if self.prepare is not None and not callable(self.prepare):
             raise UserError(
                 f"prepare is a {type(self.prepare).__name__}; expected a function of inputs [B, ...], such as one that "
