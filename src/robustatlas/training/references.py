@@ -217,6 +217,7 @@ def make_reference(
         ('linf',)
     """
     share = share_of(part)
+    test.take(plan.samples)  # refuses more than there are before the first training, not after it
     folder = Path(out)
     _claim(folder, plan, training, test)
     folders = {
