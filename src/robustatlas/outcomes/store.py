@@ -113,7 +113,7 @@ class Run:
         """
         raise UserError(
             f"{self.path or 'The run'} holds results of another evaluation: {'; '.join(reasons)}. Give another folder "
-            "for a new run, or the model and data that this one is about."
+            "for a new run (--run DIR, in Python run=), or the model and data that this one is about."
         )
 
     @classmethod
