@@ -321,3 +321,107 @@ def test_what_cannot_be_compiled_is_searched_all_the_same(monkeypatch: pytest.Mo
         Classifier(net, compiled=True, draws=3)
     with pytest.raises(ra.UserError, match="not with a function"):
         Classifier(lambda x: x, compiled=True)
+
+
+class Unsized(nn.Module):
+    """Has no length, and so neither has what is compiled of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = digits_cnn()
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.net(x)
+        return logits
+
+
+class Empty(nn.Sequential):
+    """Has length 0, and is a network all the same."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1)[:, :10]
+
+
+@pytest.mark.parametrize("make", [lambda net: torch.compile(net, backend="eager"), lambda net: Empty()])
+def test_a_network_is_not_asked_for_its_truth(make: Callable[[nn.Module], Any]) -> None:
+    net = make(Unsized()).eval()
+    model = Classifier(net)
+    with torch.no_grad():
+        torch.testing.assert_close(model.logits(X), net(X))
+        torch.testing.assert_close(model.raw(X).values, net(X))
+
+
+def test_a_compiled_network_goes_on_with_the_run_of_the_network(tmp_path: Any) -> None:
+    net, data = Unsized().eval(), (X, torch.arange(6))
+    given: dict[str, Any] = {"strengths": {"linf": [0.1]}, "run": tmp_path / "run", "progress": False}
+    found = ra.evaluate(net, data, "linf", **given)
+    again = ra.evaluate(torch.compile(net, backend="eager"), data, "linf", **given)
+    assert (again.minimal_size("linf") == found.minimal_size("linf")).all()
+
+
+class Squeezing(nn.Module):
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.net(x)
+        return logits.squeeze()
+
+
+@pytest.mark.parametrize("batch_size", [1, 5])
+def test_a_network_that_squeezes_a_single_sample_is_the_network(batch_size: int) -> None:
+    """Of six samples in batches of five one is left over."""
+    net, data = digits_cnn().eval(), (X, torch.arange(6))
+    one, other = (
+        ra.evaluate(each, data, "linf", batch_size=batch_size, progress=False) for each in (net, Squeezing(net))
+    )
+    assert (one.minimal_size("linf") == other.minimal_size("linf")).all()
+    single = Classifier(Squeezing(nn.Sequential(nn.Flatten(), nn.Linear(64, 1))), outputs="logit")
+    assert [single.logits(X[:count]).shape for count in (1, 2)] == [(1, 2), (2, 2)]
+
+
+def test_networks_without_numbers_are_refused() -> None:
+    half = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    half[1].register_buffer("running_mean", torch.zeros(4, device="meta"))
+    for net in (nn.Linear(4, 2, device="meta"), half):
+        with pytest.raises(ra.UserError, match="'meta', which holds no numbers: give it memory"):
+            Classifier(net)
+
+
+class Takes:
+    """A function of other inputs than one."""
+
+    def two(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+    def named(self, x: Tensor, *, mask: Tensor) -> Tensor:
+        return x * mask
+
+    def none(self) -> Tensor:
+        return X
+
+
+@pytest.mark.parametrize(
+    ("net", "said"),
+    [
+        (nn.Bilinear(4, 4, 3), r"takes 2 inputs \(input1, input2\)"),
+        (Takes().two, r"takes 2 inputs \(x, y\)"),
+        (Takes().named, r"takes 2 inputs \(x, mask\)"),
+        (Takes().none, r"takes 0 inputs"),
+    ],
+)
+def test_a_network_of_other_inputs_is_told_so(net: Any, said: str) -> None:
+    with pytest.raises(ra.UserError, match=said) as caught:
+        Classifier(net).logits(X)
+    assert "batch_size" not in str(caught.value)
+
+
+def test_only_what_may_be_the_size_of_the_batch_is_told_of_it() -> None:
+    def picky(x: Tensor) -> Tensor:
+        raise TypeError("an integer is required") if len(x) == 1 else RuntimeError("expected batch size 8")
+
+    for count, hint in ((1, False), (2, True)):
+        with pytest.raises(ra.UserError) as caught:
+            Classifier(picky).logits(X[:count])
+        assert ("batch_size" in str(caught.value)) == hint

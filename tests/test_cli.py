@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import robustatlas as ra
 from robustatlas.cli import main
+from robustatlas.cli.evaluate import run_folder
 
 MODEL = """
 import os
@@ -197,7 +201,9 @@ def test_features_of_lpips_come_from_a_file(here: Here, tmp_path: Path) -> None:
     done = here("evaluate", "own.py:make", "--set", "inputs=768", "--data", "noise.npz", "--attacks", "lpips",
                        "--features", "alexnet_cifar=a.safetensors", "--strengths", "lpips=1")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (record,) = ra.load_result(tmp_path / "runs" / "own.py-make-noise").records.values()
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("own.py-make-noise-")
+    (record,) = ra.load_result(folder).records.values()
     assert "['1', '4', '7', '9', '11']" in str(record.threat)  # the layers of the file's network
 
 
@@ -251,3 +257,23 @@ def test_terminals_without_width_or_letters_show_every_word(tmp_path: Path, term
     assert (tmp_path / "rün" / "é" / "run.json").is_file()
     assert b"% clean accuracy" in b" ".join(written.stdout.split())
     assert "PYTHONIOENCODING" not in terminal or written.stdout.isascii()
+
+
+def test_the_default_folder_depends_on_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, data = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)), ra.Dataset.of(np.eye(2, 4), [0, 1])
+    monkeypatch.chdir(tmp_path)
+
+    def folder_of(net: Any) -> str:
+        return run_folder(ra.Classifier(net, name="mine"), data).as_posix()
+
+    first = folder_of(net)
+    assert re.fullmatch(r"runs/mine-data-[0-9a-f]{8}", first) and folder_of(net) == first
+    ra.evaluate(ra.Classifier(net, name="mine"), data, "linf", run="runs/mine-data", progress=False)
+    assert folder_of(net) == "runs/mine-data", "a run of an earlier version goes on where it is"
+    with torch.no_grad():
+        net[1].bias.add_(1)
+    second = folder_of(net)
+    assert second not in (first, "runs/mine-data") and re.fullmatch(r"runs/mine-data-[0-9a-f]{8}", second)
+    assert folder_of(lambda x: x) == "runs/mine-data", "what has no weights is told apart by its answers alone"
+    (tmp_path / "runs" / "mine-data" / "run.json").write_text("{")
+    assert folder_of(net) == second

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.data import Fingerprint, InMemory, Rows, of_torch, remembered
 from robustatlas.data.dataset import Dataset
+from robustatlas.evaluation import plan
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 10), np.uint8)
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2])
@@ -136,6 +138,136 @@ def test_data_sets_of_torch(kind: str) -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(240, 3))
     found = [ra.evaluate(net, data, "linf", samples=4).minimal_size("linf") for data in (Pairs(kind), in_memory())]
     np.testing.assert_array_equal(*found)
+
+
+class Items(torch.utils.data.Dataset[Any]):
+    """Whatever ``make`` makes of a position; counts how often each is read."""
+
+    def __init__(self, make: Callable[[int], Any], count: int = len(PIXELS), **declared: Any) -> None:
+        self.make, self.count = make, count
+        self.reads = np.zeros(count, int)
+        vars(self).update(declared)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, position: int) -> Any:
+        self.reads[position] += 1
+        return self.make(position)
+
+
+IMAGES = torch.from_numpy(PIXELS).float() / 255
+
+
+def pair(position: int) -> tuple[Any, Any]:
+    return IMAGES[position], int(LABELS[position])
+
+
+@pytest.mark.parametrize("declared", [{"targets": [0] * len(PIXELS)}, {"labels": None}, {"targets": "unknown"}])
+def test_labels_are_those_that_a_data_set_returns(declared: dict[str, Any]) -> None:
+    """As with a target_transform: what is declared is not what is returned."""
+    data = Items(pair, classes=("ant", "bee", "cat"), **declared)
+    found = of_torch(data)
+    reads = data.reads.copy()
+    assert reads.max() <= 5, "the shape, two looks at some, the scale, and once for labels and fingerprint"
+    _ = found.fingerprint
+    np.testing.assert_array_equal(data.reads, reads)
+    same(found, ra.Dataset.of(PIXELS, LABELS, "mine", ["ant", "bee", "cat"]))
+
+
+def test_all_items_are_gone_through_once_for_an_evaluation_and_its_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    monkeypatch.setattr(plan, "of_torch", lambda data: opened.append(data) or of_torch(data))
+    net = nn.Sequential(nn.Flatten(), nn.Linear(240, 3))
+    ra.evaluate(net, Items(pair), "linf", strengths={"linf": [0.1]}, audit=4, progress=False)
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
+@pytest.mark.parametrize("part", [0, 1])
+def test_items_that_change_are_refused(share: float, part: int) -> None:
+    """Also where few do: what the looks at some items miss is noticed when an item is read again."""
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(position: int) -> tuple[Any, Any]:
+        image, label = pair(position % len(PIXELS))
+        if float(torch.rand(1, generator=generator)) >= share:
+            return image, label
+        if part == 0:
+            return image * torch.rand(1, generator=generator), label
+        return image, int(torch.randint(3, (1,), generator=generator))
+
+    net = nn.Sequential(nn.Flatten(), nn.Linear(240, 3))
+    with pytest.raises(ra.UserError, match="another one each time that it is read"):
+        ra.evaluate(net, Items(drawn, 60), "linf", strengths={"linf": [0.1]}, progress=False)
+
+
+def picture(mode: str) -> Callable[[int], tuple[Any, int]]:
+    return lambda k: (Image.fromarray(PIXELS[k].transpose(1, 2, 0)).convert(mode), int(LABELS[k]))
+
+
+ITEMS: dict[str, tuple[Callable[[int], Any], str]] = {
+    "two inputs": (lambda k: ((IMAGES[k], IMAGES[k]), 0), "has 2 inputs"),
+    "inputs by name": (lambda k: ({"image": IMAGES[k], "mask": IMAGES[k]}, 0), "has 2 inputs"),
+    "three parts": (lambda k: (IMAGES[k], IMAGES[k], 0), r"shape \(3, 8, 10\) for a label"),
+    "the other way round": (lambda k: (int(LABELS[k]), IMAGES[k]), r"shape \(3, 8, 10\) for a label"),
+    "one-hot": (lambda k: (IMAGES[k], torch.eye(3)[LABELS[k]]), r"give label\.argmax\(\)"),
+    "several labels": (lambda k: (IMAGES[k], [1, 1, 0]), r"\[1, 1, 0\]; expected a class number"),
+    "names": (lambda k: (IMAGES[k], "cat"), "position of the name"),
+    "none": (lambda k: (IMAGES[k], None), "label None"),
+    "real numbers": (lambda k: (IMAGES[k], 1.5), "label 1.5"),
+    "boxes": (lambda k: (IMAGES[k], {"boxes": []}), "expected a class number"),
+    "a dict": (lambda k: {"image": IMAGES[k], "label": 0}, "is a dict; expected a pair"),
+    "an image alone": (lambda k: IMAGES[k], "is a Tensor; expected a pair"),
+    "no image": (lambda k: (None, 0), "no array of numbers"),
+    "no item": (lambda k: pair(k) if k < 5 else {}[k], "Item 6 .* cannot be read: KeyError"),
+    "a palette": (picture("P"), "mode 'P'.*convert"),
+    "alpha": (picture("RGBA"), "mode 'RGBA'"),
+    "another colour space": (picture("HSV"), "mode 'HSV'"),
+    "alpha in an array": (lambda k: (np.asarray(picture("RGBA")(k)[0]), 0), "alpha"),
+    "waves": (lambda k: (IMAGES[k].to(torch.complex64), 0), "complex64"),
+    "two types": (lambda k: (torch.from_numpy(PIXELS[k]) if k % 2 else IMAGES[k], 0), "one size and type"),
+}
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+def test_items_of_other_kinds_get_a_sentence(kind: str) -> None:
+    make, said = ITEMS[kind]
+    with pytest.raises(ra.UserError, match=said) as caught:
+        of_torch(Items(make))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "names"),
+    [
+        (5, ("0", "1", "2", "3", "4")),
+        (torch.tensor(3), ("0", "1", "2")),
+        ({"cat": 2, "ant": 0, "bee": 1}, ("ant", "bee", "cat")),
+        (lambda: 5, ("0", "1", "2")),
+        (None, ("0", "1", "2")),
+    ],
+)
+def test_declared_classes(declared: Any, names: tuple[str, ...]) -> None:
+    assert of_torch(Items(pair, classes=declared)).classes == names
+
+
+def test_fewer_classes_than_labels_are_refused() -> None:
+    with pytest.raises(ra.UserError, match=r"0\.\.1 \(2 classes\), got 0\.\.2"):
+        of_torch(Items(pair, classes=2))
+    with pytest.raises(ra.UserError, match="expected names of classes, or how many"):
+        ra.Dataset.of(PIXELS, LABELS, "mine", "ant")
+
+
+def test_pictures_in_grey_and_items_in_one_buffer() -> None:
+    grey = of_torch(Items(picture("L")))
+    assert grey.shape == (1, 8, 10)
+    buffer = torch.empty(3, 8, 10)
+
+    def reused(position: int) -> tuple[Tensor, int]:
+        return buffer.copy_(IMAGES[position]), int(LABELS[position])
+
+    assert torch.equal(of_torch(Items(reused)).images, IMAGES)
 
 
 def test_cifar_c_by_name(tmp_path: Path) -> None:

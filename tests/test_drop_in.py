@@ -257,3 +257,24 @@ def test_torchattacks_convention() -> None:
     torch.testing.assert_close(again * 0.5 + 0.25, made, atol=1e-5, rtol=0)
     with pytest.raises(ra.UserError, match="no strength"):
         ra.as_torchattacks(net, eps=-1)
+
+
+def test_torchattacks_refuses_images_on_another_scale() -> None:
+    attack = ra.as_torchattacks(digits_network(), "linf", eps=0.3)
+    with pytest.raises(ra.UserError, match=r"got -2\.\.2; say how they are normalised: atk\.set_normalization_used"):
+        attack(X * 4 - 2, Y)
+    attack.set_normalization_used([0.5], [0.25])
+    shifted = ra.as_torchattacks(lambda x: digits_network()(x * 0.25 + 0.5), "linf", eps=0.3)
+    shifted.set_normalization_used([0.5], [0.25])
+    assert float((shifted(X * 4 - 2, Y) - (X * 4 - 2)).abs().max()) > 0.5
+
+
+def test_torchattacks_attacks_a_network_in_eval_mode_and_puts_its_mode_back() -> None:
+    net = nn.Sequential(nn.Dropout(0.9), digits_network()).train()
+    made = ra.as_torchattacks(net, "linf", eps=0.06)(X, Y)
+    assert net.training and torch.equal(made, ra.as_torchattacks(net[1], "linf", eps=0.06)(X, Y))
+
+
+def test_a_batch_size_of_zero_is_no_default() -> None:
+    with pytest.raises(ra.UserError, match="bs=0"):
+        AutoAttack(digits_network(), verbose=False).run_standard_evaluation(X, Y, batch_size=0)

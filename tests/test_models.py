@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -296,8 +297,23 @@ CHECKPOINTS: dict[str, tuple[Callable[[nn.Module], dict[str, Any]], str]] = {
     "another prefix": (lambda net: prefixed("encoder.q.", net), "prefix 'encoder.q.' was dropped"),
     "averages beside": (
         lambda net: prefixed("model.", net) | prefixed("ema.", digits_cnn()),
-        "'model.' was taken and 'ema.', which fits too, was left",
+        "prefix 'model.' was dropped",
     ),
+    "averages apart": (lambda net: {"model": prefixed("", net), "model_ema": prefixed("module.", digits_cnn())}, ""),
+    "timm": (lambda net: {"state_dict": prefixed("", net), "state_dict_ema": prefixed("", digits_cnn())}, ""),
+    "a whole trainer": (
+        lambda net: {
+            "net": prefixed("", net),
+            "optimizer": torch.optim.Adam(net.parameters()).state_dict(),
+            "discriminator": nn.Linear(3, 3).state_dict(),
+        },
+        "",
+    ),
+}
+SEVERAL = {
+    "averages beside": "'model.' is taken, and 'ema.' left",
+    "averages apart": "'model' is taken, and 'model_ema' left",
+    "timm": "'state_dict' is taken, and 'state_dict_ema' left",
 }
 
 
@@ -305,8 +321,11 @@ CHECKPOINTS: dict[str, tuple[Callable[[nn.Module], dict[str, Any]], str]] = {
 def test_checkpoints_of_trainers(tmp_path: Path, kind: str) -> None:
     make, note = CHECKPOINTS[kind]
     net = digits_cnn()
-    model = load_model("robustatlas.models.architectures:digits_cnn", saved(tmp_path, make(net)))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = load_model("robustatlas.models.architectures:digits_cnn", saved(tmp_path, make(net)))
     assert torch.equal(model.logits(X), by_hand(net, X))
+    assert [SEVERAL.get(kind, "") in str(each.message) for each in told] == [True] * (kind in SEVERAL)
     assert [note in said for said in model.notes] == ([True] if note else [])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -202,7 +203,7 @@ def test_ours_in_foolbox_calling_convention() -> None:
     single = ra.as_foolbox("linf")(model, x, y, epsilons=0.1)
     assert torch.equal(single[2], is_adv[1])
     shifted = foolbox.PyTorchModel(nn.Sequential(Halved(), net).eval(), bounds=(-1, 1))
-    again = ra.as_foolbox("linf")(shifted, x * 2 - 1, y, epsilons=0.1)
+    again = ra.as_foolbox("linf")(shifted, x * 2 - 1, y, epsilons=0.2)
     assert (again[2] == is_adv[1]).float().mean() > 0.9
     with pytest.raises(UserError, match="look for any error"):
         ra.as_foolbox("linf")(model, x, foolbox.criteria.TargetedMisclassification(y), epsilons=0.1)
@@ -211,3 +212,88 @@ def test_ours_in_foolbox_calling_convention() -> None:
 class Halved(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return (x + 1) / 2
+
+
+class Brought(nn.Module):
+    """To 0..1 from other bounds."""
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__()
+        self.low, self.high = low, high
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.low) / (self.high - self.low)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("bounds", [(0, 255), (-1, 1), (0, 1)])
+@pytest.mark.parametrize(("name", "norm", "epsilon"), [("linf", torch.inf, 0.1), ("l2", 2, 0.6), ("l1", 1, 3.0)])
+def test_epsilons_are_sizes_within_the_bounds_of_foolbox(
+    bounds: tuple[int, int], name: str, norm: float, epsilon: float
+) -> None:
+    """Of one linear score the smallest change is known: its margin over the dual norm of its weights."""
+    foolbox = pytest.importorskip("foolbox")
+    low, high = bounds
+    weight = torch.linspace(-1, 1, 9)
+    net = nn.Sequential(Brought(low, high), nn.Flatten(), nn.Linear(9, 2, bias=False)).eval()
+    with torch.no_grad():
+        net[2].weight.copy_(torch.stack([weight, -weight]))
+    x = 0.5 + 0.05 * torch.randn(12, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+    score = (x.flatten(1) @ weight).abs()
+    dual = {torch.inf: weight.abs().sum(), 2: weight.norm(), 1: weight.abs().max()}[norm]
+    smallest = score / dual
+    asked = [float(size) * (high - low) for size in (smallest.median() * 0.999, smallest.median() * 1.02)]
+    model = foolbox.PyTorchModel(net, bounds=bounds)
+    given, labels = x * (high - low) + low, net(x * (high - low) + low).argmax(1)
+    _, clipped, found = ra.as_foolbox(name)(model, given, labels, epsilons=asked)
+    for size, images, fooled in zip(asked, clipped, found, strict=True):
+        expected = smallest * (high - low) <= size
+        clear = (smallest * (high - low) / size - 1).abs() > 0.02
+        assert torch.equal(fooled[clear], expected[clear]) and fooled.any() and not fooled.all()
+        assert (torch.linalg.vector_norm((images - given).flatten(1), norm, dim=1) <= size * (1 + 1e-4)).all()
+        assert torch.equal(net(images).argmax(1) != labels, fooled)
+
+
+@pytest.mark.oracle
+def test_epsilons_of_other_sets_stay_in_the_unit_of_the_attack() -> None:
+    foolbox = pytest.importorskip("foolbox")
+    net, (x, y) = digits_network().eval(), digits(12)
+    for name, epsilon in (("l0", 6), ("brightness", 0.5)):
+        wide = foolbox.PyTorchModel(nn.Sequential(Brought(0, 255), net).eval(), bounds=(0, 255))
+        _, _, found = ra.as_foolbox(name)(foolbox.PyTorchModel(net, bounds=(0, 1)), x, y, epsilons=epsilon)
+        _, _, again = ra.as_foolbox(name)(wide, x * 255, y, epsilons=epsilon)
+        assert found.any() and (found == again).float().mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("change", "bounds", "said"),
+    [
+        (lambda x: x * 4 - 2, (0, 1), "the bounds of the model are to hold them"),
+        (lambda x: x * 255, (0, 1), r"must lie in \[0, 1\]"),
+        (lambda x: x * 255, (-1, 1), r"brought from the bounds -1\.\.1 to 0\.\.1, must lie in \[0, 1\]"),
+        (lambda x: x * torch.nan, (0, 255), "NaN"),
+    ],
+)
+def test_inputs_outside_of_the_bounds_are_refused(change: Any, bounds: tuple[int, int], said: str) -> None:
+    foolbox = pytest.importorskip("foolbox")
+    net, (x, y) = digits_network().eval(), digits(4)
+    with pytest.raises(UserError, match=said):
+        ra.as_foolbox("linf")(foolbox.PyTorchModel(net, bounds=bounds), change(x), y, epsilons=0.1)
+
+
+@pytest.mark.parametrize("epsilons", [-0.1, [0.1, torch.nan], "large", [], [[0.1]]])
+def test_epsilons_that_are_none_are_refused(epsilons: Any) -> None:
+    foolbox = pytest.importorskip("foolbox")
+    net, (x, y) = digits_network().eval(), digits(4)
+    with pytest.raises(UserError, match="expected a strength from 0"):
+        ra.as_foolbox("linf")(foolbox.PyTorchModel(net, bounds=(0, 1)), x, y, epsilons=epsilons)
+
+
+def test_warnings_of_a_model_are_given_once_an_attack() -> None:
+    net, (x, y) = digits_network().eval(), digits(12)
+    attack = ra.as_torchattacks(lambda x: net(x).softmax(1), "linf", eps=0.05)
+    with pytest.warns(UserWarning, match="look like probabilities"):
+        first = attack(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(attack(x, y), first)

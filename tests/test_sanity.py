@@ -93,3 +93,18 @@ def test_noise_of_torch_and_noise_of_others() -> None:
 def test_no_samples() -> None:
     with pytest.raises(ra.UserError, match="There are no samples"):
         warned(NET, DATA.images[:0], DATA.labels[:0])
+
+
+class Features(nn.Module):
+    """Returns features before its logits, as those do that were trained to."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.flatten(1), NET(x)
+
+
+def test_the_first_of_several_outputs_is_taken_with_a_word() -> None:
+    told = warned(Features())  # type: ignore[arg-type]
+    assert "returns 2 tensors, of shapes (8, 64) and (8, 10); the first is taken for the logits" in told[0]
+    assert warned(lambda x: Features()(x)[1]) == []
+    assert warned(lambda x: (NET(x), "more")) == []  # type: ignore[arg-type, return-value]
+    assert warned(lambda x: {"logits": NET(x), "features": x}) == []  # type: ignore[arg-type, return-value]

@@ -5,10 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -526,3 +527,95 @@ def test_atomic_writing_is_what_protects(tmp_path: Path) -> None:
     with pytest.raises(UserError):
         write_atomically(tmp_path / "a", fails)
     assert (tmp_path / "a").read_text() == "whole"
+
+
+class WithHeads(nn.Module):
+    """As networks with auxiliary heads are: several outputs in training, logits alone otherwise."""
+
+    def __init__(self, give: Any) -> None:
+        super().__init__()
+        self.logits, self.aside, self.give = linear(), nn.Linear(64, 10), give
+
+    def forward(self, x: Tensor) -> Any:
+        logits = self.logits(x)
+        return self.give(logits, self.aside(x.flatten(1))) if self.training else logits
+
+
+class Outputs(NamedTuple):
+    """Of torchvision's networks with auxiliary heads."""
+
+    logits: Tensor
+    aux_logits: Tensor
+
+
+HEADS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "a tuple": lambda logits, aside: (logits, aside),
+    "named": Outputs,
+    "a dict": lambda logits, aside: {"logits": logits, "aside": aside},
+    "a batch of one": lambda logits, aside: logits.squeeze(),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", HEADS)
+def test_networks_that_return_more_are_trained_on_their_logits(kind: str, compiled: bool) -> None:
+    """To the very weights of the network without heads; of 61 images in batches of 20 one is left over."""
+    data, settings = ra.load_dataset("digits", "train").take(61), replace(FAST, batch_size=20, held_out=0)
+    alone = train(linear(), data, "pgd", {"linf": 0.05}, settings=settings, progress=False)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        net: Any = WithHeads(HEADS[kind])
+        net.logits.load_state_dict(linear().state_dict())
+        given = torch.compile(net, backend="eager") if compiled else net
+        trained = train(given, data, "pgd", {"linf": 0.05}, settings=settings, progress=False)
+    assert same(net.logits.state_dict(), alone.net.state_dict())
+    assert [record["loss"] for record in trained.history] == [record["loss"] for record in alone.history]
+    told = [str(each.message) for each in said if "auxiliary heads" in str(each.message)]
+    assert len(told) == (kind in ("a tuple", "named"))
+    assert not given._forward_hooks, "nothing stays on the network"
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_scripted_networks_are_trained() -> None:
+    settings = replace(FAST, held_out=0)
+    alone, scripted = (train(net, GREY, settings=settings) for net in (linear(), torch.jit.script(linear())))
+    assert same(scripted.net.state_dict(), alone.net.state_dict())
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_training_works_where_gradients_are_off(mode: Any) -> None:
+    alone = train(linear(), GREY, "pgd", {"linf": 0.05}, settings=FAST)
+    net = linear()
+    with mode():
+        data = Dataset.of(GREY.images * 1, GREY.labels, GREY.name)
+        trained = train(net, data, "pgd", {"linf": 0.05}, settings=FAST)
+    assert same(trained.net.state_dict(), alone.net.state_dict())
+
+
+def made_in_inference_mode() -> nn.Module:
+    with torch.inference_mode():
+        return linear()
+
+
+def filled(value: float) -> nn.Module:
+    net = linear()
+    nn.init.constant_(next(net.parameters()), value)
+    return net
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: linear().half(), r"torch\.float16, in which small updates are lost: train it in float32, net\.float"),
+        (lambda: linear().bfloat16(), "torch.bfloat16, in which small updates are lost"),
+        (lambda: linear().to("meta"), "'meta', which holds no numbers"),
+        (made_in_inference_mode, "made inside torch.inference_mode"),
+        (lambda: filled(torch.nan), "NaN or infinite logits before any update"),
+        (lambda: filled(torch.inf), "NaN or infinite logits before any update"),
+        (lambda: nn.Bilinear(64, 64, 10), "takes 2 inputs"),
+    ],
+)
+def test_networks_that_cannot_be_trained_get_a_sentence(make: Callable[[], nn.Module], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        train(make(), GREY, settings=FAST)
+    assert "learning rate" not in str(caught.value)

@@ -29,6 +29,7 @@ SAID_BY = {
 HANDED_ON = {
     "training/callbacks/watching.py",
     "common/errors.py",
+    "compat/smallest.py",
     "evaluation/prepared.py",
     "outcomes/accuracies.py",
     "training/epoch.py",

@@ -23,7 +23,7 @@ from robustatlas.certificates.work import (
     inputs,
     record_of,
 )
-from robustatlas.checks.sanity import check_classes
+from robustatlas.checks.sanity import check_classes, check_logits
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.forecast import Expected, Forecast
@@ -100,6 +100,9 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
     classifier, work = given(model, data, request)
     with surroundings(classifier, request) as display:
         begun = time.perf_counter()
+        with torch.no_grad():
+            few = work.rows[:_TRIED].to(classifier.device, classifier.dtype)
+            check_logits(classifier.logits(few, verifying=True), len(few), work.labels)
         subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
         attacks = chosen_attacks(
             request.attacks_on(classifier), "default", request.strengths, request.exclude, classifier, work.first.images

@@ -72,7 +72,7 @@ def certify(
         typer.Option(
             metavar="DIR",
             help="Directory of the run, the same one that `evaluate` wrote, so that both sides stand together. By "
-            "default `runs/MODEL-DATA`.",
+            "default `runs/MODEL-DATA-HASH`, by the weights' hash.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
@@ -52,7 +53,7 @@ def evaluate(
         typer.Option(
             metavar="DIR",
             help="Directory of the run, or its address in a store of objects (`s3://bucket/run`). One that exists is "
-            "continued: what it holds is not computed again. By default `runs/MODEL-DATA`.",
+            "continued: what it holds is not computed again. By default `runs/MODEL-DATA-HASH`, by the weights' hash.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -237,8 +238,16 @@ def samples_and_folder(
 
 
 def run_folder(model: Classifier, data: Dataset) -> Path:
-    """Where a run of a model on a data set goes by default."""
-    return Path("runs") / f"{in_path(model.name)}-{in_path(data.name)}"
+    """Where a run of a model on a data set goes by default: each set of weights has its own; one that was begun before
+    folders were named by weights goes on."""
+    from robustatlas.outcomes import Run
+
+    plain = Path("runs") / f"{in_path(model.name)}-{in_path(data.name)}"
+    weights = model.identity().weights_sha256
+    with suppress(UserError):
+        if weights is None or Run.open(plain).identity.model.weights_sha256 == weights:
+            return plain
+    return plain.with_name(f"{plain.name}-{(weights or '')[:8]}")
 
 
 def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:

@@ -16,6 +16,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from robustatlas.common.errors import UserError
+
 LOOK_EVERY = 8
 """Steps from look to look on accelerators."""
 
@@ -52,6 +54,21 @@ def looking_every(steps: int) -> Iterator[None]:
         yield
     finally:
         _OVERRIDE.reset(token)
+
+
+def check_default_device() -> None:
+    """Look where torch makes tensors here that are told no device.
+
+    Raises:
+        UserError: on the device ``meta``.
+
+    Example:
+        >>> check_default_device()
+    """
+    if torch.get_default_device().type == "meta":
+        raise UserError(
+            "The default device of torch is 'meta', which holds no numbers: give torch.set_default_device('cpu')."
+        )
 
 
 def to_host(*values: Tensor) -> list[int]:

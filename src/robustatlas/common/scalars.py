@@ -46,6 +46,50 @@ def real(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+def count_of(name: str, value: Any) -> int:
+    """``value`` as a number of things, of which there is one at least.
+
+    Raises:
+        UserError: it is none; ``name`` says of what.
+
+    Example:
+        >>> count_of("batch_size", np.int64(3))
+        3
+    """
+    count = whole(value)
+    if count is None or count < 1:
+        raise UserError(f"{name}={brief(repr(value))}; expected an integer of at least 1.")
+    return count
+
+
+def seed_of(value: Any) -> int:
+    """``value`` as the seed of random numbers.
+
+    Raises:
+        UserError: no integer, or one of more than 64 bits.
+
+    Example:
+        >>> seed_of(-1)
+        -1
+    """
+    number = whole(value)
+    if number is None:
+        raise UserError(f"seed={brief(repr(value))}; expected an integer.")
+    if not -(2**63) <= number < 2**63:
+        raise UserError(f"seed={brief(number)}; expected an integer of at most 64 bits.")
+    return number
+
+
+def generator_of(seed: int) -> np.random.Generator:
+    """NumPy's random numbers of a seed, which NumPy itself takes from 0 on.
+
+    Example:
+        >>> bool(generator_of(-1).integers(100) == generator_of(2**64 - 1).integers(100))
+        True
+    """
+    return np.random.default_rng(seed % 2**64)
+
+
 def fraction(text: str) -> float:
     """A number as people write it, or a fraction such as ``8/255``; NaN where it is neither.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,13 @@ from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, grid
+from robustatlas.checks.sanity import check_inputs, check_logits
 from robustatlas.common.errors import UserError, brief, warn
 from robustatlas.common.files import named, one_sentence
-from robustatlas.common.scalars import real
+from robustatlas.common.host import check_default_device
+from robustatlas.common.scalars import count_of, real
 from robustatlas.compat.autoattack_settings import NORMS, Ensemble, Version
+from robustatlas.data.arrays import tensor_of
 from robustatlas.evaluation import evaluate
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.placement import first_float, usable
@@ -27,6 +30,22 @@ from robustatlas.results.result import Result, load_result
 
 OURS = "robustatlas"
 """What the search that goes first is called where robust accuracies are printed."""
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Inputs ``x`` [N, ...] in [0, 1], their ``labels`` [N], at most ``bs`` of them at once, and as what the model
+    classifies them, ``predicted`` [N]."""
+
+    x: Tensor
+    labels: Tensor
+    bs: int
+    predicted: Tensor
+
+    @property
+    def right(self) -> Tensor:
+        """[N]: whether they are classified correctly."""
+        return self.predicted == self.labels
 
 
 class AutoAttack:
@@ -120,12 +139,11 @@ class AutoAttack:
 
     def get_logits(self, x: Tensor) -> Tensor:
         """Logits [B, C] of the model."""
-        return self._classifier().logits(x.to(self.device))
+        return self._classifier().logits(tensor_of(x).to(self.device))
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
         """The share of the inputs [N, ...] that are classified correctly, in [0, 1]."""
-        right = self._predictions(x_orig, bs) == y_orig.to(x_orig.device)
-        share = float(right.float().mean())
+        share = float(self._begun(x_orig, y_orig, bs).right.float().mean())
         self._say(f"clean accuracy: {share:.2%}")
         return share
 
@@ -156,27 +174,27 @@ class AutoAttack:
         Raises:
             UserError: inputs, labels or a model that do not fit, in one sentence.
         """
-        begun, bs = time.monotonic(), batch_size or bs
+        begun, given = time.monotonic(), self._begun(x_orig, y_orig, bs if batch_size is None else batch_size)
         run = self._folder(state_path)
-        truth = y_orig.to(x_orig.device)
         self._say(f"using {self.version} version including {', '.join(self.attacks_to_run)}.")
-        standing = self._predictions(x_orig, bs) == truth
+        standing, found = given.right.clone(), given.x.clone()
         self._say(f"initial accuracy: {_share(standing)}")
-        found = x_orig.detach().clone()
         if not standing.any():
             self._say("no sample is classified correctly: nothing is left to attack")
-            return (found, self._predictions(found, bs)) if return_labels else found
+            return (found, given.predicted) if return_labels else found
         whole_curve = replace(attack_named(self._norm), strengths=grid(self.epsilon))
         own = [] if self.fast else [(name, self._ensemble.attack(name, self.epsilon)) for name in self.attacks_to_run]
         for name, attack in [(OURS, whole_curve), *own]:
             if standing.any():
                 asked = torch.ones_like(standing) if name == OURS else standing
-                rows, examples = self._broken(attack, x_orig, y_orig, asked, bs, run, diagnose=name == OURS)
+                rows, examples = self._broken(attack, given, asked, run, diagnose=name == OURS)
                 found[rows], standing[rows] = examples, False
                 spent = time.monotonic() - begun
                 self._say(f"robust accuracy after {name.upper()}: {_share(standing)} (total time {spent:.1f} s)")
         self.result = load_result(run)
-        return self._returned(found, truth, bs, return_labels)
+        predicted = self._logits(found, given.bs).argmax(1).to(found.device)
+        self._say(f"robust accuracy: {_share(predicted == given.labels)}")
+        return (found, predicted) if return_labels else found
 
     def run_standard_evaluation_individual(
         self,
@@ -202,39 +220,42 @@ class AutoAttack:
         Raises:
             UserError: as there.
         """
-        truth, given, bs = y_orig.to(x_orig.device), {}, batch_size or bs
-        right = self._predictions(x_orig, bs) == truth
+        given, each = self._begun(x_orig, y_orig, bs if batch_size is None else batch_size), {}
         for name in self.attacks_to_run:
             begun = time.monotonic()
-            found, standing = x_orig.detach().clone(), right.clone()
-            if right.any():
+            found, standing = given.x.clone(), given.right.clone()
+            if standing.any():
                 attack = self._ensemble.attack(name, self.epsilon)
-                rows, examples = self._broken(attack, x_orig, y_orig, right, bs, None)
+                rows, examples = self._broken(attack, given, given.right, None)
                 found[rows], standing[rows] = examples, False
             spent = time.monotonic() - begun
             self._say(f"robust accuracy by {name.upper()}: {_share(standing)} (time attack: {spent:.1f} s)")
-            given[name] = (found, self._predictions(found, bs)) if return_labels else found
-        return given
+            each[name] = (found, self._logits(found, given.bs).argmax(1)) if return_labels else found
+        return each
 
-    def _returned(self, found: Tensor, truth: Tensor, bs: int, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
-        predicted = self._predictions(found, bs)
-        self._say(f"robust accuracy: {_share(predicted == truth)}")
-        return (found, predicted) if labels else found
+    def _begun(self, x_orig: Any, y_orig: Any, bs: Any) -> _Given:
+        """What an evaluation is given, once it was looked at."""
+        check_default_device()
+        x, labels, size = tensor_of(x_orig), tensor_of(y_orig), count_of("bs", bs)
+        x, labels = check_inputs(x, labels), labels.to(x.device)
+        logits = self._logits(x, size)
+        check_logits(logits, len(x), labels)
+        return _Given(x, labels, size, logits.argmax(1).to(x.device))
 
     def _broken(
-        self, attack: Attack, x: Tensor, y: Tensor, asked: Tensor, bs: int, run: Path | None, *, diagnose: bool = False
+        self, attack: Attack, given: _Given, asked: Tensor, run: Path | None, *, diagnose: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Of the samples that are ``asked`` [N] about, the positions of those that are classified correctly and that
         ``attack`` breaks within epsilon, with the examples."""
         result = evaluate(
             self._classifier(),
-            (x.detach(), y.detach()),
+            (given.x, given.labels),
             [attack],
             search=next(iter(attack.plans)),
             samples=asked.nonzero().flatten().tolist(),
             seed=self.seed or 0,
             run=run,
-            batch_size=bs,
+            batch_size=given.bs,
             keep_adversarial=True,
             diagnose=diagnose,
             progress=None if self.verbose else False,
@@ -242,8 +263,8 @@ class AutoAttack:
         within = result.clean & result.outcome(attack.name).broken([self.epsilon])[:, 0]
         index, examples = result.adversarial(attack.name)
         kept = np.isin(index, result.index[within])
-        rows, found = torch.from_numpy(index[kept]).to(x.device), torch.from_numpy(examples[kept]).to(x)
-        return rows, found.reshape(-1, *x.shape[1:])  # of none, arrays do not say of what
+        rows, found = torch.from_numpy(index[kept]).to(given.x.device), torch.from_numpy(examples[kept]).to(given.x)
+        return rows, found.reshape(-1, *given.x.shape[1:])  # of none, arrays do not say of what
 
     @property
     def _norm(self) -> str:
@@ -253,11 +274,12 @@ class AutoAttack:
         draws = self.apgd.eot_iter if self.apgd.eot_iter > 1 else None
         return Classifier(self.model, device=self.device, draws=draws)
 
-    def _predictions(self, x: Tensor, bs: int) -> Tensor:
+    def _logits(self, x: Tensor, bs: int) -> Tensor:
+        """[N, C] of inputs [N, ...]."""
         classifier = self._classifier()
-        with torch.no_grad():
+        with classifier.evaluating(), torch.no_grad():
             parts = [classifier.logits(part.to(classifier.device, classifier.dtype)) for part in torch.split(x, bs)]
-        return torch.cat(parts).argmax(1).to(x.device)
+        return torch.cat(parts)
 
     def _folder(self, state_path: str | Path | None) -> Path:
         if state_path is not None:

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.bundle import per_sample
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
-from robustatlas.compat.smallest import has_smallest, smallest
-from robustatlas.models.classifier import Classifier, undisturbed
+from robustatlas.compat.smallest import Smallest
+from robustatlas.data.arrays import tensor_of
+from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
 
@@ -42,18 +42,18 @@ def as_torchattacks(
         >>> atk(torch.rand(3, 1, 2, 2), torch.tensor([0, 1, 0])).shape
         torch.Size([3, 1, 2, 2])
     """
-    found = has_smallest(attack_named(attack) if isinstance(attack, str) else attack)
-    strength = found.strengths[-1] if eps is None else real(eps)
+    smallest = Smallest.of(attack, seed, batch_size)
+    strength = smallest.attack.strengths[-1] if eps is None else real(eps)
     if not 0 < strength < float("inf"):
         raise UserError(f"eps={brief(repr(eps))} is no strength; expected a positive number, such as 8/255.")
-    return TorchAttack(model, found, strength, seed, batch_size)
+    return TorchAttack(model, smallest, strength)
 
 
 class TorchAttack:
     """See :func:`as_torchattacks`."""
 
-    def __init__(self, model: Any, attack: Attack, eps: float, seed: int, batch_size: int) -> None:
-        self.model, self.attack, self.eps, self.seed, self.batch_size = model, attack, eps, seed, batch_size
+    def __init__(self, model: Any, smallest: Smallest, eps: float) -> None:
+        self.model, self.eps, self._smallest = model, eps, smallest
         self._mean: Sequence[float] | None = None
         self._std: Sequence[float] | None = None
 
@@ -61,20 +61,23 @@ class TorchAttack:
         """Say how the images that are given were normalised; what is returned is normalised alike."""
         self._mean, self._std = mean, std
 
-    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
+    def __call__(self, images: Any, labels: Any) -> Tensor:
         """The smallest examples within ``eps``; images that have none, as they are.
 
         Args:
             images: ``[N, ...]`` in [0, 1], or normalised as was said.
             labels: ``[N]``.
+
+        Raises:
+            UserError: images on another scale, or what else :func:`robustatlas.evaluate` would refuse.
         """
+        images, labels = tensor_of(images), tensor_of(labels)
         mean, std = (None if each is None else self._by_channel(each, images) for each in (self._mean, self._std))
-        x = images.detach() if mean is None or std is None else images.detach() * std + mean
-        classifier = Classifier(self.model, self._mean, self._std, device=x.device, dtype=x.dtype)
-        with undisturbed():
-            found, sizes = smallest(
-                self.attack, classifier, x, labels.to(x.device).long(), [self.eps], self.seed, self.batch_size
-            )
+        x = images if mean is None or std is None else images * std + mean
+        dtype = x.dtype if x.is_floating_point() else None
+        classifier = Classifier(self.model, self._mean, self._std, device=x.device, dtype=dtype)
+        remedy = "say how they are normalised: atk.set_normalization_used(mean, std)"
+        found, sizes = self._smallest(classifier, x, labels, [self.eps], "Images", remedy)
         within = (sizes > 0) & (sizes <= self.eps * (1 + STRENGTH_TOLERANCE))
         made = found if mean is None or std is None else (found - mean) / std
         return torch.where(per_sample(within, images), made, images)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import whole
 from robustatlas.data.arrays import array_of
 from robustatlas.data.rows import InMemory, Rows, check_scale, two_values, within_range
@@ -142,7 +142,7 @@ class Dataset:
         images: NDArray[Any] | Tensor,
         labels: NDArray[Any] | Tensor | Sequence[int],
         name: str = "data",
-        classes: Sequence[str] | None = None,
+        classes: Sequence[str] | int | None = None,
     ) -> Dataset:
         """Check arrays and bring them into the form above.
 
@@ -150,7 +150,7 @@ class Dataset:
             images: uint8 0..255 (NHWC, NCHW or NHW) or floating point in [0, 1] (NCHW, NHWC, NHW, or any ``[N, ...]``).
             labels: Integers ``[N]`` in 0..classes-1.
             name: For reports and run manifests.
-            classes: Their names; "0", "1", ... when not given.
+            classes: Their names, or how many there are; "0", "1", ... when not given.
 
         Raises:
             UserError: empty, not matching, NaN, outside [0, 1], labels that are no integers or out of range.
@@ -165,7 +165,7 @@ class Dataset:
         rows: Rows,
         labels: NDArray[Any] | Tensor | Sequence[int],
         name: str = "data",
-        classes: Sequence[str] | None = None,
+        classes: Sequence[str] | int | None = None,
         fingerprint: Fingerprint | Callable[[], Fingerprint] | None = None,
     ) -> Dataset:
         """Labels in memory, and inputs that are read when they are asked for.
@@ -174,7 +174,7 @@ class Dataset:
             rows: the inputs.
             labels: Integers ``[N]`` in 0..classes-1.
             name: For reports and run manifests.
-            classes: Their names; "0", "1", ... when not given.
+            classes: Their names, or how many there are; "0", "1", ... when not given.
             fingerprint: where it is known, or what finds it when it is asked for; otherwise all inputs are read once
                 to compute it.
 
@@ -193,6 +193,8 @@ class Dataset:
         targets = _targets(array_of(labels), name)
         if len(rows) != len(targets):
             raise UserError(f"Data set {name!r} has {len(rows)} images but {len(targets)} labels; give one each.")
+        if (count := whole(classes)) is not None:
+            classes = [str(label) for label in range(count)]
         if classes is None:
             if int(targets.max()) >= MOST_CLASSES:
                 raise UserError(
@@ -200,6 +202,8 @@ class Dataset:
                     f"{MOST_CLASSES:,} classes."
                 )
             classes = [str(label) for label in range(int(targets.max()) + 1)]
+        if isinstance(classes, str) or not isinstance(classes, Collection):
+            raise UserError(f"classes={brief(repr(classes))}; expected names of classes, or how many there are.")
         if int(targets.min()) < 0 or int(targets.max()) >= len(classes):
             raise UserError(
                 f"Labels of {name!r} must lie in 0..{len(classes) - 1} ({len(classes)} classes), "

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.host import check_default_device
 
 Index = int | slice | Tensor | NDArray[Any] | Sequence[int]
 
@@ -83,7 +84,7 @@ class InMemory(Rows):
     """
 
     def __init__(self, values: Tensor) -> None:
-        self.values = values
+        self.values = values.clone() if values.is_inference() else values  # whoever trains on them needs gradients
         self.shape = tuple(values.shape)
 
     def stored(self, positions: Tensor) -> Tensor:
@@ -130,15 +131,19 @@ def as_inputs(stored: Tensor) -> Tensor:
 ROUNDING = 1e-6
 """How far outside of [0, 1] images may lie: what float32 makes of a conversion or a resizing."""
 
+NORMALISED = "undo their normalisation, and give mean and std to Classifier"
+"""What is said of images on a scale of their own."""
+
 _LOOKED_AT = 4096
 """Rows among which one with another pixel than 0 and 1 is looked for."""
 
 
-def within_range(values: Tensor, whose: str) -> Tensor:
+def within_range(values: Tensor, whose: str, remedy: str = NORMALISED) -> Tensor:
     """Floats [B, ...] in [0, 1]; what lies outside by rounding is brought to the edge, with a warning.
 
     Raises:
-        UserError: NaN, infinite values, or farther outside; ``whose`` begins the sentence.
+        UserError: NaN, infinite values, or farther outside; ``whose`` begins the sentence, and ``remedy`` ends it where
+            they are on another scale.
 
     Example:
         >>> within_range(torch.tensor([0.5, 1.0]), "Images of 'mine'")
@@ -158,14 +163,16 @@ def within_range(values: Tensor, whose: str) -> Tensor:
         elif low >= 0 and high <= 255:
             hint = "divide by 255 or store them as uint8"
         else:
-            hint = "undo their normalisation, and give mean and std to Classifier"
+            hint = remedy
         raise UserError(f"{whose} must lie in [0, 1], got {found}; {hint}.")
     warnings.warn(f"{whose} lie in {found}; what is outside of [0, 1] by rounding is set to 0 and 1.", stacklevel=2)
     return values.clamp(0, 1)
 
 
 def check_scale(rows: Rows, name: str) -> None:
-    """Raise :class:`UserError` where 8-bit images hold only 0 and 1, so that it is not known which scale is meant."""
+    """Raise :class:`UserError` where 8-bit images hold only 0 and 1, so that it is not known which scale is meant, or
+    where torch has no memory for positions."""
+    check_default_device()
     brightest = 0
     for first in range(0, min(len(rows), _LOOKED_AT), 64):
         values = rows.stored(torch.arange(first, min(len(rows), first + 64)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,65 +12,146 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, brief, first_line
+from robustatlas.common.scalars import whole
+from robustatlas.data.arrays import array_of, tensor_of
 from robustatlas.data.dataset import Dataset, channels_first
-from robustatlas.data.pictures import is_grey, pixels_of, stacked
+from robustatlas.data.pictures import is_grey, pixels_of
 from robustatlas.data.rows import Rows, check_scale, within_range
+
+_LOOKED_AT = 8
+"""Items that are read twice before all are read."""
+_ALPHA = (2, 4)
+"""Channels of grey and of colour with an alpha channel."""
 
 
 class OneByOne(Rows):
     """The images of ``data[k] = (image, label)``: tensors or arrays [C, H, W] (floats in [0, 1] or uint8), arrays
-    [H, W, C], or pictures of Pillow, in colour where the first one is."""
+    [H, W, C], pictures of Pillow, in colour where the first one is, or what else numpy makes an array of. Each item has
+    to be the same whenever it is read.
 
-    def __init__(self, data: Any, name: str) -> None:
-        self.data, self.name = data, name
-        self.grey: bool | None = None
-        self.shape = (len(data), *self._image(0).shape)
+    Attributes:
+        labels: ``[N]``, of the items that were read; 0 throughout where they are not to be looked at.
+    """
+
+    def __init__(self, data: Any, name: str, labelled: bool = True) -> None:
+        self.data, self.name, self.labelled = data, name, labelled
+        self.labels = np.zeros(len(data), np.int64)
+        self._grey: bool | None = None
+        self._sums: dict[int, int] = {}
+        self._sha256: str | None = None
+        first = self._image(0)
+        self.shape, self._dtype = (len(data), *first.shape), first.dtype
 
     def stored(self, positions: Tensor) -> Tensor:
-        found = [self._image(position) for position in positions.tolist()]
-        for position, image in zip(positions.tolist(), found, strict=True):
-            if tuple(image.shape) != self.shape[1:]:
+        kept = torch.empty(len(positions), *self.shape[1:], dtype=self._dtype)
+        for place, position in enumerate(positions.tolist()):
+            image = self._image(position)
+            if (found := (tuple(image.shape), image.dtype)) != (self.shape[1:], self._dtype):
                 raise UserError(
-                    f"Image {position} of {self.name!r} has shape {tuple(image.shape)}, and the first one "
-                    f"{self.shape[1:]}; bring all to one size (transforms of the data set)."
+                    f"Image {position} of {self.name!r} has shape {found[0]} and {found[1]}, and the first one "
+                    f"{self.shape[1:]} and {self._dtype}; bring all to one size and type (transforms of the data set)."
                 )
-        images = stacked(found) if found else torch.empty(0, *self.shape[1:])
-        return images if images.dtype == torch.uint8 else within_range(images, f"Images of {self.name!r}")
+            kept[place] = image
+        return kept if self._dtype == torch.uint8 else within_range(kept, f"Images of {self.name!r}")
+
+    def sha256(self) -> str:
+        """Hash of all images, for which each item is read once."""
+        if self._sha256 is None:
+            self._sha256 = super().sha256()
+        return self._sha256
 
     def _image(self, position: int) -> Tensor:
-        image = self.data[position][0]
-        if isinstance(image, Image.Image):
-            grey = is_grey(image)
-            self.grey = grey if self.grey is None else self.grey
-            try:
-                return torch.from_numpy(pixels_of(image, 1 if grey and self.grey else 3))
-            except UserError as error:
-                raise UserError(f"Image {position} of {self.name!r}: {error}") from error
-        if not isinstance(image, Tensor):
-            image = torch.from_numpy(np.array(channels_first(np.asarray(image)[None])[0]))
-        return image if image.dtype in (torch.uint8, torch.float64) else image.float()
+        where = f"Item {position} of {self.name!r}"
+        try:
+            item = self.data[position]
+        except (UserError, MemoryError):
+            raise
+        except Exception as error:
+            raise UserError(f"{where}, which says to have {len(self)}, cannot be read: {first_line(error)}.") from error
+        if not isinstance(item, (tuple, list)) or len(item) < 2:
+            raise UserError(f"{where} is a {type(item).__name__}; expected a pair (image, class number).")
+        if self.labelled:
+            self.labels[position] = _label_of(item[1], where)
+        image = self._picture(item[0], where) if isinstance(item[0], Image.Image) else _image_of(item[0], where)
+        read = zlib.crc32(image.cpu().numpy().tobytes(), int(self.labels[position]) & 0xFFFFFFFF)
+        if self._sums.setdefault(position, read) != read:
+            raise UserError(
+                f"{where} is another one each time that it is read (a random flip or crop?), and attacks need the same "
+                "images throughout: leave out what is random, or read all once and give (images, labels)."
+            )
+        return image
+
+    def _picture(self, given: Image.Image, where: str) -> Tensor:
+        grey = is_grey(given)
+        self._grey = grey if self._grey is None else self._grey
+        try:
+            return torch.from_numpy(pixels_of(given, 1 if grey and self._grey else 3))
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from error
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def _label_of(given: Any, where: str) -> int:
+    try:
+        values = array_of(given)
+    except UserError:
+        values = np.asarray(None)
+    if values.dtype.kind in "biu" and values.size == 1:
+        return int(values.item())
+    if values.ndim > 1:
+        raise UserError(f"{where} has shape {values.shape} for a label; expected a pair (image, class number).")
+    remedy = ""
+    if values.ndim == 1 and values.dtype.kind in "biuf" and sorted(values) == [0] * (values.size - 1) + [1]:
+        remedy = ": give label.argmax()"
+    elif values.dtype.kind in "US":
+        remedy = ": give the position of the name among the classes"
+    raise UserError(f"{where} has the label {brief(repr(given))}; expected a class number{remedy}.")
+
+
+def _image_of(given: Any, where: str) -> Tensor:
+    parts = given.values() if isinstance(given, Mapping) else given if isinstance(given, (tuple, list)) else ()
+    if any(isinstance(part, (Tensor, np.ndarray, Image.Image)) for part in parts):
+        raise UserError(
+            f"{where} has {len(parts)} inputs; expected one, as a pair (image, class number). A model of several is a "
+            "function of the image that fills in the others."
+        )
+    image = given if isinstance(given, Tensor) else channels_first(array_of(given)[None])[0]
+    image = tensor_of(image)
+    if image.dtype == torch.uint8 and image.dim() == 3 and image.shape[2] in _ALPHA and len(image) > max(_ALPHA):
+        raise UserError(
+            f"{where} has shape {tuple(image.shape)}: {image.shape[2]} channels, the last of them alpha? Give grey or "
+            "RGB, such as picture.convert('RGB')."
+        )
+    if image.is_complex():
+        raise UserError(f"{where} is of {image.dtype}; expected floats in [0, 1] or uint8.")
+    return image if image.dtype in (torch.uint8, torch.float64) else image.float()
 
 
 def of_torch(
     data: torch.utils.data.Dataset[Any],
     name: str | None = None,
-    classes: Sequence[str] | None = None,
+    classes: Sequence[str] | int | None = None,
     labels: NDArray[Any] | Tensor | Sequence[int] | None = None,
 ) -> Dataset:
     """A map-style data set of torch, whose images are read when they are needed.
 
+    A few items are read twice first: what is random in them, or no pair of an image and a class number, is refused
+    before all are read.
+
     Args:
         data: ``data[k]`` is a pair of an image and a class number; images in [0, 1] or 8-bit, not normalised.
         name: for reports; by default the name of its class.
-        classes: names of the classes; by default ``data.classes``.
-        labels: ``[N]``; by default ``data.targets`` or ``data.labels``, or else those of all pairs, each read once.
+        classes: names of the classes, or how many there are; by default ``data.classes``.
+        labels: ``[N]``; by default those of the items, which are all read once for them and for the fingerprint.
 
     Returns:
         the same images, [N, ...] in [0, 1], with their labels [N].
 
     Raises:
-        UserError: no length, pairs of another kind, images that differ in size or lie outside of [0, 1].
+        UserError: no length, items of another kind or that change, images that differ in size or lie outside of [0, 1].
 
     Example:
         >>> pairs = torch.utils.data.TensorDataset(torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 1, 0]))
@@ -79,16 +161,19 @@ def of_torch(
     name = name or type(data).__name__
     if not hasattr(data, "__len__") or not len(data):
         raise UserError(f"The data set {name} has no samples, or does not say how many (__len__); give one that does.")
-    first = data[0]
-    if not isinstance(first, (tuple, list)) or len(first) < 2:
-        raise UserError(f"The data set {name} gives a {type(first).__name__}; expected pairs (image, class number).")
-    if labels is None:
-        labels = getattr(data, "targets", None)
-    if labels is None:
-        labels = getattr(data, "labels", None)
-    if labels is None:
-        labels = [int(data[position][1]) for position in range(len(data))]
-    known = classes if classes is not None else getattr(data, "classes", None)
-    rows = OneByOne(data, name)
+    rows = OneByOne(data, name, labelled=labels is None)
+    for position in 2 * np.linspace(0, len(rows) - 1, _LOOKED_AT).astype(int).tolist():
+        rows[position]
     check_scale(rows, name)
-    return Dataset.of_rows(rows, labels, name, known)
+    if labels is None:
+        rows.sha256()
+        labels = rows.labels
+    return Dataset.of_rows(rows, labels, name, classes if classes is not None else _declared(data))
+
+
+def _declared(data: Any) -> Sequence[str] | int | None:
+    """The names or the number of the classes that a data set declares, None where it declares neither."""
+    classes = getattr(data, "classes", None)
+    if isinstance(classes, Mapping):  # of names to positions
+        return sorted(classes, key=classes.__getitem__)
+    return list(classes) if isinstance(classes, (tuple, list, np.ndarray)) else whole(classes)

@@ -21,7 +21,7 @@ from robustatlas.checks.remedies import around, estimated
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluated
-from robustatlas.evaluation.plan import Data, samples_of
+from robustatlas.evaluation.plan import Data, opened, samples_of
 from robustatlas.evaluation.prepared import Model
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers.share import WHOLE
@@ -40,6 +40,7 @@ _LOOKED_AT = 32
 
 def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request, with the audit that it asks for."""
+    data = opened(data)
     result = evaluated(model, data, request)
     count = request.audit
     if count is None:

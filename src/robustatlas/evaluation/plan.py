@@ -22,6 +22,7 @@ from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.attacks.table import words_of
 from robustatlas.checks.sanity import NOT_KNOWN, ClassesHeld, check_inputs
 from robustatlas.common.errors import UserError, brief
+from robustatlas.common.host import check_default_device
 from robustatlas.common.scalars import real, whole
 from robustatlas.common.wording import instead
 from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
@@ -91,17 +92,22 @@ class Task:
         return len(self.attack.strengths) + 1 if search_named(self.search).shares else 1
 
 
+def opened(data: Data) -> Data:
+    """``data`` for whoever looks at it several times: of a data set of torch all items are read for each
+    :func:`samples_of`, of what comes back once."""
+    return of_torch(data) if isinstance(data, torch.utils.data.Dataset) else data
+
+
 def samples_of(data: Data, samples: Samples = None, seed: int = 0, run: str | Path | Run | None = None) -> Work:
     """The samples of ``data`` that ``samples`` names: positions, a mask, or so many, see :func:`positions_of`."""
-    everything = _all_of(data)
+    check_default_device()
+    everything = _all_of(opened(data))
     positions = positions_of(everything, samples, seed, run)
     return everything if positions is None else everything.at(positions)
 
 
 def _all_of(data: Data) -> Work:
     """All samples of ``data``."""
-    if isinstance(data, torch.utils.data.Dataset):
-        data = of_torch(data)
     if isinstance(data, Dataset):
         record = DataRecord(name=data.name, **vars(data.fingerprint))
         classes = ClassesHeld(data.held, data.classes)
@@ -128,7 +134,7 @@ def positions_of(work: Work, samples: Samples, seed: int, run: str | Path | Run 
     """
     if samples is None:
         return None
-    positions = torch.from_numpy(_positions(samples, len(work.rows)))
+    positions = torch.from_numpy(positions_among(samples, len(work.rows)))
     if whole(samples) is None:
         return positions
     return some_of(work.labels, torch.from_numpy(work.index), len(positions), seed, _by_class(work.labels, run))
@@ -158,7 +164,8 @@ def begun_with_the_first(run: str | Path | Run | None, count: int) -> bool:
     return bool(asked) and len(asked[0]) < count and np.array_equal(asked[0], np.arange(len(asked[0])))
 
 
-def _positions(samples: Samples, count: int) -> Integers:
+def positions_among(samples: Samples, count: int) -> Integers:
+    """The positions [M] that ``samples`` names among ``count``: the first so many, positions, or a boolean mask."""
     try:
         given = np.asarray(samples)
     except ValueError:

@@ -15,6 +15,7 @@ from robustatlas.checks.indicators import INDICATORS, Indicator, LookedAt, Measu
 from robustatlas.checks.sanity import ways_back
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.noise import Noise
+from robustatlas.common.scalars import generator_of
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Work
 from robustatlas.models.classifier import Classifier, seeded
@@ -162,7 +163,7 @@ def _chosen(model: Classifier, question: Question, size: int) -> Tensor:
     """Rows [n] of the samples to look at: the first in random order that are classified correctly, in that order."""
     work = question.work
     order = torch.from_numpy(np.argsort(work.index, kind="stable"))
-    order = order[torch.from_numpy(np.random.default_rng(question.seed).permutation(len(order)))]
+    order = order[torch.from_numpy(generator_of(question.seed).permutation(len(order)))]
     found: list[Tensor] = []
     with torch.no_grad():
         for rows in torch.split(order, max(1, min(size, question.count))):

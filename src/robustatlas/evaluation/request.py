@@ -13,8 +13,8 @@ import torch
 
 from robustatlas.attacks.definition import Effort, Procedure, Search
 from robustatlas.attacks.suites import default_attacks
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import whole
+from robustatlas.common.errors import UserError
+from robustatlas.common.scalars import count_of, seed_of, whole
 from robustatlas.evaluation.plan import Attacks, Samples, Strengths
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.workers import Cluster, cluster_of
@@ -63,13 +63,13 @@ class Request:
     ray: bool | str | Cluster | None = None
 
     def __post_init__(self) -> None:
-        self._keep("seed", _seed(self.seed))
+        self._keep("seed", seed_of(self.seed))
         if not isinstance(self.batch_size, str) or self.batch_size != "auto":
-            self._keep("batch_size", _count("batch_size", self.batch_size))
-        for name in ("shard_size", "workers"):
-            self._keep(name, _count(name, getattr(self, name)))
+            self._keep_count("batch_size")
+        self._keep_count("shard_size")
+        self._keep_count("workers")
         if self.audit != 0:
-            self._keep("audit", _count("audit", self.audit))
+            self._keep_count("audit")
         _check_run(self.run)
         _check_names(self.exclude)
         _check_devices(self.devices)
@@ -86,6 +86,10 @@ class Request:
     def by_number(self) -> bool:
         """Whether it asks for so many samples, or all, and not for some that it names."""
         return self.samples is None or whole(self.samples) is not None
+
+    def _keep_count(self, name: str) -> None:
+        if (value := getattr(self, name)) is not None:
+            self._keep(name, count_of(name, value))
 
     def attacks_on(self, model: Classifier) -> Attacks:
         """The attacks that are named, or those that an evaluation of ``model`` makes where none is."""
@@ -111,22 +115,6 @@ class Request:
     def mine(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """``[count]``: which of the samples are to be done here."""
         return share_of(self.part).mask(count)
-
-
-def _seed(seed: Any) -> int:
-    number = whole(seed)
-    if number is None:
-        raise UserError(f"seed={brief(repr(seed))}; expected an integer.")
-    if not -(2**63) <= number < 2**63:
-        raise UserError(f"seed={brief(number)}; expected an integer of at most 64 bits.")
-    return number
-
-
-def _count(name: str, value: Any) -> int | None:
-    count = whole(value)
-    if value is not None and (count is None or count < 1):
-        raise UserError(f"{name}={brief(repr(value))}; expected an integer of at least 1.")
-    return count
 
 
 def _check_run(run: Any) -> None:

@@ -13,9 +13,9 @@ import scipy  # which imports its parts where they are used: stats takes long
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
+from robustatlas.common.scalars import generator_of, real
 from robustatlas.evaluation.evaluating import evaluated
-from robustatlas.evaluation.plan import positions_of, samples_of
+from robustatlas.evaluation.plan import opened, positions_of, samples_of
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers.share import WHOLE
 from robustatlas.metrics.intervals import Interval
@@ -133,6 +133,7 @@ def evaluated_until(
         raise UserError("until='separated' compares with another run: give both, or neither.")
     if request.part != WHOLE:
         raise UserError("until looks at all samples that are through, and part shares them out; leave one of them out.")
+    data = opened(data)
     whole = samples_of(data)
     among = positions_of(whole, request.samples, request.seed, request.run)
     work = whole if among is None else whole.at(among)
@@ -140,7 +141,7 @@ def evaluated_until(
     index = work.index if other is None else np.intersect1d(work.index, other.index)
     if not len(index):
         raise UserError(f"{other.name if other else 'The data'} has none of these samples; evaluate both on the same.")
-    order = np.random.default_rng(request.seed).permutation(np.sort(index))
+    order = generator_of(request.seed).permutation(np.sort(index))
     with TemporaryDirectory() as kept:
         request = replace(request, run=Path(kept) / "run" if request.run is None else request.run)
         count = 0

@@ -132,8 +132,8 @@ def read_card(folder: str | Path) -> Card:
         raise UserError(f"There is no model card {path} ({error.strerror or error}).") from error
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{path} is not a valid model card: {place}: {first['msg']}.") from error
+        field = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{path} is not a valid model card: {field}: {first['msg']}.") from error
 
 
 def here() -> dict[str, Any]:

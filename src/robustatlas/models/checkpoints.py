@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from robustatlas.common.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line, warn
 
 Tensors = Mapping[str, Tensor]
 
@@ -52,7 +54,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise UserError(f"There is no weights file {path}.")
     try:
-        content = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+        content: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         refused = re.search(r"GLOBAL ([\w.]+)", str(error))
         raise UserError(
@@ -63,11 +65,31 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise UserError(
             f"{path} cannot be read as weights ({first_line(error)}); expected a file of safetensors, or of torch.save."
         ) from error
-    while isinstance(content, dict) and any(isinstance(content.get(key), dict) for key in _WRAPPERS):
-        content = next(content[key] for key in _WRAPPERS if isinstance(content.get(key), dict))
+    while isinstance(content, dict) and (
+        taken := next((key for key in _WRAPPERS if isinstance(content.get(key), dict)), None)
+    ):
+        _tell_of(path, taken, [key for key in content if key != taken and _alike(content[taken], content[key])])
+        content = content[taken]
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise UserError(f"{path} does not hold a state dict (names to tensors); save model.state_dict().")
     return {str(name): tensor for name, tensor in content.items()}
+
+
+def _alike(taken: Mapping[str, Any], other: Any) -> bool:
+    """Whether another entry of a checkpoint could be the weights of the same network, such as their averages."""
+    if not isinstance(other, Mapping):
+        return False
+    mine, its = (Counter(tuple(v.shape) for v in each.values() if isinstance(v, Tensor)) for each in (taken, other))
+    return bool(mine) and mine <= its
+
+
+def _tell_of(path: Path, taken: str, others: Sequence[str]) -> None:
+    if others:
+        left = " and ".join(map(repr, others))
+        warn(
+            f"{path.name} holds several sets of weights that fit: {taken!r} is taken, and {left} left. To evaluate "
+            "another one, save it by itself."
+        )
 
 
 def fit(tensors: Tensors, own: Tensors, optional: Collection[str], path: Path, what: str) -> Fitted:
@@ -83,6 +105,7 @@ def fit(tensors: Tensors, own: Tensors, optional: Collection[str], path: Path, w
     kept = [n for n in own if n in optional and (n in (*_MEANS, *_DEVIATIONS) or n.endswith(_COUNTERS))]
     needed = [name for name in own if name not in kept]
     prefix, others = _prefix(tensors, needed, path, what)
+    _tell_of(path, prefix, others)
     inside = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
     extra = {name: value for name, value in inside.items() if name not in own}
     outside = {name: value for name, value in tensors.items() if not name.startswith(prefix)}
@@ -106,7 +129,6 @@ def fit(tensors: Tensors, own: Tensors, optional: Collection[str], path: Path, w
         )
     notes = [
         *([f"the prefix {prefix!r} was dropped from the names"] if prefix else []),
-        *(f"{prefix!r} was taken and {other!r}, which fits too, was left" for other in others),
         *_listed("beside the network and left out", [name for name in outside if name not in normalisation]),
         *_listed(
             "not in the file, so the model's own stay",

@@ -41,7 +41,7 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
     if not runs:
         raise UserError("No runs are given; name at least one run directory.")
     given = [Run.open(run) for run in runs]
-    _check_alike(given)
+    _check(given)
     joined = Run.begin(into, given[0].identity)
     with joined.kept():
         for run in given:
@@ -68,8 +68,9 @@ def _add(run: Run, joined: Run) -> None:
                     joined.adopt(file, file.relative_to(run.folder).as_posix())
 
 
-def _check_alike(runs: Sequence[Run]) -> None:
-    """Raise where the runs are not about one model and data set, before anything is written."""
+def _check(runs: Sequence[Run]) -> None:
+    """Raise where the runs are not about one model and data set, or one cannot be read, before anything is written."""
     for run in runs:
+        run.plans(), run.records()
         if differences := runs[0].identity.differences(run.identity):
             raise UserError(f"{runs[0].path} and {run.path} cannot be joined: {'; '.join(differences)}.")

@@ -116,7 +116,7 @@ class Run:
         """
         raise UserError(
             f"{self.path or 'The run'} holds results of another evaluation: {'; '.join(reasons)}. Give another folder "
-            "for a new run, or the model and data that this one is about."
+            "for a new run (--run DIR, in Python run=), or the model and data that this one is about."
         )
 
     @classmethod
@@ -161,8 +161,10 @@ class Run:
         for record in records:
             for other in known:
                 if other.name == record.name and not other.same_set(record):
-                    sets = (each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record))
-                    how = ", ".join(differences(*sets, "in the run")) or CUMULATED
+                    old, new = (
+                        each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record)
+                    )
+                    how = ", ".join(differences(old, new, "in the run")) or CUMULATED
                     raise UserError(
                         f"{self.path or 'The run'} holds {record.name!r} with other sets or another way of judging "
                         f"({how}), whose numbers cannot be joined with these; give another folder."

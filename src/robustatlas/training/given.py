@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from robustatlas.common.errors import UserError, brief
 from robustatlas.data import Dataset
 from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.placement import check_numbers
+from robustatlas.models.classifier.settings import HALF
+from robustatlas.models.classifier.wrappers import check_inputs_of
 from robustatlas.training.against import Against
 from robustatlas.training.recipes import Recipe, recipe_named
 from robustatlas.training.settings import Settings
@@ -50,15 +53,31 @@ def dtype_of(net: nn.Module) -> torch.dtype:
     return next(p for p in net.parameters() if p.is_floating_point()).dtype
 
 
+def check_weights(net: nn.Module) -> None:
+    """Raise :class:`UserError` where the weights of ``net`` cannot be trained, wherever it is to be trained."""
+    check_numbers(net)
+    trained = [p for p in net.parameters() if p.requires_grad]
+    if not trained:
+        raise UserError("The network has no parameters that require a gradient; there is nothing to train.")
+    if half := next((p.dtype for p in trained if p.dtype in HALF), None):
+        raise UserError(
+            f"The network's parameters are {half}, in which small updates are lost: train it in float32, net.float(), "
+            "with settings=Settings(precision='bfloat16') for its forward passes, and cast it afterwards."
+        )
+    if any(p.is_inference() for p in trained):
+        raise UserError("The network was made inside torch.inference_mode, which takes no gradients; make it outside.")
+
+
 def check_net(net: nn.Module, data: Dataset, device: torch.device) -> int:
     """The number of classes of ``net``; raises where its output does not fit the labels."""
-    if not any(p.requires_grad for p in net.parameters()):
-        raise UserError("The network has no parameters that require a gradient; there is nothing to train.")
     mode = net.training
     try:
         with torch.no_grad():
             logits = net.eval()(data.rows[:2].to(device, dtype_of(net)))
+    except UserError:
+        raise
     except Exception as error:
+        check_inputs_of(net)
         raise UserError(
             f"The network fails on images of shape {data.shape}: {type(error).__name__}: {error}"
         ) from error
@@ -67,6 +86,8 @@ def check_net(net: nn.Module, data: Dataset, device: torch.device) -> int:
     if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.shape[1] < 2:
         shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise UserError(f"The network returns {shape}; expected logits [B, C] of at least 2 classes.")
+    if not bool(logits.isfinite().all()):
+        raise UserError("The network returns NaN or infinite logits before any update; check its initial weights.")
     highest = int(data.labels.max())
     if highest >= logits.shape[1]:
         raise UserError(

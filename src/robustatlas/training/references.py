@@ -224,7 +224,7 @@ def make_reference(
     """
     share = share_of(part)
     folder = named(out)
-    check_apart(test.take(plan.samples), training, _APART)
+    check_apart(test.take(plan.samples), training, _APART)  # refuses more than there are before the first training
     _claim(folder, plan, training, test)
     folders = {
         folder / name_of(*each): each

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, Literal, get_args
 
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real, whole
+from robustatlas.common.scalars import real, seed_of, whole
 from robustatlas.optimizers.crafting import Mode
 from robustatlas.training.augmentation import augmentation_named
 from robustatlas.training.schedules import schedule_named
@@ -90,7 +90,8 @@ class Settings:
                 raise UserError(f"{name}={getattr(self, name)!r} is not known; expected {', '.join(get_args(kind))}.")
         if self.precision not in ("float32", "bfloat16"):
             raise UserError(f"precision={self.precision!r} is not known; expected float32 or bfloat16.")
-        for name in ("epochs", "batch_size", "monitored", "held_out", "swa_from", "seed"):
+        object.__setattr__(self, "seed", seed_of(self.seed))
+        for name in ("epochs", "batch_size", "monitored", "held_out", "swa_from"):
             self._check(name, whole, "a whole number")
         for name in _NUMBERS:
             self._check(name, _finite, "a number")
@@ -108,8 +109,6 @@ class Settings:
             )
         if self.held_out is not None and self.held_out < 0:
             raise UserError(f"held_out={self.held_out}; expected 0 or a number of images.")
-        if not -(2**63) <= self.seed < 2**63:
-            raise UserError(f"seed={brief(self.seed)}; expected an integer of at most 64 bits.")
 
     def _check(self, name: str, plain: Callable[[Any], Any], kind: str) -> None:
         """Keep a number as one of Python; None only where that is the default."""

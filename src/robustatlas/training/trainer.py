@@ -13,6 +13,7 @@ from torch import nn
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
+from robustatlas.common.host import check_default_device
 from robustatlas.data import Dataset
 from robustatlas.models.card import Card
 from robustatlas.training.against import Against, check_opponents
@@ -20,9 +21,19 @@ from robustatlas.training.devices import workers
 from robustatlas.training.display import TrainingDisplay, display_of
 from robustatlas.training.epoch import close_epoch, measured
 from robustatlas.training.folder import claimed, identity_of
-from robustatlas.training.given import bound, check_apart, check_net, check_options, held_out, recipe_of, settings_of
+from robustatlas.training.given import (
+    bound,
+    check_apart,
+    check_net,
+    check_options,
+    check_weights,
+    held_out,
+    recipe_of,
+    settings_of,
+)
 from robustatlas.training.images import check_images
 from robustatlas.training.journal import Events
+from robustatlas.training.outputs import logits_alone
 from robustatlas.training.recipes import Recipe
 from robustatlas.training.run import TrainingRun, begin, restore, save
 from robustatlas.training.settings import Settings
@@ -54,6 +65,8 @@ class Trained:
     history: tuple[Mapping[str, Any], ...]
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def train(
     net: nn.Module,
     data: Dataset,
@@ -114,12 +127,15 @@ def train(
             raise UserError(f"{what} is a {type(value).__name__}; expected {kind.__module__}.{kind.__name__}.")
     given = settings_of(settings, epochs, seed)
     plan = recipe_of(recipe, against)
+    check_default_device()
     check_images(data)
+    check_weights(net)
     team = workers(device)
     net.to(team.device)
     plan_here = bound(plan, net)
     check_opponents(plan_here.against, data.rows[:1].to(team.device))
-    classes = check_net(net, data, team.device)
+    with logits_alone(net):
+        classes = check_net(net, data, team.device)
     check_options(plan, given, data, extra, keep, out)
     held = held_out(data, given)
     if extra is not None and bool(held.any()):
@@ -136,7 +152,8 @@ def train(
     if folder is not None:
         restore(run, folder)
     told = Told(identity, name, {opponent.name: opponent.epsilon for opponent in plan.against}, tuple(notes))
-    with display_of(progress if team.main else False) as display, generators_kept(team.device):
+    shown = display_of(progress if team.main else False)
+    with shown as display, generators_kept(team.device), logits_alone(net):
         display.begin(plan.name, run.steps, run.position.step)
         _carry_out(run, display, folder if team.main else None, told, keep)
         return _finish(run, told, folder)

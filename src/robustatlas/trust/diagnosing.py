@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+import torch
 
+from robustatlas.checks.sanity import check_logits
 from robustatlas.checks.verdict import Diagnosis
-from robustatlas.evaluation.plan import Attacks, Data, Samples, chosen_attacks, those_that_fit
+from robustatlas.common.scalars import count_of, seed_of, whole
+from robustatlas.evaluation.plan import Attacks, Data, Samples, chosen_attacks, positions_among, those_that_fit
 from robustatlas.evaluation.reading import question_of, readings_of
 from robustatlas.models.classifier import seeded, undisturbed
 from robustatlas.trust.full import read_in_full
@@ -61,21 +63,23 @@ def diagnose(
         >>> ra.diagnose(rounded, data, samples=40).verdict
         'masked'
     """
+    seed = seed_of(seed)
     with undisturbed():
         known = known_of(model_or_result, data, model)
     asked = known.result.attacks if known.result is not None else attacks
     work = known.work
-    count: int | None = None
-    if samples is None or isinstance(samples, int):
-        count = min((_FULL if full else _SAMPLES) if samples is None else samples, len(work.index))
+    if samples is None or whole(samples) is not None:
+        asked_for = (_FULL if full else _SAMPLES) if samples is None else count_of("samples", samples)
+        count = min(asked_for, len(work.index))
     else:
-        given = np.asarray(samples)
-        work = samples_of_rows(work, np.flatnonzero(given) if given.dtype == np.bool_ else given)
+        work = samples_of_rows(work, positions_among(samples, len(work.index)))
         count = len(work.index)
     with undisturbed(), seeded(seed, known.model.device), known.model.evaluating():
-        x = work.rows[:1].to(known.model.device, known.model.dtype)
+        x = work.rows[:2].to(known.model.device, known.model.dtype)
+        with torch.no_grad():
+            check_logits(known.model.logits(x, verifying=True), len(x), work.labels)
         chosen = chosen_attacks(asked, "default", None, (), known.model, work.first.images)
-        chosen, _ = those_that_fit(chosen, asked, x)
+        chosen, _ = those_that_fit(chosen, asked, x[:1])
         plans = [attack.plans[attack.searched_by(None)] for attack in chosen]
         question = question_of(work, chosen, plans, seed, _BATCH, count, everything=everything or full)
         record = readings_of(known.model, question)

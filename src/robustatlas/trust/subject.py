@@ -14,7 +14,7 @@ from robustatlas.common.addresses import shown
 from robustatlas.common.errors import UserError
 from robustatlas.data import load_dataset
 from robustatlas.evaluation.identity import model_record
-from robustatlas.evaluation.plan import Data, Work, samples_of
+from robustatlas.evaluation.plan import Data, Work, opened, samples_of
 from robustatlas.models import load_model
 from robustatlas.models.classifier import Classifier
 from robustatlas.results.result import Result, load_result
@@ -50,11 +50,11 @@ def known_of(subject: Subject, data: Data | None, model: Model | None = None) ->
     if not isinstance(subject, Result):
         if data is None:
             raise UserError("A model needs data to be looked at with: give data, such as ra.load_dataset('digits').")
-        classifier = subject if isinstance(subject, Classifier) else Classifier(subject)
+        classifier, data = subject if isinstance(subject, Classifier) else Classifier(subject), opened(data)
         return KnownSubject(classifier, data, samples_of(data, None), None)
     given = model if isinstance(model, Classifier) or model is None else Classifier(model)
     classifier = _drawing(_model_of(subject) if given is None else given, subject)
-    found = data if data is not None else _data_of(subject)
+    found = opened(data) if data is not None else _data_of(subject)
     work = samples_of(found, None)
     known = KnownSubject(classifier, found, _among(work, subject), subject)
     _check_same(known, subject)

@@ -3,7 +3,7 @@
 from robustatlas.checks.sanity.attacks import check_attacks, ways_back
 from robustatlas.checks.sanity.classes import NOT_KNOWN, ClassesHeld, check_classes
 from robustatlas.checks.sanity.inputs import check_inputs
-from robustatlas.checks.sanity.model import GRADIENTS, check_model
+from robustatlas.checks.sanity.model import GRADIENTS, check_logits, check_model
 
 __all__ = [
     "GRADIENTS",
@@ -12,6 +12,7 @@ __all__ = [
     "check_attacks",
     "check_classes",
     "check_inputs",
+    "check_logits",
     "check_model",
     "ways_back",
 ]

@@ -6,15 +6,17 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
-from robustatlas.data.rows import as_inputs, two_values, within_range
+from robustatlas.data.rows import NORMALISED, as_inputs, two_values, within_range
 
 
-def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
+def check_inputs(images: Tensor, labels: Tensor, whose: str = "Images", remedy: str = NORMALISED) -> Tensor:
     """``images`` [N, ...], in [0, 1] also where rounding left it, once they and ``labels`` [N] were looked at.
 
     Args:
         images: [N, ...], floats in [0, 1] or uint8 in 0..255.
         labels: [N] integers.
+        whose: begins the sentence where images do not lie in [0, 1].
+        remedy: ends it where they are on another scale.
 
     Returns:
         the images as floats; where rounding left them outside of [0, 1], clamped.
@@ -55,7 +57,7 @@ def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
                 "as uint8."
             )
         images = as_inputs(images)
-    images = within_range(images, "Images")
+    images = within_range(images, whose, remedy)
     if labels.is_floating_point() or bool((labels < 0).any()):
         raise UserError(f"Labels are {labels.dtype} from {labels.min().item()}; expected integers from 0.")
     return images

@@ -43,7 +43,8 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
     honest number can come out.
 
     Errors: no samples, output not [B, C >= 2], not finite, labels beyond the classes.
-    Warnings: no gradient, or one that ends on the way; outputs look like probabilities; operations without a gradient,
+    Warnings: no gradient, or one that ends on the way; the first of several outputs taken; outputs look like
+    probabilities; operations without a gradient,
     such as rounding; a network that writes into its input; the forward pass is random; a sample's output depends on the
     rest of the batch; clean accuracy no better than chance.
 
@@ -68,7 +69,7 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
         raise UserError("There are no samples; expected at least one image.")
     x = images[:_PROBE].to(model.device, model.dtype)
     with torch.no_grad(), seeded(0, model.device):
-        returned, rejecting = model.raw(x)
+        returned, rejecting, shapes = model.raw(x)
     kind = looks_like(returned)
     if model.outputs == "logits" and kind in _SINGLE and len(returned) == len(x):
         raise UserError(
@@ -76,9 +77,43 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
             f"least 2 classes. For two classes, give Classifier(net, outputs={kind!r}): {_SINGLE[kind]}."
         )
     logits = _drawn(model, x, 0)
-    if logits.dim() != 2 or len(logits) != len(x) or logits.shape[1] < 2:
+    check_logits(logits, len(x), labels)
+    classes = logits.shape[1]
+    found = [_WARNED[kind]] if kind in _WARNED and model.outputs == "logits" and model.knowledge != "labels" else []
+    if rejecting and model.rejection is None:
+        found.append(
+            "The model returns (logits, one number a sample, one number): it looks like one that rejects. Only its "
+            "logits are used here; give Classifier(net, rejection='score') to count as errors what is accepted and "
+            "wrong."
+        )
+    elif shapes and model.rejection != "score":
+        found.append(
+            f"The model returns {len(shapes)} tensors, of shapes {' and '.join(map(str, shapes))}; the first is taken "
+            "for the logits. Where another one holds them, give a function that returns it alone."
+        )
+    if model.knowledge == "gradients":
+        found += _gradient_warnings(model, images[:_PROBE], labels[:_PROBE])
+    found += writing_warnings(model, x) + _repetition_warnings(model, x, logits)
+    return found + accuracy_warnings(model, images, labels, classes)
+
+
+def check_logits(logits: Tensor, count: int, labels: Tensor) -> None:
+    """Look whether what a model answers to ``count`` clean samples can be measured against labels [N].
+
+    Args:
+        logits: what was answered.
+        count: of samples.
+        labels: [N] class numbers, of these or more samples.
+
+    Raises:
+        UserError: not [B, C >= 2], not finite, labels beyond the classes.
+
+    Example:
+        >>> check_logits(torch.zeros(2, 3), 2, torch.tensor([0, 2]))
+    """
+    if logits.dim() != 2 or len(logits) != count or logits.shape[1] < 2:
         raise UserError(
-            f"The model returns shape {tuple(logits.shape)} for a batch of {len(x)}; expected logits [B, C] with at "
+            f"The model returns shape {tuple(logits.shape)} for a batch of {count}; expected logits [B, C] with at "
             f"least 2 classes."
         )
     if not bool(logits.isfinite().all()):
@@ -91,17 +126,6 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
         raise UserError(
             f"Labels go up to {int(labels.max())}, but the model has {classes} classes (0 to {classes - 1})."
         )
-    found = [_WARNED[kind]] if kind in _WARNED and model.outputs == "logits" and model.knowledge != "labels" else []
-    if rejecting and model.rejection is None:
-        found.append(
-            "The model returns (logits, one number a sample, one number): it looks like one that rejects. Only its "
-            "logits are used here; give Classifier(net, rejection='score') to count as errors what is accepted and "
-            "wrong."
-        )
-    if model.knowledge == "gradients":
-        found += _gradient_warnings(model, images[:_PROBE], labels[:_PROBE])
-    found += writing_warnings(model, x) + _repetition_warnings(model, x, logits)
-    return found + accuracy_warnings(model, images, labels, classes)
 
 
 def _drawn(model: Classifier, x: Tensor, seed: int) -> Tensor:

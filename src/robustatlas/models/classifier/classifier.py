@@ -23,7 +23,7 @@ from robustatlas.models.classifier.identity import ModelIdentity, Origin
 from robustatlas.models.classifier.layout import ChannelsLast
 from robustatlas.models.classifier.modes import in_eval_mode
 from robustatlas.models.classifier.normalisation import Given, statistic
-from robustatlas.models.classifier.outputs import Outputs, logits_in
+from robustatlas.models.classifier.outputs import Outputs, Raw, logits_in, passed_over
 from robustatlas.models.classifier.passes import Passes, counted, counting, listeners
 from robustatlas.models.classifier.placement import arriving, copy_on, first_float, held_in, usable
 from robustatlas.models.classifier.precision import surroundings, true_float32
@@ -316,7 +316,8 @@ class Classifier:
     def _one(self, x: Tensor, labels: Tensor | None, verifying: bool, net: Net | None = None) -> Tensor:
         if net is None and self._way is not None and x.requires_grad and torch.is_grad_enabled():
             net = self._way
-        logits = self._counted_logits(x, verifying, net or self.net) if len(x) else self._logits_of_nothing(x)
+        net = self.net if net is None else net  # not by its truth: an empty or a compiled module has none
+        logits = self._counted_logits(x, verifying, net) if len(x) else self._logits_of_nothing(x)
         return logits if self.rejection is None or labels is None else folded(logits, labels, self.errors)
 
     def _several(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
@@ -331,19 +332,17 @@ class Classifier:
             logits = in_batches(self._columns.checked(answers), x, self.batch_sizes)
         return logits.to(x.dtype if x.dtype not in HALF else torch.float32)
 
-    def raw(self, x: Tensor) -> tuple[Tensor, bool]:
-        """What ``net`` itself returns for ``x`` [B, ...] in [0, 1], before it is taken for logits, and whether that
-        looks like (logits, rejection score, threshold); not counted."""
-        rejecting = True
+    def raw(self, x: Tensor) -> Raw:
+        """What ``net`` itself returns for ``x`` [B, ...] in [0, 1], before it is taken for logits; not counted."""
+        answers: list[Any] = []
 
         def returned(part: Tensor) -> Tensor:
-            nonlocal rejecting
-            answer = self.answer(part)
-            rejecting &= looks_rejecting(answer)
-            return logits_in(answer)
+            answers.append(self.answer(part))
+            return logits_in(answers[-1], len(part))
 
         with true_float32():
-            return in_batches(returned, x, self.batch_sizes), rejecting
+            values = in_batches(returned, x, self.batch_sizes)
+        return Raw(values, all(map(looks_rejecting, answers)), passed_over(answers[-1]))
 
     def answer(self, x: Tensor, net: Net | None = None) -> Any:
         """Whatever ``net`` (None: its own) returns for one batch; not counted. It never gets the memory of ``x``: a
@@ -352,7 +351,7 @@ class Classifier:
         Raises:
             UserError: ``prepare`` returned something else than a tensor.
         """
-        return self._around(net or self.net)(x)
+        return self._around(self.net if net is None else net)(x)
 
     def _around(self, net: Net) -> Net:
         """A network with all that is done to its inputs."""

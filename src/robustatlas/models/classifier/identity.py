@@ -69,7 +69,9 @@ class ModelIdentity:
 
 
 def tensors_of(net: Callable[..., Any]) -> dict[str, Tensor]:
-    """The named tensors of ``net``: its state, and the buffers it does not save."""
+    """The named tensors of ``net``: its state, and the buffers it does not save; compiled, it has the names of the
+    network that was."""
+    net = getattr(net, "_orig_mod", net)
     if not isinstance(net, nn.Module):
         return {}
     saved = {name: value for name, value in net.state_dict().items() if isinstance(value, Tensor)}

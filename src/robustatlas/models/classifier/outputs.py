@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +17,20 @@ output a sample, [B] or [B, 1]: the ``"logit"`` or the ``"probability"`` of clas
 _ROUNDED = 1e-6
 _OFF = 0.01 + _ROUNDED
 """How far below 0 a probability may lie by rounding, and how far from 1 the sum of a sample's."""
+
+
+class Raw(NamedTuple):
+    """What a network returned, before it is taken for logits.
+
+    Attributes:
+        values: ``[B, ...]``, what is taken.
+        rejecting: whether all looks like (logits, rejection score, threshold).
+        shapes: of all its tensors, where ``values`` are the first of several.
+    """
+
+    values: Tensor
+    rejecting: bool
+    shapes: tuple[tuple[int, ...], ...]
 
 
 def _of_probabilities(values: Tensor) -> Tensor:
@@ -112,9 +126,17 @@ def _no_probabilities(values: Tensor, sums: Tensor, outputs: Outputs) -> str:
     return f"The model is said to answer with {outputs}, which {right}, and {found}; {remedy}."
 
 
-def logits_in(output: Any) -> Tensor:
+def logits_in(output: Any, count: int | None = None) -> Tensor:
     """The logits in what a network returned: a tensor, ``.logits`` or ``["logits"]`` (Hugging Face), or a first
-    element."""
+    element. Of ``count`` samples: with the dimension of the batch where a network squeezed that of a single one away.
+
+    Raises:
+        UserError: there are none, or no real numbers in a dense tensor.
+
+    Example:
+        >>> logits_in((torch.zeros(3), "more"), 1).shape
+        torch.Size([1, 3])
+    """
     if isinstance(output, Mapping) and "logits" in output:
         output = output["logits"]
     elif not isinstance(output, Tensor) and hasattr(output, "logits"):
@@ -131,7 +153,20 @@ def logits_in(output: Any) -> Tensor:
         raise UserError(
             f"The model returned a tensor {kind}; expected logits as real numbers in a dense tensor [B, C]."
         )
-    return output
+    return output[None] if count == 1 and (not output.dim() or (output.dim() == 1 and len(output) > 1)) else output
+
+
+def passed_over(output: Any) -> tuple[tuple[int, ...], ...]:
+    """The shapes of all tensors that a network returned, where its first was taken for the logits and there are others.
+
+    Example:
+        >>> passed_over((torch.zeros(2, 64), torch.zeros(2, 10))), passed_over((torch.zeros(2, 10), "more"))
+        (((2, 64), (2, 10)), ())
+    """
+    if not isinstance(output, (tuple, list)) or hasattr(output, "logits"):
+        return ()
+    shapes = tuple(tuple(part.shape) for part in output if isinstance(part, Tensor))
+    return shapes if len(shapes) > 1 else ()
 
 
 def looks_like(values: Tensor) -> str | None:

@@ -56,6 +56,25 @@ def first_float(net: object) -> Tensor | None:
     return next((tensor for tensor in chain(net.parameters(), net.buffers()) if tensor.is_floating_point()), None)
 
 
+def check_numbers(net: object) -> None:
+    """Look whether the tensors of a network hold numbers.
+
+    Raises:
+        UserError: one is on the device ``meta``.
+
+    Example:
+        >>> check_numbers(nn.Linear(2, 2))
+    """
+    if not isinstance(net, nn.Module):
+        return
+    named = chain(net.named_parameters(), net.named_buffers())
+    if empty := next((name for name, tensor in named if tensor.is_meta), None):
+        raise UserError(
+            f"The network's {empty!r} is on the device 'meta', which holds no numbers: give it memory by "
+            "net.to_empty(device='cpu'), and then its weights by net.load_state_dict(...)."
+        )
+
+
 def held_in(own: Tensor | None, asked: torch.dtype | None) -> torch.dtype:
     """What inputs of a network are held in, whose first tensor is ``own``."""
     held = own.dtype if own is not None else asked or torch.float32

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from robustatlas.common.host import check_default_device
+
 _EXACT = ("ieee", "none")
 _PARENTS = ("", "cudnn", "mkldnn")
 _LEAVES = ("cuda.matmul", "cudnn.conv", "cudnn.rnn", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn")
@@ -49,7 +51,11 @@ def undisturbed() -> Iterator[None]:
         >>> with torch.no_grad(), undisturbed():
         ...     torch.ones(1, requires_grad=True).mul(2).requires_grad
         True
+
+    Raises:
+        UserError: torch's default device holds no numbers.
     """
+    check_default_device()
     with true_float32(), torch.inference_mode(False), torch.enable_grad():
         yield
 

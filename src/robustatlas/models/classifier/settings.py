@@ -16,6 +16,7 @@ from robustatlas.models.classifier.columns import Classes, class_count
 from robustatlas.models.classifier.identity import Origin
 from robustatlas.models.classifier.normalisation import Given
 from robustatlas.models.classifier.outputs import Outputs
+from robustatlas.models.classifier.placement import check_numbers
 from robustatlas.models.classifier.rejection import Rejection
 
 Precision = Literal["float32", "tf32", "bfloat16"]
@@ -75,6 +76,7 @@ class ClassifierSettings:
 
     def check(self, net: object, own: Tensor | None) -> None:
         """Raise :class:`UserError` where something does not fit ``net``, whose first tensor is ``own``."""
+        check_numbers(net)
         if self.prepare is not None and not callable(self.prepare):
             raise UserError(
                 f"prepare is a {type(self.prepare).__name__}; expected a function of inputs [B, ...], such as one that "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError, first_line
 from robustatlas.common.wording import counted
@@ -20,6 +21,7 @@ Logits = Callable[[Tensor], Tensor]
 
 _IMAGES = 4
 """Sides of a batch of images."""
+_OF_ONE_SIZE = "; one that takes batches of a single size is given as Classifier(net, batch_size=that size)"
 
 
 def guarded(net: Net, part: str = "") -> Net:
@@ -38,13 +40,36 @@ def guarded(net: Net, part: str = "") -> Net:
                     f"and the images have {x.shape[1]}. Give pictures in folders with --channels {taken} "
                     f"(channels={taken} of load_dataset), and other images in that form."
                 ) from error
+            check_inputs_of(net)
+            sizes = "" if isinstance(error, TypeError) else _OF_ONE_SIZE
             raise UserError(
                 f"The model{part} failed on a batch of shape {tuple(x.shape)}: {first_line(error)}. "
-                "Try it on such a batch by itself; one that takes batches of a single size is given as "
-                "Classifier(net, batch_size=that size). Finished shards of the run are kept."
+                f"Try it on such a batch by itself{sizes}. Finished shards of the run are kept."
             ) from error
 
     return run
+
+
+def check_inputs_of(net: Callable[..., Any]) -> None:
+    """Look whether a network can be called with one input.
+
+    Raises:
+        UserError: it takes none, or needs others.
+
+    Example:
+        >>> check_inputs_of(lambda x, scale=1: x)
+    """
+    try:
+        parameters = inspect.signature(net.forward if isinstance(net, nn.Module) else net).parameters.values()
+    except (TypeError, ValueError):  # of what is not written in Python
+        return
+    fillable = [p for p in parameters if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if not fillable or len(needed) > 1 or (needed and needed[0] != fillable[0].name):
+        raise UserError(
+            f"The model takes {len(needed)} inputs ({', '.join(needed)}), and is called with one, images [B, ...]: "
+            "give a function of the images that fills in the others, such as lambda x: net(x, other)."
+        )
 
 
 def on_a_copy(net: Net) -> Net:
@@ -87,4 +112,4 @@ def answering(net: Net, outputs: Outputs, rejection: Rejection | None) -> Logits
     """
     if rejection == "score":
         return lambda x: with_score(net(x))
-    return lambda x: as_logits(believed(logits_in(net(x)), outputs), outputs)
+    return lambda x: as_logits(believed(logits_in(net(x), len(x)), outputs), outputs)

@@ -160,8 +160,8 @@ class Oracle:
 
     def _ask(self, x: NDArray[np.float32]) -> NDArray[Any]:
         self._charge(len(x))
-        sends = isinstance(self.function, Sender)
-        answer = np.asarray(self.function.send(x, self._charge) if sends else self.function(x))
+        function = self.function
+        answer = np.asarray(function.send(x, self._charge) if isinstance(function, Sender) else function(x))
         self._check(answer, len(x))
         return answer
 

@@ -15,11 +15,12 @@ from robustatlas.attacks.definition import Effort
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError, brief, first_line, warn
 from robustatlas.common.files import named
-from robustatlas.common.scalars import real, whole
+from robustatlas.common.scalars import real, seed_of, whole
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation import evaluate
-from robustatlas.evaluation.plan import Attacks, Data, Strengths, samples_of
+from robustatlas.evaluation.plan import Attacks, Data, Strengths, opened, samples_of
 from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.placement import check_numbers
 from robustatlas.results.result import Result
 from robustatlas.training.callbacks.looks import Look, folder_of, looks_in, save_plot
 from robustatlas.training.callbacks.undisturbed import bare, unnoticed
@@ -105,14 +106,14 @@ class Watch:
                 raise UserError(f"{name}={brief(repr(value))}; expected a whole number of at least 1.")
         if share is not None and not 0 < real(share) <= 1:
             raise UserError(f"share={brief(repr(share))}; expected a share of the time such as 0.05, or None.")
-        given = load_dataset(data) if isinstance(data, str) else data
+        given = load_dataset(data) if isinstance(data, str) else opened(data)
         count = min(samples, len(samples_of(given, None).index))
         attacks_of(attacks)  # refuses what there is not before the training begins, not after its first epoch
         self._asked: dict[str, Any] = {
             "attacks": attacks,
             "strengths": strengths,
             "effort": effort,
-            "seed": seed,
+            "seed": seed_of(seed),
             "progress": False,
         }
         self.data: Dataset | Data = given
@@ -176,6 +177,7 @@ class Watch:
             return None
         trained = bare(net) if isinstance(net, nn.Module) else net
         watched = trained if isinstance(trained, nn.Module) else nn.Module()
+        check_numbers(watched)
         with unnoticed(watched), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             look = self._evaluated(self._model(trained), epoch)
