@@ -24,7 +24,7 @@ _NARROW, _WIDE = 72, 96
 
 
 def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
-    """One row an attack: its strip, from where on half of the images are wrong, its average accuracy, and the accuracy
+    """One row an attack: its strip, from where on half of the clean accuracy is left, its average accuracy, and the accuracy
     at the strength that papers give, which is there at every width."""
     strips = {strip.attack: strip for strip in card.strips}
     wide, ranged = console.width >= _NARROW, console.width >= _WIDE
@@ -36,7 +36,7 @@ def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
         rows.add_row(
             safe(about + marked(attack.attack, attack.attack in facts.void)),
             blocks(strips[attack.attack], console.encoding, wide) if attack.attack in strips else "",
-            size(attack.quartiles[1]),
+            size(attack.halved),
             shown(attack.average) if ranged else average,
             _standard(attack),
         )
@@ -44,15 +44,15 @@ def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
 
 
 _HEADINGS = {
-    True: ("weak to strong", "half wrong\nfrom", "average, %", "at, %"),
-    False: ("weak to\nstrong", "half\nwrong\nfrom", "aver-\nage, %", "at, %"),
+    True: ("weak to strong", "halved\nfrom", "average, %", "at, %"),
+    False: ("weak to\nstrong", "halved\nfrom", "aver-\nage, %", "at, %"),
 }
 """By whether the terminal is wide."""
 
 
 def blocks(strip: Strip, encoding: str = "utf-8", wide: bool = True) -> str:
-    """A strip as letters: the fuller, the more images stay correct; | where half are wrong, ◇ where they are for the
-    reference, nothing where it was not searched.
+    """A strip as letters: the fuller, the more images stay correct; | where the clean accuracy is halved, ◇ where that
+    of the reference is, nothing where it was not searched.
 
     Example:
         >>> from robustatlas.report.facts.strips import Strip

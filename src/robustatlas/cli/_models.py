@@ -178,7 +178,7 @@ def data_for(model: Classifier, name: str, resize: int | None = None, crop: int 
 
     stated = model.prepare
     if name.startswith(("imagefolder:", "hf:")) and resize is None and crop is None and isinstance(stated, Resizing):
-        side = stated.crop or stated.resize
+        side = stated.resize if stated.crop is None else stated.crop
         if isinstance(stated.resize, int) and isinstance(side, tuple) and side[0] == side[1]:
             resize, crop = stated.resize, side[0]
     return load_dataset(name, resize=resize, crop=crop)

@@ -118,8 +118,8 @@ def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
     console.print(strip_table(card, facts, console))
     own = " ~: in other sets than the reference's." if any(attack.own_set for attack in facts.attacks) else ""
     mark = " ◇" if "utf" in console.encoding.lower() else " o"
-    reference = f"{mark}: half wrong for the reference." if any(strip.reference for strip in card.strips) else ""
-    legend = f"Fuller: more images correct. |: half of them wrong.{reference}{own} {safe(card.axis).capitalize()}."
+    reference = f"{mark}: the reference's." if any(strip.reference is not None for strip in card.strips) else ""
+    legend = f"Fuller: more images correct. |: clean accuracy halved.{reference}{own} {safe(card.axis).capitalize()}."
     console.print(f"[dim]{legend}[/dim]")
     for beside in facts.beside:
         console.print(safe(beside.sentence))

@@ -22,6 +22,7 @@ from robustatlas.common.scalars import real
 from robustatlas.compat.autoattack_settings import NORMS, Ensemble, Version
 from robustatlas.evaluation import evaluate
 from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.models.classifier.placement import first_float, usable
 from robustatlas.results.result import Result, load_result
 
@@ -156,7 +157,7 @@ class AutoAttack:
         Raises:
             UserError: inputs, labels or a model that do not fit, in one sentence.
         """
-        begun, bs = time.monotonic(), batch_size or bs
+        begun, (bs,) = time.monotonic(), batch_sizes(bs if batch_size is None else batch_size)
         run = self._folder(state_path)
         truth = y_orig.to(x_orig.device)
         self._say(f"using {self.version} version including {', '.join(self.attacks_to_run)}.")
@@ -202,7 +203,8 @@ class AutoAttack:
         Raises:
             UserError: as there.
         """
-        truth, given, bs = y_orig.to(x_orig.device), {}, batch_size or bs
+        truth, given = y_orig.to(x_orig.device), {}
+        (bs,) = batch_sizes(bs if batch_size is None else batch_size)
         right = self._predictions(x_orig, bs) == truth
         for name in self.attacks_to_run:
             begun = time.monotonic()

@@ -153,7 +153,7 @@ def _strip(strip: Strip, top: float) -> list[Shape]:
     label = f"≈ {strip.label}" if strip.own_set else strip.label
     shapes: list[Shape] = [Words(_LABELS - 4, middle + 3, label, 8.5, _INK, "end")]
     shapes += _shaded(strip, top, _STRIP if strip.certified is None else _STRIP - _PROVED - _GAP_PROVED)
-    if strip.certified:
+    if strip.certified is not None:
         shapes.append(Box(_LABELS, end - _PROVED, strip.certified * (_RIGHT - _LABELS), _PROVED, _INK))
     if strip.reference is not None:
         shapes.append(Diamond(_x(strip.reference), middle, 4.2, _INK))
@@ -178,7 +178,7 @@ def _shaded(strip: Strip, top: float, height: float) -> list[Shape]:
 
 
 def _half(strip: Strip, top: float) -> list[Shape]:
-    """Where half of the images are wrong, with its interval: on white, so that it stands out from every shade."""
+    """Where half of the clean accuracy is left, with its interval: on white, so that it stands out from every shade."""
     middle, end = top + _STRIP / 2, top + _STRIP
     low, high = _x(strip.low), _x(strip.high)
     shapes: list[Shape] = [Stroke(low, middle, high, middle, colour, width) for colour, width in _ON_WHITE]
@@ -189,7 +189,7 @@ def _half(strip: Strip, top: float) -> list[Shape]:
 
 
 def _axis(card: ResultCard, top: float) -> list[Shape]:
-    compared = any(strip.reference for strip in card.strips)
+    compared = any(strip.reference is not None for strip in card.strips)
     half, whole = ("1", "2") if compared else ("½", "1")
     shapes: list[Shape] = [
         Words(_x(0), top + 7, "0", 7.5, _SOFT, "start"),
@@ -203,8 +203,8 @@ def _axis(card: ResultCard, top: float) -> list[Shape]:
 
 def _legend(card: ResultCard) -> list[str]:
     """What the marks mean, and the footer."""
-    marks = ["dark: 100% correct; bar: half of the images wrong, with interval"]
-    more = ["line below: half proved right"] if any(strip.certified for strip in card.strips) else []
+    marks = ["dark: 100% correct; bar: clean accuracy halved, with interval"]
+    more = ["line below: half proved"] if any(strip.certified is not None for strip in card.strips) else []
     more += ["≈: not the reference's sets"] if any(strip.own_set for strip in card.strips) else []
     more += [f"{card.others} more not shown"] if card.others else []
     return [card.axis, *marks, *(["; ".join(more)] if more else []), card.footer]

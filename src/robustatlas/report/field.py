@@ -78,8 +78,9 @@ def _drawing(beside: Beside, series: int) -> Markup:
     for level in (0, 50, 100):
         shapes.append(_text(_LEFT - 4, _y(level) + 4, f"{level}%", "end"))
     for entry in beside.field.entries:
-        here = _x(entry.evaluated_at or beside.field.epsilon, end)
-        kind = "entry other" if entry.evaluated_at or entry.unreliable else "entry"
+        elsewhere = entry.evaluated_at is not None
+        here = _x(entry.evaluated_at if entry.evaluated_at is not None else beside.field.epsilon, end)
+        kind = "entry other" if elsewhere or entry.unreliable else "entry"
         dot = Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="3"/>')
         shapes.append(dot.format(kind, here, _y(entry.accuracy)))
     if beside.curve is not None:

@@ -62,7 +62,7 @@ class FieldEntry:
     def notes(self) -> tuple[str, ...]:
         """What is to be known of its numbers, a sentence each."""
         said = [
-            f"Evaluated at {self.evaluated_at:g}." if self.evaluated_at else "",
+            f"Evaluated at {self.evaluated_at:g}." if self.evaluated_at is not None else "",
             "AutoAttack's verdict is marked as unreliable." if self.unreliable else "",
             f"AutoAttack alone: {self.autoattack:g} %." if self.autoattack not in (None, self.accuracy) else "",
             f"Mean corruption error: {self.mce:g} %." if self.mce is not None else "",

@@ -105,7 +105,7 @@ class Oracle:
         self.function, self.classes, self.per_second, self.budget = function, classes, per_second, budget
         self.keeps = keeps
         self._kept: KeptAnswers | None = None
-        self._tally = Tally() if per_second or budget else None
+        self._tally = None if per_second is None and budget is None else Tally()
         self._asking = threading.Lock()
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ def http_model(
     model = from_predictions(
         served,
         kind,  # type: ignore[arg-type]
-        classes=classes or len(about.classes) or None,
+        classes=(len(about.classes) or None) if classes is None else classes,
         per_second=per_second,
         budget=budget,
         queries=queries,

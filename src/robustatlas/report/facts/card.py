@@ -18,7 +18,7 @@ from robustatlas.report.facts.certified import halves_proved
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.rows import Row
 from robustatlas.report.facts.run import AttackFacts, RunFacts
-from robustatlas.report.facts.strips import Strip, StripSource, half_wrong, scale_of, strip_of
+from robustatlas.report.facts.strips import Strip, StripSource, halved_at, scale_of, strip_of, wrong_at_half
 from robustatlas.results.result import Result
 
 ADDRESS = "pypi.org/project/robustatlas"
@@ -127,14 +127,14 @@ def _published(row: Row, attack: str) -> StripSource:
     cells, clean = row.accuracies.cells[attack], row.accuracies.clean
     strengths, values = list(cells), list(cells.values())
     start = clean if math.isfinite(clean) else values[0]
-    spread = row.bounds([start, *values]) or ([start, *values], [start, *values])
-    low, high = (half_wrong(strengths, bound[1:], bound[0]) for bound in spread)
-    half = row.halves.get(attack, half_wrong(strengths, values, start))
+    spread = row.bounds(values) or (values, values)
+    low, high = (halved_at(strengths, bound, start) for bound in spread)
+    halved = row.halved.get(attack, halved_at(strengths, values, start))
     return StripSource(
         attack,
         strengths[-1],
         lambda sizes: np.interp(sizes, [0.0, *strengths], [start, *values]),
-        math.inf if half is None else half,
+        math.inf if halved is None else halved,
         (math.inf if low is None else low, math.inf if high is None else high),
         row.proved.get(attack, 0.0),
         attack in row.own_sets,
@@ -150,16 +150,18 @@ def _measured(facts: RunFacts) -> list[StripSource]:
         for certified in facts.certified
         if certified.row in proved.keys() - run
     ]
-    return [_attacked(one, proved.get(one.attack, 0.0)) for one in facts.attacks if one.curve is not None] + alone
+    clean = facts.clean.value
+    return [_attacked(one, clean, proved.get(one.attack, 0.0)) for one in facts.attacks if one.curve is not None] + alone
 
 
-def _attacked(attack: AttackFacts, proved: float) -> StripSource:
+def _attacked(attack: AttackFacts, clean: float, proved: float) -> StripSource:
     assert attack.curve is not None
     band = attack.curve.band(CONFIDENCE, kind="pointwise")
-    reached = (band.sizes[band.high >= 50], band.sizes[band.low >= 50])
+    half = 100 * wrong_at_half(clean)
+    reached = (band.sizes[band.high >= half], band.sizes[band.low >= half])
     low, high = (float(sizes[0]) if len(sizes) else math.inf for sizes in reached)
     last, accuracy = float(attack.strengths[-1]), attack.curve.robust_accuracy
-    return StripSource(attack.attack, last, accuracy, attack.quartiles[1], (low, high), proved, attack.own_set)
+    return StripSource(attack.attack, last, accuracy, attack.halved, (low, high), proved, attack.own_set)
 
 
 def run_hash(result: Result) -> str:

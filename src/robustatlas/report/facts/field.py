@@ -108,7 +108,7 @@ class Beside:
     @property
     def sentence(self) -> str:
         """Where the run stands."""
-        few = f", on {counted(self.samples, 'image')}" if self.samples < (self.field.images or 10_000) else ""
+        few = f", on {counted(self.samples, 'image')}" if self.samples < _images(self.field) else ""
         union = f" under {listed([wording(attack).label for attack in self.attacks])} at once" if self.several else ""
         number = self.accuracy
         said = f"At {self.point}{union} {number.value:.1f} % ({number.low:.1f} to {number.high:.1f}){few}"
@@ -143,6 +143,11 @@ class Beside:
             ],
             "elsewhere": [vars(one) for one in self.elsewhere],
         }
+
+
+def _images(field: Field) -> int:
+    """Behind each number of the field, which has thousands where it does not say."""
+    return 10_000 if field.images is None else field.images
 
 
 def beside_the_field(result: Result) -> tuple[Beside, ...]:

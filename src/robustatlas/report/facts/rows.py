@@ -22,6 +22,7 @@ from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.report.facts.best_known import best_known
 from robustatlas.report.facts.certified import certified_of, halves_proved
 from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, own, union_strengths
+from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.results.result import Result
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
@@ -102,11 +103,12 @@ class Row:
             empty where a cell is missing, and for rows of which only the accuracies are known.
         halves: attack -> the size from which on half of the images are wrong, inf where they never are; empty for rows
             of which only the accuracies are known.
+        halved: attack -> the size from which on no more than half of the clean accuracy is left; likewise.
         own_sets: attacks whose sets are not those of the reference, so that what is said beside it holds about.
         union: accuracy in percent under all attacks at once, each up to the middle one of its strengths; None for a
             single attack, and for rows of which only the accuracies are known.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
-        proved: attack -> size up to which half of the images are proved to be right, where that is so at any.
+        proved: attack -> size up to which half of the clean accuracy is proved, where that is so at any.
         certified: attack -> accuracies in percent that are certain at the strengths of the board, where its sets were
             certified: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
@@ -123,6 +125,7 @@ class Row:
     petaflops: float | None = None
     ratios: Mapping[str, Interval] = field(default_factory=dict)
     halves: Mapping[str, float] = field(default_factory=dict)
+    halved: Mapping[str, float] = field(default_factory=dict)
     own_sets: tuple[str, ...] = ()
     union: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
@@ -209,7 +212,8 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         notes="; ".join(note for note in notes if note),
         own_run=True,
         ratios=_ratios(result, held),
-        halves={attack: _half(result, attack) for attack in judged.attacks},
+        halves=_sizes(judged, 0.5),
+        halved=_sizes(judged, wrong_at_half(judged.clean_accuracy)),
         own_sets=held.own_sets,
         union=100 * float(judged.survivors(union_strengths(judged)).mean()) if len(judged.attacks) > 1 else None,
         own={name: statistic.value for name, statistic in own(judged).items()},
@@ -247,9 +251,9 @@ def _certified(result: Result, reference: Reference) -> dict[str, dict[float, fl
     return {row: dict(zip(grid, held[row].accuracies(grid).tolist(), strict=True)) for row, grid in shared.items()}
 
 
-def _half(result: Result, attack: str) -> float:
-    """The size from which on half of the images are wrong."""
-    return float(RobustnessCurve.of(result.outcome(attack)).quantile(0.5))
+def _sizes(judged: Result, share: float) -> dict[str, float]:
+    """Attack -> the size from which on a share of the images is wrong."""
+    return {attack: float(RobustnessCurve.of(one).quantile(share)) for attack, one in judged.outcomes.items()}
 
 
 def _by_others(result: Result) -> list[str]:

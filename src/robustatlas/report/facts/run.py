@@ -35,6 +35,7 @@ from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.queries import QuerySuccess, query_successes
 from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import about_of
+from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import unit_of
 from robustatlas.results.result import Result
 
@@ -79,6 +80,7 @@ class AttackFacts:
         curve: robustness curve; None likewise.
         sizes: [N] of the smallest adversarial example of each sample; 0 misclassified clean, inf where none was found.
         quartiles: sizes at which a quarter, half and three quarters of all samples are misclassified; inf where never.
+        halved: the size from which on no more than half of the clean accuracy is left; inf where never.
         forward: mean forward passes for one sample.
         backward: mean backward passes for one sample.
         seconds: time of the attack on all samples.
@@ -103,6 +105,7 @@ class AttackFacts:
     curve: RobustnessCurve | None
     sizes: NDArray[np.float64]
     quartiles: tuple[float, float, float]
+    halved: float
     forward: float
     backward: float
     seconds: float
@@ -292,7 +295,9 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
     outcome = result.outcome(attack)
     forward, backward = result.passes(attack)
     curve = RobustnessCurve.of(outcome) if outcome.judged else None
-    quarter, half, three = (curve or RobustnessCurve(outcome.minimal_size)).quantile([0.25, 0.5, 0.75]).tolist()
+    sizes = RobustnessCurve(outcome.minimal_size) if curve is None else curve
+    shares = [0.25, 0.5, 0.75, wrong_at_half(result.clean_accuracy)]
+    quarter, half, three, halved = sizes.quantile(shares).tolist()
     return AttackFacts(
         attack=attack,
         unit=unit_of(attack, outcome.unit),
@@ -302,6 +307,7 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
         curve=curve,
         sizes=outcome.minimal_size,
         quartiles=(quarter, half, three),
+        halved=halved,
         forward=forward,
         backward=backward,
         seconds=outcome.seconds,

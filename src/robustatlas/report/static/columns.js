@@ -58,7 +58,7 @@ const Columns = (() => {
         value: (row) => row.rank, show: (row) => (row.rank === null ? "–" : `${row.about ? "about " : ""}${rangeOf(row) || row.rank}`), descends: false }),
       number({ key: "defense", title: "Defense", hint: "Name, linked to the paper", kind: "text",
         value: (row) => row.defense.name, show: (row) => row.defense.name, descends: false }),
-      number({ key: "card", title: "Card", hint: "Robustness card: a strip for each ranked attack, dark where images stay correct; bars: half of them wrong", kind: "text",
+      number({ key: "card", title: "Card", hint: "Robustness card: a strip for each ranked attack, dark where images stay correct; bars: clean accuracy halved", kind: "text",
         usual: matchMedia("(min-width: 1024px)").matches, value: () => null, show: ({ defense }) => defense.card }),
       number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr }),
       number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
