@@ -65,7 +65,9 @@ def test_strengths_are_scaled_by_where_the_reference_is_halved() -> None:
 def test_half_is_of_the_clean_accuracy(clean: float) -> None:
     """A reference that is right on less than half of the images without any attack scales as any other."""
     falling = {0.01: 0.7 * clean, 0.02: 0.3 * clean, 0.04: 0.1 * clean}
-    weak = Reference("weak", "made up", AccuracyTable(clean, {"linf": falling, "l2": {0.5: 0.6 * clean}}), ("linf", "l2"))
+    weak = Reference(
+        "weak", "made up", AccuracyTable(clean, {"linf": falling, "l2": {0.5: 0.6 * clean}}), ("linf", "l2")
+    )
     row = Row("itself", AccuracyTable(clean, {"linf": falling, "l2": {0.5: 0.6 * clean}}), samples=1000)
     linf, l2 = row_strips(row, weak)
     assert linf is not None and l2 is not None
@@ -111,9 +113,7 @@ def test_what_is_proved_is_solid() -> None:
     assert linf.certified == pytest.approx(0.005 / (2 * (0.01 + 0.01 * 25 / 30))) and l2.certified is None
     assert "half proved up to 0.005" in linf.words and "proved" not in l2.words
     drawn = card([run], "none")
-    assert "line below: half proved" in drawn.svg() and "L1: half proved up to 3, not attacked" in str(
-        drawn
-    )
+    assert "line below: half proved" in drawn.svg() and "L1: half proved up to 3, not attacked" in str(drawn)
     assert "proved" not in card([result()], REFERENCE).svg()
 
 
@@ -192,7 +192,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["card", str(run), "-o", str(tmp_path / "card.svg")])
     assert not stop.value.code and "Card: " in capsys.readouterr().out
-    assert "average accuracy" in (tmp_path / "card.svg").read_text()
+    assert "average over 2 attacks" in (tmp_path / "card.svg").read_text()
     with pytest.raises(SystemExit):
         main(["card", str(run), "-o", str(tmp_path / "card.jpg")])
     assert "give a name that ends in .svg, .png or .pdf" in " ".join(capsys.readouterr().err.split())

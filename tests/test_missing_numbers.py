@@ -64,7 +64,9 @@ def is_number(node: ast.expr, known: set[str], attributes: set[str]) -> bool:
 
 def locals_of(function: ast.FunctionDef, attributes: set[str]) -> set[str]:
     arguments = function.args
-    found = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if may_miss(one.annotation)}
+    found = {
+        one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if may_miss(one.annotation)
+    }
     for node in ast.walk(function):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and may_miss(node.annotation):
             found.add(node.target.id)

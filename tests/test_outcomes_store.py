@@ -497,4 +497,6 @@ def test_metadata_of_other_programs_are_counted(tmp_path: Path) -> None:
     again = Run.open(tmp_path)
     assert again.circumstances() == [{"host": "here", "other metadata": "3 not shown"}]  # with ARROW:schema
     index = np.arange(7)
-    np.testing.assert_array_equal(again.table(index=index).minimal_size("l2"), run.table(index=index).minimal_size("l2"))
+    np.testing.assert_array_equal(
+        again.table(index=index).minimal_size("l2"), run.table(index=index).minimal_size("l2")
+    )

@@ -20,7 +20,7 @@ SAID_BY = {
     "checks/verdict.py": ("warned",),
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
-    "common/wording.py": ("void_sentence",),
+    "common/wording.py": ("void_sentence", "why_masked"),
 }
 """Functions outside of ``sanity`` that return sentences to be shown as warnings."""
 HANDED_ON = {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_atomically, write_text
+from robustatlas.common.wording import MARK, MASKED, marked
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.facts.against import chosen_reference
@@ -150,7 +151,7 @@ def _number(x: float, anchor: Anchor, number: Interval, name: str) -> list[Shape
 
 def _strip(strip: Strip, top: float) -> list[Shape]:
     middle, end = top + _STRIP / 2, top + _STRIP
-    label = f"≈ {strip.label}" if strip.own_set else strip.label
+    label = marked(f"≈ {strip.label}" if strip.own_set else strip.label, strip.masked)
     shapes: list[Shape] = [Words(_LABELS - 4, middle + 3, label, 8.5, _INK, "end")]
     shapes += _shaded(strip, top, _STRIP if strip.certified is None else _STRIP - _PROVED - _GAP_PROVED)
     if strip.certified is not None:
@@ -206,6 +207,7 @@ def _legend(card: ResultCard) -> list[str]:
     marks = ["dark: 100% correct; bar: clean accuracy halved, with interval"]
     more = ["line below: half proved"] if any(strip.certified is not None for strip in card.strips) else []
     more += ["≈: not the reference's sets"] if any(strip.own_set for strip in card.strips) else []
+    more += [f"{MARK}: {MASKED}, as the gradient misleads"] if any(strip.masked for strip in card.strips) else []
     more += [f"{card.others} more not shown"] if card.others else []
     return [card.axis, *marks, *(["; ".join(more)] if more else []), card.footer]
 

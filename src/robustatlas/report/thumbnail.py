@@ -27,7 +27,7 @@ def row_card(row: Row, reference: Reference, compared: bool = True) -> Markup:
     Args:
         row: of the board.
         reference: of the board; its ranked attacks have a strip each, at the same height in every row.
-        compared: whether it is one, or `robustatlas.report.facts.rows.nothing_to_hold_against`.
+        compared: whether it is one, or that of `robustatlas.report.facts.rows.Ground`.
 
     Returns:
         a picture 96 pixels wide and 5 high for each attack, with its own white ground.
@@ -83,7 +83,11 @@ def _marked(strips: tuple[Strip | None, ...]) -> Markup:
             white.append(f"M{x - 1.5:.1f} {_top(place)}h3v{_STRIP}h-3z")
             ink.append(f"M{x - 0.75:.1f} {_top(place)}h1.5v{_STRIP}h-1.5z")
     compared = next((strip.reference for strip in strips if strip and strip.reference is not None), None)
-    line = f'<path stroke="#14171a" stroke-dasharray="1 2" d="M{compared * WIDTH:.0f} 0v99"/>' if compared is not None else ""
+    line = (
+        f'<path stroke="#14171a" stroke-dasharray="1 2" d="M{compared * WIDTH:.0f} 0v99"/>'
+        if compared is not None
+        else ""
+    )
     bars = f'<path fill="#ffffff" d="{"".join(white)}"/><path fill="#14171a" d="{"".join(ink)}"/>'
     return Markup(line + bars)  # numbers only
 

@@ -106,7 +106,7 @@ class Field:
     @property
     def epsilon(self) -> float:
         """The strength as a number; 1 for corruptions, which have none."""
-        above, _, below = (self.strength or "1").partition("/")
+        above, _, below = ("1" if self.strength is None else self.strength).partition("/")
         return float(above) / float(below or 1)
 
     @classmethod
@@ -134,6 +134,7 @@ class Field:
             ranked=(self.attack,),
             defenses=tuple(self._defense(entry) for entry in self.entries),
             notes=("The reference accuracy is the best known one of all entries, at the one strength they share.",),
+            models=tuple(entry.name for entry in self.entries),
         )
 
     def _cell(self, accuracy: float) -> Mapping[str, Mapping[float, float]]:

@@ -20,11 +20,12 @@ from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.registry import of_attack
-from robustatlas.metrics.stability import StabilityConstant, stability_constant
+from robustatlas.metrics.stability import StabilityConstant
+from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
-from robustatlas.report.facts.against import Held, hold_against
+from robustatlas.report.facts.against import Held, against_what, hold_against
 from robustatlas.report.facts.best_known import BestKnown, best_known
 from robustatlas.report.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.report.facts.certified import CertifiedFacts, certified_of
@@ -38,9 +39,6 @@ from robustatlas.report.facts.rows import about_of
 from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import unit_of
 from robustatlas.results.result import Result
-
-FLOORS = (0.0, 0.5, 1.0)
-"""Smallest differences of difficulty, in percentage points, of the stability constants that are given."""
 
 
 @dataclass(frozen=True)
@@ -138,11 +136,13 @@ class AttackFacts:
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """What depends on the training of the model: share of the points seen, CR in and out, stability constants."""
+    """What depends on the training of the model: share of the points seen, CR in and out, and floor -> the stability
+    constant and its interval, where it has one."""
 
     seen: float
     ratios: InOut
     stability: Mapping[float, StabilityConstant]
+    steadiness: Mapping[float, Interval]
 
 
 @dataclass(frozen=True)
@@ -153,18 +153,26 @@ class ReferenceFacts:
         held: what both have.
         numbers: name of a metric of the registry -> its value.
         training: None where the training of the model is not stated, or the reference has no clean accuracy.
-        place: among the published defenses of the reference; None without any, and for a run that lacks ranked cells.
+        place: among the published defenses of the reference; None without any, and for a run that lacks ranked cells or
+            is masked under some.
+        masked: why these numbers may not compete, as :func:`robustatlas.outcomes.masked.masked` says it.
     """
 
     held: Held
     numbers: Mapping[str, Interval]
     training: TrainingFacts | None
     place: Place | None
+    masked: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """Of the reference."""
         return self.held.reference.name
+
+    @property
+    def what(self) -> str:
+        """What models the reference is of."""
+        return against_what(self.held.reference, [self.held.name])
 
     @property
     def complete(self) -> bool:
@@ -358,28 +366,27 @@ def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]
         return {}
     points = {attack: held.shared[attack]}
     ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
-    return intervals(
-        {
-            metric.name: metric.of_attack(ours, reference, attack)
-            for metric in of_attack()
-            if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
-        }
-    )
+    found = {
+        metric.name: metric.of_attack(ours, reference, attack)
+        for metric in of_attack()
+        if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
+    }
+    return numbers.within_possible(intervals(found), held)
 
 
-def _against(judged: OutcomeTable, held: Held, trained_on: Mapping[str, float] | None) -> ReferenceFacts:
+def _against(judged: Result, held: Held, trained_on: Mapping[str, float] | None) -> ReferenceFacts:
     training = None
     if trained_on is not None and not math.isnan(held.reference.clean):
         ours, reference = judged.restrict(held.ranked).accuracies().sound(), held.table(held.ranked)
         seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
         training = TrainingFacts(
-            seen=percent_seen(ours, reference, seen),
-            ratios=competitiveness_in_out(ours, reference, seen),
-            stability={floor: stability_constant(ours, reference, seen, floor=floor) for floor in FLOORS},
+            percent_seen(ours, reference, seen),
+            competitiveness_in_out(ours, reference, seen),
+            *numbers.stability(judged, held, seen),
         )
     found = numbers.intervals_against(judged, held)
-    place = None
-    if "CR ind-avg" in found and held.points == held.ranked_points:
+    place, why = None, masked(judged, held.ranked)
+    if "CR ind-avg" in found and held.points == held.ranked_points and not why:
         constant = training.stability[0.0].value if training else None
         place = place_among_published(found["CR ind-avg"], constant, held.reference)
-    return ReferenceFacts(held, found, training, place)
+    return ReferenceFacts(held, found, training, place, why)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import size, wording
+from robustatlas.common.wording import beside_masked, size, wording
 from robustatlas.metrics.references.reference import Reference
 
 CELLS = 48
@@ -35,6 +35,7 @@ class StripSource:
         ends: of the interval of that size.
         proved: size up to which half of the clean accuracy is proved; 0 where that is not so at any.
         own_set: whether another set was searched than the reference's.
+        masked: whether the numbers are upper bounds only.
     """
 
     attack: str
@@ -44,6 +45,7 @@ class StripSource:
     ends: tuple[float, float]
     proved: float = 0.0
     own_set: bool = False
+    masked: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Strip:
         certified: place up to which half of the clean accuracy is proved; None where that is not so at any size.
         own_set: whether the run searched another set than the reference's.
         proved: the size of `certified`, in the attack's own unit; 0 where there is none.
+        masked: whether shades and sizes are upper bounds only.
     """
 
     attack: str
@@ -77,6 +80,7 @@ class Strip:
     certified: float | None
     own_set: bool
     proved: float = 0.0
+    masked: bool = False
 
     @property
     def searched(self) -> bool:
@@ -93,7 +97,7 @@ class Strip:
         at_most, share = "at most " if self.beyond else "", self.share
         against = "" if share is None else f", {at_most}{share:.2g} times the reference's"
         proved = f", half proved {up_to}" if self.certified is not None else ""
-        return f"{self.label}: {said}{against}{proved}{', about' if self.own_set else ''}"
+        return beside_masked(f"{self.label}: {said}{against}{proved}{', about' if self.own_set else ''}", self.masked)
 
     @property
     def share(self) -> float | None:
@@ -158,6 +162,7 @@ def strip_of(source: StripSource, scale: Scale) -> Strip:
         certified=min(source.proved / end, 1.0) if source.proved > 0 else None,
         own_set=source.own_set,
         proved=source.proved,
+        masked=source.masked,
     )
 
 
