@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,20 @@ import numpy as np
 
 from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
+from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.records import spans_of
 
 
 def write(
-    path: Path, table: OutcomeTable, threats: dict[str, dict[str, Any]] | None = None, seed: int = 0, **data: Any
+    path: Path,
+    table: OutcomeTable,
+    threats: dict[str, dict[str, Any]] | None = None,
+    seed: int = 0,
+    blind: Collection[str] = (),
+    **data: Any,
 ) -> Path:
-    """The run directory of a table; ``threats``: attack -> its recorded set; ``data``: of the data's record."""
+    """The run directory of a table; ``threats``: attack -> its recorded set; ``blind``: attacks that had no gradient at
+    any sample; ``data``: of the data's record."""
     about = Identity(model=ModelRecord(name=table.name), data=DataRecord(name=table.data, **data), created="2026-01-02")
     run = Run.begin(path, about)
     records = {
@@ -26,6 +34,7 @@ def write(
             unit=outcome.unit,
             threat=(threats or {}).get(attack, {}),
             procedure={"seed": seed},
+            gradient=GradientRecord(at=(), ways={}, within=0.05, without=1.0) if attack in blind else None,
         )
         for attack, outcome in table.outcomes.items()
     }

@@ -21,7 +21,7 @@ from robustatlas.report.card import card, colour_of
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.card import card_of, row_strips, run_hash
 from robustatlas.report.facts.rows import Row, run_row
-from robustatlas.report.facts.strips import CELLS, half_wrong
+from robustatlas.report.facts.strips import CELLS, halved_at
 from robustatlas.report.thumbnail import row_card
 from robustatlas.results.result import Result
 from run_files import write
@@ -43,20 +43,47 @@ def result(samples: int = 100, **more: str) -> Result:
     return Result.from_arrays(labels, predictions, sizes, GRID, **{"model": "mine", "data": "made"} | more)
 
 
-def test_strengths_are_scaled_by_where_half_is_wrong_for_the_reference() -> None:
+def test_strengths_are_scaled_by_where_the_reference_is_halved() -> None:
     run = result()
     facts = facts_of(run, reference=REFERENCE)
     made = card_of(run, facts, REFERENCE)
     linf, l2 = made.strips
-    half = half_wrong([0.01, 0.02, 0.04], [70.0, 40.0, 10.0], 90.0)
-    assert half == pytest.approx(0.01 + 0.01 * 20 / 30)
-    assert linf.half_share == pytest.approx(facts.attacks[0].quartiles[1] / half)
+    half = halved_at([0.01, 0.02, 0.04], [70.0, 40.0, 10.0], 90.0)
+    assert half == pytest.approx(0.01 + 0.01 * 25 / 30)
+    sizes = np.sort(run.minimal_size("linf"))
+    assert facts.attacks[0].halved == sizes[50]  # of 99 that are right, 49 are left from the 51st error on
+    assert linf.share == pytest.approx(sizes[50] / half)
     assert linf.low < linf.tick < linf.high and not linf.beyond  # type: ignore[operator]
-    assert l2.beyond and l2.tick is None and l2.half == np.inf  # the reference holds as far as it was searched
+    assert l2.beyond and l2.tick is None and l2.halved == np.inf  # the reference holds as far as it was searched
     middles = 2 * half * (np.arange(CELLS) + 0.5) / CELLS
     known = [shade for shade, size in zip(linf.shades, middles, strict=True) if size <= 0.04]
     assert known == run.curve("linf").robust_accuracy(middles[middles <= 0.04]).tolist()
     assert linf.shades[0] is not None and all(a >= b for a, b in pairwise(known))
+
+
+@pytest.mark.parametrize("clean", [90.0, 40.0])
+def test_half_is_of_the_clean_accuracy(clean: float) -> None:
+    """A reference that is right on less than half of the images without any attack scales as any other."""
+    falling = {0.01: 0.7 * clean, 0.02: 0.3 * clean, 0.04: 0.1 * clean}
+    weak = Reference(
+        "weak", "made up", AccuracyTable(clean, {"linf": falling, "l2": {0.5: 0.6 * clean}}), ("linf", "l2")
+    )
+    row = Row("itself", AccuracyTable(clean, {"linf": falling, "l2": {0.5: 0.6 * clean}}), samples=1000)
+    linf, l2 = row_strips(row, weak)
+    assert linf is not None and l2 is not None
+    assert linf.halved == pytest.approx(0.015) and linf.share == pytest.approx(1.0) and not linf.beyond
+    assert linf.tick == linf.reference == pytest.approx(0.5) and linf.low < linf.tick < linf.high
+    assert l2.beyond and l2.tick is None and l2.halved == np.inf
+    sizes = {"linf": np.repeat([0.0, 0.01, 0.03], [60, 20, 20])}
+    run = Result.from_arrays(np.zeros(100), np.repeat([1, 0], [60, 40]), sizes, {"linf": [0.01, 0.02, 0.04]})
+    strip = card_of(run, facts_of(run, reference=weak), weak).strips[0]
+    assert strip.halved == 0.01 and "halved from 0.01, 0.67 times the reference's" in strip.words
+
+
+def test_a_model_that_is_wrong_everywhere_is_0_times_the_reference() -> None:
+    run = Result.from_arrays([0, 0], [1, 1], {"linf": [0.0, 0.0]}, {"linf": [0.01, 0.02, 0.04]})
+    strip = card_of(run, facts_of(run, reference=REFERENCE), REFERENCE).strips[0]
+    assert strip.tick == 0.0 and "halved from 0, 0 times the reference's" in strip.words
 
 
 def test_without_a_reference_the_distance_between_classes_or_the_grid_scales() -> None:
@@ -64,7 +91,7 @@ def test_without_a_reference_the_distance_between_classes_or_the_grid_scales() -
     facts = facts_of(run)
     by_distance = card_of(run, facts, distances={"linf": 0.1, "l2": 2.0})
     assert "distance between images of different classes" in by_distance.axis
-    assert by_distance.strips[0].tick == pytest.approx(facts.attacks[0].quartiles[1] / 0.1)
+    assert by_distance.strips[0].tick == pytest.approx(facts.attacks[0].halved / 0.1)
     assert by_distance.strips[0].shades[-1] is None  # beyond the largest strength nothing was searched
     assert "largest strength" in card_of(run, facts, distances={"linf": 0.1}).axis
 
@@ -83,12 +110,10 @@ def test_what_is_proved_is_solid() -> None:
     run = certified(result(), linf=0.005, l1=3.0)
     facts = facts_of(certified(result(), linf=0.005), reference=REFERENCE)
     linf, l2 = card_of(run, facts, REFERENCE).strips
-    assert linf.certified == pytest.approx(0.005 / (2 * (0.01 + 0.01 * 20 / 30))) and l2.certified is None
-    assert "half proved right up to 0.005" in linf.words and "proved" not in l2.words
+    assert linf.certified == pytest.approx(0.005 / (2 * (0.01 + 0.01 * 25 / 30))) and l2.certified is None
+    assert "half proved up to 0.005" in linf.words and "proved" not in l2.words
     drawn = card([run], "none")
-    assert "line below: half proved right" in drawn.svg() and "L1: half proved right up to 3, not attacked" in str(
-        drawn
-    )
+    assert "line below: half proved" in drawn.svg() and "L1: half proved up to 3, not attacked" in str(drawn)
     assert "proved" not in card([result()], REFERENCE).svg()
 
 
@@ -98,19 +123,19 @@ def test_the_card_of_a_row_of_the_board() -> None:
     facts = facts_of(run, reference=REFERENCE)
     for ours, theirs in zip(row_strips(row, REFERENCE), card_of(run, facts, REFERENCE).strips, strict=True):
         assert ours is not None
-        assert (ours.half, ours.tick, ours.reference, ours.beyond) == (
-            theirs.half, theirs.tick, theirs.reference, theirs.beyond,
+        assert (ours.halved, ours.tick, ours.reference, ours.beyond) == (
+            theirs.halved, theirs.tick, theirs.reference, theirs.beyond,
         )  # fmt: skip
     assert row_strips(empty, REFERENCE) == (None, None)
     drawn = row_card(row, REFERENCE)
-    assert 'role="img" aria-label="L∞: half wrong from 0.00' in drawn and len(drawn) < 2000
+    assert 'role="img" aria-label="L∞: halved from 0.01' in drawn and len(drawn) < 2000
     assert "none of the ranked attacks" in row_card(empty, REFERENCE)
     published = Row("published", AccuracyTable(90.0, {"linf": {0.01: 70.0, 0.02: 40.0, 0.04: 10.0}}), samples=10_000)
     (linf, _) = row_strips(published, REFERENCE)
-    assert linf is not None and linf.half_share == pytest.approx(1.0)  # the reference itself
+    assert linf is not None and linf.share == pytest.approx(1.0)  # the reference itself
     assert linf.tick is not None and linf.low < linf.tick < linf.high
     (alone, _) = row_strips(published, REFERENCE, compared=False)
-    assert alone is not None and alone.reference is None and alone.tick == pytest.approx(linf.half / 0.04)
+    assert alone is not None and alone.reference is None and alone.tick == pytest.approx(linf.halved / 0.04)
 
 
 def test_its_numbers_are_those_of_every_other_page() -> None:
@@ -122,7 +147,7 @@ def test_its_numbers_are_those_of_every_other_page() -> None:
     assert made.score_name == "CR ind-avg"
     words = made.words
     assert "Robustness card of mine on 100 images of made" in words and f"run {run_hash(run)}" in words
-    assert "L∞: half wrong from 0.00" in words and "L2: more than half withstand it" in words
+    assert "L∞: halved from 0.01" in words and "L2: more than half withstands it" in words
     assert run_hash(run) == run_hash(result()) != run_hash(result(model="other"))
 
 
@@ -167,7 +192,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["card", str(run), "-o", str(tmp_path / "card.svg")])
     assert not stop.value.code and "Card: " in capsys.readouterr().out
-    assert "average accuracy" in (tmp_path / "card.svg").read_text()
+    assert "average over 2 attacks" in (tmp_path / "card.svg").read_text()
     with pytest.raises(SystemExit):
         main(["card", str(run), "-o", str(tmp_path / "card.jpg")])
     assert "give a name that ends in .svg, .png or .pdf" in " ".join(capsys.readouterr().err.split())

@@ -11,7 +11,8 @@ import pytest
 
 from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen, ratio_of
 from robustatlas.metrics.references import load_reference
-from robustatlas.metrics.stability import stability_constant
+from robustatlas.metrics.references.matching import match_cells, seen_mask
+from robustatlas.metrics.stability import Pairs, stability_constant
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts.ranks import rank_ranges, ranks
@@ -61,6 +62,24 @@ def test_bounds_of_ratios(case: dict[str, Any]) -> None:
     for kind, ends in case["expected"].items():
         found = [float(ratio_of(np.array(case[end]), np.array(case["reference"]), kind)) for end in ("low", "high")]
         assert found == pytest.approx(ends, abs=1e-6), kind
+
+
+@pytest.mark.parametrize("case", VECTORS["steadiness"], ids=lambda case: f"floor {case['floor']}")
+def test_bounds_of_stability_constants(case: dict[str, Any]) -> None:
+    reference = AccuracyTable.from_dict(case["reference"])
+    low, high = (match_cells(AccuracyTable.from_dict(case[end]), reference) for end in ("low", "high"))
+    seen = seen_mask(low, case["trained_on"], reference.attacks)
+    pairs = Pairs.of(low, seen, case["alpha"], case["floor"])
+    assert pairs.between(low.accuracy, high.accuracy) == pytest.approx(case["expected"], abs=1e-9)
+
+
+def test_numbers_are_rounded_alike() -> None:
+    assert [f"{value:.{digits}f}" for value, digits, _ in VECTORS["decimals"]] == [
+        one[2] for one in VECTORS["decimals"]
+    ]
+    assert [float(f"{value:.{digits}g}") for value, digits, _ in VECTORS["digits"]] == [
+        one[2] for one in VECTORS["digits"]
+    ]
 
 
 @pytest.mark.parametrize(("board", "kind"), [("average", "ind-avg"), ("worst", "ind-worst")])

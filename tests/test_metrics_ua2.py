@@ -14,7 +14,7 @@ from robustatlas.metrics.ua2 import level_positions
 from robustatlas.report.exports.numbers import numbers_of
 from robustatlas.report.facts.numbers import own
 from robustatlas.report.facts.plain import plain_run
-from robustatlas.report.facts.rows import nothing_to_hold_against, run_row
+from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.facts.run import facts_of
 from robustatlas.report.gate.requirements import Requirement, number_of
 
@@ -76,7 +76,7 @@ def test_where_it_stands() -> None:
     value = facts.own["UA2 medium"].value
     assert plain_run(facts)["UA2 medium"]["value"] == pytest.approx(value)
     assert {number.name for number in numbers_of(facts)} >= {"ua2_low", "ua2_medium", "ua_worst_high"}
-    assert run_row(result(), nothing_to_hold_against([result()])).own["UA2 medium"] == pytest.approx(value)
+    assert run_row(result(), Ground.of([result()]).reference).own["UA2 medium"] == pytest.approx(value)
     assert number_of(Requirement.parse("ua2-medium>=10"), result(), facts).value == pytest.approx(value)
 
 

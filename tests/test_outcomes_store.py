@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -484,3 +485,18 @@ def test_the_columns_on_disk_are_the_documented_ones(tmp_path: Path) -> None:
     assert list(read_parquet(part_of(tmp_path, f"outcomes/{key()}", 0))) == list(OUTCOME_COLUMNS)
     assert list(read_parquet(part_of(tmp_path, "samples", 0))) == list(SAMPLE_COLUMNS)
     assert run.circumstances() == [{"host": "here"}]
+
+
+def test_metadata_of_other_programs_are_counted(tmp_path: Path) -> None:
+    """Parts that pyarrow and pandas rewrote hold schemas of kilobytes, and may hold what is no text."""
+    run = examples.fill(examples.begin(tmp_path))
+    for part in sorted((tmp_path / "outcomes").rglob("*.parquet")):
+        table = pyarrow.parquet.read_table(part, use_threads=False)
+        more = {**table.schema.metadata, b"pandas": b"{" * 9000, b"made by": b"\xff\xfe"}
+        pyarrow.parquet.write_table(table.replace_schema_metadata(more), part)
+    again = Run.open(tmp_path)
+    assert again.circumstances() == [{"host": "here", "other metadata": "3 not shown"}]  # with ARROW:schema
+    index = np.arange(7)
+    np.testing.assert_array_equal(
+        again.table(index=index).minimal_size("l2"), run.table(index=index).minimal_size("l2")
+    )

@@ -20,7 +20,7 @@ SAID_BY = {
     "checks/verdict.py": ("warned",),
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
-    "common/wording.py": ("void_sentence",),
+    "common/wording.py": ("void_sentence", "why_masked"),
     "outcomes/records.py": ("cumulated_sentence",),
     "report/facts/against.py": ("_other_data",),
     "metrics/references/building.py": ("_marks",),

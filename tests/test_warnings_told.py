@@ -195,7 +195,7 @@ def main_quietly(arguments: list[str]) -> None:
 def test_some_samples_without_a_gradient(net: Any, data: Any) -> None:
     share = float(at_some(data.images).float().mean())
     assert 0 < share < 1
-    with pytest.warns(RobustnessWarning, match="misleads at .* % of the samples, so its .* are too high"):
+    with pytest.warns(RobustnessWarning, match="misleads at .* % of the samples, so these .* are too high"):
         result = ra.evaluate(masked(net, at_some), data, "linf", strengths=STRENGTHS, effort="low")
     assert result.outcome("linf").without_gradient == pytest.approx(share) and result.void["linf"] > 0
 

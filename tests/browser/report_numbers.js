@@ -4,7 +4,7 @@
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const said = (node) => node.getAttribute("aria-label");
   const row = (tr) => [...tr.children].map((cell) => (cell.matches(".cell") ? said(cell) : text(cell)));
-  const traces = (plot) => plot.data.filter((trace) => trace.customdata).map(({ x, y, customdata }) => ({ x: [...x], y: [...y], ends: customdata }));
+  const traces = (plot) => plot.data.filter((trace) => trace.customdata).map(({ x, y, customdata }) => ({ x: [...x], y: [...y], ends: customdata.map((said) => said.slice(0, 2)) }));
   return {
     tables: Object.fromEntries(all("main .scroller > table").map((table) => [said(table.parentElement), all("tbody tr", table).map(row)])),
     plots: all(".card").map((card) => [card.dataset.attack, traces(card.querySelector(".plot"))]),

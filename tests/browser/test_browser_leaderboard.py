@@ -40,7 +40,7 @@ def rows(page: Any) -> dict[str, list[str]]:
 
 
 def number(text: str) -> float:
-    return float(text.replace(",", ""))
+    return float(text.split("\n")[0].replace(",", ""))
 
 
 def place(text: str) -> int:
@@ -85,6 +85,14 @@ def test_vectors(published_table: Path, look: Visit) -> None:
             ratio = "([values, reference, kind]) => Metrics.competitivenessRatio(values, reference, kind)"
             found = [page.evaluate(ratio, [case[end], case["reference"], kind]) for end in ("low", "high")]
             assert found == pytest.approx(ends, abs=1e-6)
+    for case in VECTORS["steadiness"]:
+        found = page.evaluate((Path(__file__).with_name("steadiness.js")).read_text(), case)
+        assert found == pytest.approx(case["expected"], abs=1e-9)
+    for how, one in (("fixed", "decimals"), ("precise", "digits")):
+        for value, digits, expected in VECTORS[one]:
+            assert page.evaluate(f"([value, digits]) => Page.{how}(value, digits)", [value, digits]) == expected
+    behind = [{"cr": 90, "sc": 1, "masked": ["linf"]}, {"cr": 50, "sc": 2, "masked": []}]
+    assert page.evaluate("(rows) => Metrics.ranks(rows)", behind) == [None, 1]
 
 
 def test_published_boards(published_table: Path, look: Visit) -> None:
@@ -327,7 +335,7 @@ def test_a_board_of_own_runs_shows_what_is_known(tmp_path: Path, visit: Visit) -
         " 1 attack, 11 cells with the clean accuracy."
     )
     heads = page.eval_on_selector_all("#board thead th[data-key]", "all => all.map(th => th.dataset.key)")
-    assert heads == ["rank", "defense", "card", "cr", "clean", "robust-linf", "sc", "seen", "uar", "samples"]
+    assert heads == ["rank", "defense", "card", "cr", "clean", "robust-linf", "sc", "sc1", "seen", "uar", "samples"]
     assert not page.locator("#extra").is_visible()
     assert sorted(page.locator(".chip .label").all_inner_texts()) == sorted(rows(page))
     page.click("#choose")

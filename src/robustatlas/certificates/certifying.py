@@ -91,7 +91,7 @@ def expected(model: Model, data: Data, request: Request, method: Methods = None)
             if len(missing):
                 tried.append(_tried(ready, task, missing))
         places = request.places(ready.subject.model)
-        hands = places.workers or 2 if isinstance(places, Cluster) else len(places)
+        hands = places.hands if isinstance(places, Cluster) else len(places)
     return Forecast(tuple(tried), max(1, hands), ready.manner.batch_size, ready.seconds if tried else 0.0)
 
 
@@ -122,7 +122,7 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
 
 def _dispatcher(run: Run, ready: _Ready, request: Request, claims: Claims) -> Dispatcher:
     places = request.places(ready.subject.model)
-    hands = places.workers or 2 if isinstance(places, Cluster) else max(1, len(places))
+    hands = places.hands if isinstance(places, Cluster) else max(1, len(places))
     costs = Costs([1.0] * len(ready.tasks), 0.1)
     mine = request.mine(len(ready.work.index))
     return Dispatcher(

@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._terminal import safe, shown, table
-from robustatlas.common.wording import marked, size
+from robustatlas.common.wording import MASKED, marked, size
+from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.card import ResultCard
 from robustatlas.report.facts.run import AttackFacts, RunFacts
 from robustatlas.report.facts.standard import STANDARD
@@ -24,35 +25,36 @@ _NARROW, _WIDE = 72, 96
 
 
 def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
-    """One row an attack: its strip, from where on half of the images are wrong, its average accuracy, and the accuracy
-    at the strength that papers give, which is there at every width."""
+    """One row an attack: its strip, from where on half of the clean accuracy is left, its average accuracy, and the
+    accuracy at the strength that papers give, which is there at every width."""
     strips = {strip.attack: strip for strip in card.strips}
     wide, ranged = console.width >= _NARROW, console.width >= _WIDE
     rows = table("attack", *_HEADINGS[wide])
     rows.columns[0].no_wrap, rows.columns[1].justify = True, "left"
     for attack in facts.attacks:
-        average = f"{attack.average.value:.1f}" if attack.average else "-"
+        average = shown(attack.average) if ranged else f"{attack.average.value:.1f}" if attack.average else "-"
+        mark = f"\n{MASKED.replace('upper ', f'upper{chr(10)}')}" if masked(facts, [attack.attack]) else ""
         about = "~" if attack.own_set else ""
         rows.add_row(
             safe(about + marked(attack.attack, attack.attack in facts.void)),
             blocks(strips[attack.attack], console.encoding, wide) if attack.attack in strips else "",
-            size(attack.quartiles[1]),
-            shown(attack.average) if ranged else average,
+            size(attack.halved),
+            f"{average}{mark}",
             _standard(attack),
         )
     return rows
 
 
 _HEADINGS = {
-    True: ("weak to strong", "half wrong\nfrom", "average, %", "at, %"),
-    False: ("weak to\nstrong", "half\nwrong\nfrom", "aver-\nage, %", "at, %"),
+    True: ("weak to strong", "halved\nfrom", "average, %", "at, %"),
+    False: ("weak to\nstrong", "halved\nfrom", "aver-\nage, %", "at, %"),
 }
 """By whether the terminal is wide."""
 
 
 def blocks(strip: Strip, encoding: str = "utf-8", wide: bool = True) -> str:
-    """A strip as letters: the fuller, the more images stay correct; | where half are wrong, ◇ where they are for the
-    reference, nothing where it was not searched.
+    """A strip as letters: the fuller, the more images stay correct; | where the clean accuracy is halved, ◇ where that
+    of the reference is, nothing where it was not searched.
 
     Example:
         >>> from robustatlas.report.facts.strips import Strip

@@ -204,7 +204,7 @@ def _stated_size(model: Classifier) -> tuple[int | None, int | None]:
 
     stated = model.prepare
     if isinstance(stated, Resizing) and isinstance(stated.resize, int):
-        side = stated.crop or stated.resize
+        side = stated.resize if stated.crop is None else stated.crop
         if isinstance(side, tuple) and side[0] == side[1]:
             return stated.resize, side[0]
     return None, None

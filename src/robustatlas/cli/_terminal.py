@@ -17,10 +17,11 @@ from rich.markup import escape, render
 from rich.padding import Padding
 from rich.table import Table
 
-from robustatlas.common.wording import MARK, in_shell, marked
+from robustatlas.common.wording import MARK, MASKED, in_shell, marked
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
 from robustatlas.outcomes.display import classes_in
+from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.standard import NEAR, STANDARD
 from robustatlas.results.result import Result
 
@@ -225,7 +226,8 @@ class AccuracyTables:
         forward, backward = self.result.passes(attack)
         cost = f"{forward:.0f} forward + {backward:.0f} backward passes a sample, {outcome.seconds:.1f} s"
         certified_by = [f"certified by {', '.join(certified.methods)}"] if certified is not None else []
-        said = "; ".join([cost, *outcome.origins, *certified_by])
+        mark = [MASKED] if masked(self.result, [attack]) else []
+        said = "; ".join([*mark, cost, *outcome.origins, *certified_by])
         return [*parts, Padding(f"[dim]{safe(said)}[/dim]", (0, 0, 0, 2))], sum(map(len, groups)) < len(headings)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,17 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli.show import named_points
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import LONGEST_NAME, UPPER_BOUND, counted, listed, shortened_apart, some
+from robustatlas.common.wording import (
+    LONGEST_NAME,
+    MASKED,
+    UPPER_BOUND,
+    counted,
+    listed,
+    shortened_apart,
+    some,
+    unmarked,
+    why_masked,
+)
 from robustatlas.metrics import (
     AdversarialHypervolume,
     Interval,
@@ -37,6 +47,7 @@ from robustatlas.metrics import (
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import against_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
 from robustatlas.report.facts.against import Held
 from robustatlas.report.facts.comparison import Compared, volume_name
@@ -100,21 +111,27 @@ def compare(
     short = _introduce(console, shared, first.table.data, held)
     first = first.with_volumes_of(volumes)
     told = first.statistics(held, at)
-    for part in _side_by_side(short, told, [run.intervals for run in seen], console.width):
+    for part in _side_by_side(short, told, seen, console.width):
         console.print(part)
+    for name, run in zip(short, seen, strict=True):
+        if run.why:
+            console.print(f"{safe(name)} is {MASKED}. {safe(run.why)}", highlight=False)
     if "union accuracy" in told:
         console.print(f"[dim]union: {named_points(at)}[/dim]", highlight=False)
     for other in range(1, len(runs)):
         compared = shared.on(other).with_volumes_of(volumes)
-        _print_pair(console, (first, compared), (told, compared.statistics(held, at)), (short[0], short[other]))
-    agreement = _agreement([run.accuracies for run in seen], console.width)
+        barred = seen[0].masked.keys() | seen[other].masked.keys()
+        statistics = told, compared.statistics(held, at)
+        _print_pair(console, (first, compared), statistics, barred, (short[0], short[other]))
+    competing = [run.accuracies for run in seen if not run.why]
+    agreement = _agreement(competing, console.width)
     if agreement:
-        console.print(f"\nDo the attacks agree? Correlation over {len(runs)} models:")
+        console.print(f"\nDo the attacks agree? Correlation over {len(competing)} models:")
         for part in agreement:
             console.print(part)
     if save_reference is not None:
         source = "best of the runs " + some(map(str, runs), at_most=_NAMED)
-        tables = {name: run.accuracies for name, run in zip(shared.names, seen, strict=True)}
+        tables = {unmarked(name): run.accuracies for name, run in zip(shared.names, seen, strict=True)}
         data = leading.identity.data if leading.identity else None
         Reference.from_models(save_reference.stem, source, tables, data).to_json(save_reference)
         console.print(f"Reference: {safe(save_reference)}", highlight=False, soft_wrap=True)
@@ -128,10 +145,18 @@ class _Seen:
 
     intervals: Mapping[str, Interval]
     accuracies: AccuracyTable
+    masked: Mapping[str, Mapping[str, float]]
+    why: str
 
     @classmethod
     def of(cls, run: Compared, held: Held | None, union: Mapping[str, float]) -> _Seen:
-        return cls(run.intervals(held, union), run.table.accuracies())
+        intervals, void = run.intervals(held, union), masked(run.table)
+        why = why_masked(void) if void else ""
+        return cls(intervals, run.table.accuracies(), run.masked(intervals, held, union), why)
+
+    def shown(self, name: str) -> str:
+        """A number in a cell, and below it what it is where it is masked."""
+        return f"{shown(self.intervals[name])}\n{MASKED}" if name in self.masked else shown(self.intervals[name])
 
 
 def _check(runs: Sequence[Path], save_reference: Path | None) -> None:
@@ -160,13 +185,20 @@ def _print_pair(
     console: Console,
     runs: tuple[Compared, Compared],
     statistics: tuple[dict[str, SampleStatistic], dict[str, SampleStatistic]],
+    barred: Collection[str],
     pair: tuple[str, str],
 ) -> None:
-    """The first model against another one."""
-    tables, volumes = (runs[0].table, runs[1].table), (runs[0].volumes, runs[1].volumes)
+    """The first model against another one, without the numbers that are ``barred`` as one of them is masked."""
+    void = {**masked(runs[0].table), **masked(runs[1].table)}
+    grid = {attack: runs[0].table.strengths(attack) for attack in runs[0].table.attacks if attack not in void}
+    tables = (runs[0].table.restrict(grid), runs[1].table.restrict(grid))
+    volumes = (runs[0].with_volumes_of(grid).volumes, runs[1].with_volumes_of(grid).volumes)
     console.print(f"\n[bold]{safe(pair[0])}[/bold] against [bold]{safe(pair[1])}[/bold]")
-    differences = paired_differences(*statistics)
+    first, second = ({name: one for name, one in each.items() if name not in barred} for each in statistics)
+    differences = paired_differences(first, second)
     console.print(_difference_table(differences))
+    if void:
+        console.print(f"- Not held against each other under {safe(listed([*void]))}: {MASKED}.", highlight=False)
     for sentence in [
         *_verdicts(differences, pair),
         *_at_strengths(*tables, pair),
@@ -197,11 +229,9 @@ def _heading(shared: Shared, data: str) -> str:
     return f"{text}\n[yellow]Left out[/yellow], not evaluated alike: {safe(some(shared.left_out))}."
 
 
-def _side_by_side(
-    models: Sequence[str], numbers: Iterable[str], intervals: Sequence[Mapping[str, Interval]], width: int
-) -> list[Table]:
+def _side_by_side(models: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen], width: int) -> list[Table]:
     """These numbers of all models, in as many tables as the width asks for."""
-    rows = [[safe(name), *(shown(each[name]) for each in intervals)] for name in numbers]
+    rows = [[safe(name), *(each.shown(name) for each in seen)] for name in numbers]
     return tables_that_fit(["95 % intervals", *map(safe, models)], rows, width)
 
 
@@ -235,7 +265,9 @@ def _verdicts(differences: dict[str, Interval], names: tuple[str, str]) -> list[
         ("clean accuracy", "more accurate on clean samples"),
         ("average accuracy", "more robust on average"),
     ):
-        difference = differences[name]
+        difference = differences.get(name)
+        if difference is None:
+            continue
         if difference.excludes(0):
             better = names[0] if difference.value > 0 else names[1]
             sentences.append(f"{better} is {words}, by {abs(difference.value):.1f} points.")

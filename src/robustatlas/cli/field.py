@@ -18,7 +18,8 @@ from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe, table
 from robustatlas.common.files import named
-from robustatlas.common.wording import counted, duration, in_shell, size, volume
+from robustatlas.common.wording import beside_masked, counted, duration, in_shell, size, volume, why_masked
+from robustatlas.outcomes.masked import masked
 
 if TYPE_CHECKING:
     from robustatlas.evaluation.field import Done, FieldModel
@@ -115,13 +116,15 @@ def field(
     kept = f"Stopped. What was finished is kept in {named(store)}; the same command goes on from there."
     done: list[Done] = []
     medians: dict[str, dict[str, str]] = {}
+    why: dict[str, str] = {}
     with stopped_by_hand(lambda: kept):
         for one in each(entries, rows, store, request, device=device, begin=_begun):
             _tell(one, len(entries) - len(done) - 1)
             if one.result is not None:
                 medians[one.entry.name] = _row(one.result)
+                why |= {one.entry.name: why_masked(void)} if (void := masked(one.result)) else {}
             done.append(replace(one, result=None))  # a thousand results do not fit into memory
-    _print_forecast(done, price) if dry_run else _print_runs(done, medians, store)
+    _print_forecast(done, price) if dry_run else _print_runs(done, medians, why, store)
     if failed := [one for one in done if one.failure is not None]:
         _print_failures(failed, len(done))
         raise typer.Exit(1)
@@ -137,7 +140,9 @@ def _tell(done: Done, left: int) -> None:
     Console(stderr=True, highlight=False).print(f"  {how}; {counted(left, 'model')} left", soft_wrap=True)
 
 
-def _print_runs(done: Sequence[Done], medians: Mapping[str, Mapping[str, str]], store: Path) -> None:
+def _print_runs(
+    done: Sequence[Done], medians: Mapping[str, Mapping[str, str]], why: Mapping[str, str], store: Path
+) -> None:
     columns = list(dict.fromkeys(name for row in medians.values() for name in row))
     if not columns:
         return
@@ -146,13 +151,18 @@ def _print_runs(done: Sequence[Done], medians: Mapping[str, Mapping[str, str]], 
         shown.add_row(safe(name), *(row.get(column, "-") for column in columns))
     console = Console(highlight=False)
     console.print(shown)
+    for name, reason in why.items():
+        console.print(f"{safe(name)}: {safe(reason)}")
     runs = " ".join(in_shell(one.entry.run(store)) for one in done if one.failure is None)
     console.print(f"More: robustatlas leaderboard build {safe(runs)} -o board", soft_wrap=True)
 
 
 def _row(result: Result) -> dict[str, str]:
     """What the table at the end says of a model."""
-    medians = {f"median {name}": size(result.outcome(name).median_size) for name in result.attacks}
+    medians = {
+        f"median {name}": beside_masked(size(result.outcome(name).median_size), masked(result, [name]))
+        for name in result.attacks
+    }
     return {"samples": f"{result.samples:,}", "clean": f"{100 * result.clean.mean():.1f}", **medians}
 
 

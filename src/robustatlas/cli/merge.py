@@ -12,7 +12,9 @@ from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import accuracy_tables, print_run, safe, table
 from robustatlas.common.files import named
+from robustatlas.common.wording import MASKED, beside_masked, why_masked
 from robustatlas.outcomes import merge as merge_runs
+from robustatlas.outcomes.masked import masked
 from robustatlas.results.result import Result, load_result
 
 Output = Annotated[
@@ -52,9 +54,16 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
     rows = table("optimality, 0 to 1", *map(safe, merged.attacks))
     for run in runs:
         found = load_result(run).optimality(merged)
+        cells = {attack: f"{value:.4f}" for attack, value in found.items()}
         rows.add_row(
-            safe(named(run)), *(f"{found[attack]:.4f}" if attack in found else "-" for attack in merged.attacks)
+            safe(named(run)),
+            *(
+                beside_masked(cells.get(attack, "-"), attack in cells and masked(merged, [attack]))
+                for attack in merged.attacks
+            ),
         )
     console = Console(highlight=False)
     console.print(rows)
+    if why := masked(merged):
+        console.print(safe(f"What is known best is itself {MASKED}. {why_masked(why)}"))
     print_run(output, console)

@@ -195,7 +195,7 @@ def reference(
             share,
             device,
             progress=True,
-            workers=workers or 1,
+            workers=1 if workers is None else workers,
             ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
         )
     _print(found, missing(plan, out) if found is None else [], out / "reference.json")

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -21,13 +21,15 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli._until import known_table
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import UPPER_BOUND, listed, marked, rough, size, some
+from robustatlas.common.wording import MASKED, UPPER_BOUND, beside_masked, listed, marked, rough, size, some
+from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import of_attack, of_model
+from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.report.facts.card import ResultCard, card_of
-from robustatlas.report.facts.run import ReferenceFacts
-from robustatlas.report.words import findings, headline
+from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
+from robustatlas.report.words import findings, headline, judged_of
 from robustatlas.results.result import Result, load_result
 
 
@@ -122,8 +124,8 @@ def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
     console.print(strip_table(card, facts, console))
     own = " ~: in other sets than the reference's." if any(attack.own_set for attack in facts.attacks) else ""
     mark = " ◇" if "utf" in console.encoding.lower() else " o"
-    reference = f"{mark}: half wrong for the reference." if any(strip.reference for strip in card.strips) else ""
-    legend = f"Fuller: more images correct. |: half of them wrong.{reference}{own} {safe(card.axis).capitalize()}."
+    reference = f"{mark}: the reference's." if any(strip.reference is not None for strip in card.strips) else ""
+    legend = f"Fuller: more images correct. |: clean accuracy halved.{reference}{own} {safe(card.axis).capitalize()}."
     console.print(f"[dim]{legend}[/dim]")
     for beside in facts.beside:
         console.print(safe(beside.sentence))
@@ -206,9 +208,9 @@ def _print_against(
     for note in facts.held.notes():
         if note not in facts.held.doubts:  # said above, with the warnings
             console.print(safe(note), highlight=False)
-    rows = table(f"against {safe(marked(facts.name, run.void))}", "")
+    rows = table(f"against {safe(facts.name)}", "")
     for name, number in facts.numbers.items():
-        rows.add_row(marked(name, run.void), shown(number))
+        rows.add_row(marked(name, facts.masked), beside_masked(shown(number), facts.masked))
     names = [*facts.numbers, "UAR"]
     has_ratios = any(name.startswith("CR") for name in facts.numbers)
     if has_ratios:
@@ -220,10 +222,10 @@ def _print_against(
         rows.add_row("CR in", f"{ratios.inside:.1f}")
         rows.add_row("CR out", "-" if math.isnan(ratios.outside) else f"{ratios.outside:.1f}")
         for floor, constant in facts.training.stability.items():
-            pair = f"({safe(' and '.join(constant.pair))})" if constant.pair else ""
-            rows.add_row(
-                f"SC, floor {floor:g}" if floor else "SC", f"{rough(constant.value)} {pair}" if pair else "- (no pair)"
-            )
+            name = f"SC, floor {floor:g}" if floor else "SC"
+            rows.add_row(marked(name, facts.masked), beside_masked(_steadiness(facts.training, floor), facts.masked))
+            if constant.pair:
+                rows.add_row("", f"[dim]{safe(' and '.join(constant.pair))}[/dim]")
     console.print(rows)
     unused = [attack for attack in trained_on or () if attack not in facts.held.ranked]
     if unused:
@@ -231,6 +233,16 @@ def _print_against(
     if trained_on is None and has_ratios:
         console.print("Say what the model was trained on, such as --trained-on linf=0.03, for SC, CR in and out.")
     return names
+
+
+def _steadiness(training: TrainingFacts, floor: float) -> str:
+    """A stability constant with its interval."""
+    ends = training.steadiness.get(floor)
+    return (
+        "- (no pair)"
+        if ends is None
+        else safe(f"{rough(ends.value)} [{rough(ends.low)}, {rough(ends.high)}], lower is steadier")
+    )
 
 
 def _print_field(beside: Beside, console: Console) -> None:
@@ -246,21 +258,24 @@ def _print_field(beside: Beside, console: Console) -> None:
 
 def _overall(facts: RunFacts) -> Table:
     rows = table("", "% of samples, with 95 % interval")
-    for name, number in (
-        ("clean accuracy", facts.clean),
-        ("clean rejected", facts.rejected),
-        ("average accuracy", facts.average),
-        ("union accuracy", facts.union),
-        *facts.own.items(),
-    ):
-        if number:
-            rows.add_row(marked(name, facts.void and not name.startswith("clean")), shown(number))
+    known: list[tuple[str, Interval | None, Collection[str] | None]] = [
+        ("clean accuracy", facts.clean, ()),
+        ("clean rejected", facts.rejected, ()),
+        ("average accuracy", facts.average, judged_of(facts)),
+        ("union accuracy", facts.union, facts.union_at),
+        *((name, number, None) for name, number in facts.own.items()),
+    ]
+    for name, number, rests in known:
+        if number is not None:
+            why = masked(facts, rests)
+            rows.add_row(marked(name, why), beside_masked(shown(number), why))
     return rows
 
 
 def _by_attack(facts: RunFacts, width: int) -> list[Table]:
     present = [metric.name for metric in of_attack() if any(metric.name in attack.against for attack in facts.attacks)]
     headings = ["attack", "average\naccuracy", "median\nsize", "curve\narea", *present]
+    headings += [""] if facts.void else []
     rows = [
         [
             safe(marked(attack.attack, attack.attack in facts.void)),
@@ -268,6 +283,7 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
             size(attack.quartiles[1]),
             "-" if attack.area is None else f"{attack.area:.1f}",
             *(f"{attack.against[name].value:.1f}" if name in attack.against else "-" for name in present),
+            *([MASKED if masked(facts, [attack.attack]) else ""] if facts.void else []),
         ]
         for attack in facts.attacks
     ]
@@ -294,7 +310,7 @@ def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:
             rows.append(
                 [
                     safe(marked(attack.attack, attack.attack in facts.void)),
-                    shown(attack.frontier.volume, ".3f"),
+                    beside_masked(shown(attack.frontier.volume, ".3f"), masked(facts, [attack.attack])),
                     f"{volume.std:.3f}",
                     str(volume.levels),
                     f"<= {volume.error_bound:.3f}",
@@ -306,13 +322,16 @@ def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:
 
 def _write_csv(facts: RunFacts) -> None:
     """A row for each attack and strength; certified accuracies in a column of their own, where there are such."""
-    rows: dict[tuple[str, float], list[float | None]] = {
+    rows: dict[tuple[str, float], list[float | str | None]] = {
         ("clean", 0.0): [facts.clean.value, facts.clean.low, facts.clean.high]
     }
     for attack in facts.attacks:
         for strength, cell in zip(attack.strengths.tolist(), attack.accuracy or (), strict=bool(attack.accuracy)):
             rows[attack.attack, strength] = [cell.value, cell.low, cell.high]
     columns = ["attack", "strength", "accuracy", "low", "high"]
+    if facts.void:
+        columns.append("note")
+        rows = {at: [*rows[at], MASKED if masked(facts, at[:1]) else None] for at in rows}
     if facts.certified:
         columns.append("certified")
         least = {
@@ -320,7 +339,8 @@ def _write_csv(facts: RunFacts) -> None:
             for certified in facts.certified
             for strength, cell in zip(certified.strengths, certified.accuracy, strict=True)
         }
-        rows = {at: [*rows.get(at, [None] * 3), least.get(at)] for at in rows | dict.fromkeys(least)}
+        empty = [None] * (len(columns) - 3)
+        rows = {at: [*rows.get(at, empty), least.get(at)] for at in rows | dict.fromkeys(least)}
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerows([columns, *([*at, *values] for at, values in rows.items())])
 

@@ -292,22 +292,56 @@ def marked(name: str, void: object) -> str:
     return f"{name} {MARK}" if void and not name.endswith(MARK) else name
 
 
-def void_sentence(shares: Mapping[str, float]) -> str:
-    """What the mark says; ``shares``: attack -> share of the samples at which the model gave it no gradient, or one
-    that misleads.
+def unmarked(name: str) -> str:
+    """A name without the mark."""
+    return name.removesuffix(f" {MARK}")
+
+
+MASKED = "masked: upper bound only"
+"""Beside a number that rests on attacks whose gradients the model does not give, or gives falsely: it wins nothing."""
+
+
+def beside_masked(number: str, masked: object) -> str:
+    """A number, and what it is where something is ``masked``.
 
     Example:
-        >>> void_sentence({"linf": 0.25}).partition(",")[0]
+        >>> beside_masked("82.5", ["linf"]), beside_masked("82.5", [])
+        ('82.5, masked: upper bound only', '82.5')
+    """
+    return f"{number}, {MASKED}" if masked else number
+
+
+def void_sentence(shares: Mapping[str, float]) -> str:
+    """What the mark says, and what to do; ``shares``: as of :func:`why_masked`.
+
+    Example:
+        >>> void_sentence({"linf": 0.25}).partition(". ")[2]
+        'Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf).'
+    """
+    return (
+        f"{why_masked(shares)} Repair the gradient (straight_through, surrogate), or use attacks without one "
+        "(square-linf)."
+    )
+
+
+def why_masked(shares: Mapping[str, float]) -> str:
+    """Why numbers are masked, in a sentence; ``shares``: attack -> share of the samples at which the model gave it no
+    gradient, or one that misleads.
+
+    Example:
+        >>> why_masked({"linf": 0.25}).partition(",")[0]
         '† linf: the gradient of the margin is missing or misleads at 25 % of the samples'
     """
-    said = []
+    places: dict[str, list[str]] = {}
     for attack, share in shares.items():
-        where = "every sample" if share == 1 else f"{100 * share:.0f} % of the samples"
-        said.append(f"{attack}: the gradient of the margin is missing or misleads at {where}")
-    judged = "void" if all(share == 1 for share in shares.values()) else "too high"
+        places.setdefault("every sample" if share == 1 else f"{100 * share:.0f} % of the samples", []).append(attack)
+    said = [
+        f"{listed(attacks)}: the gradient of the margin is missing or misleads at {where}"
+        for where, attacks in places.items()
+    ]
     return (
-        f"{MARK} {'; '.join(said)}, so its robust accuracies are {judged}, and so is every ratio and average that "
-        "counts them. Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf)."
+        f"{MARK} {'; '.join(said)}, so these robust accuracies are too high, and so is every ratio and average that "
+        "counts them."
     )
 
 

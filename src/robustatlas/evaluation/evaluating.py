@@ -106,7 +106,7 @@ def _diagnose(store: Run, ready: Prepared, claims: Claims) -> None:
 def _complete(store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, claims: Claims) -> None:
     """Have all tasks done that the run lacks, until every part of them can be read."""
     places = request.places(ready.model)
-    workers = places.workers or 2 if isinstance(places, Cluster) else max(1, len(places))
+    workers = places.hands if isinstance(places, Cluster) else max(1, len(places))
     costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
     mine = request.mine(len(ready.work.index))
     whole = False

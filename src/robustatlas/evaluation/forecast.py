@@ -112,7 +112,7 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
             if missing.any():
                 expected.append(expected_of(ready.model, task, ready.work, missing, ready.manner, real(budget)))
     places = request.places(ready.model)
-    workers = places.workers or 2 if isinstance(places, Cluster) else len(places)
+    workers = places.hands if isinstance(places, Cluster) else len(places)
     return Forecast(tuple(expected), max(1, workers), ready.manner.batch_size)
 
 
@@ -146,7 +146,7 @@ def expected_of(
         passes, through, _ = _probe(model, task, work, few, manner, max(left, budget / 2))
     if not through:
         classes = model.logits(work.rows[:1].to(model.device, model.dtype)).shape[1]
-        passes = 2 * weight_of(task, classes) * (model.draws or 1)
+        passes = 2 * weight_of(task, classes) * (1 if model.draws is None else model.draws)
     return Expected(
         attack=task.record.name,
         samples=len(rows),

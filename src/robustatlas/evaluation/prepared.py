@@ -141,7 +141,7 @@ def _gradients(model: Classifier, work: Work, plans: Sequence[Plan]) -> list[Gra
 
 def _manner_of(model: Classifier, work: Work, request: Request) -> Manner:
     """How the work is to be done; finds out what fits where the batch size is ``"auto"``."""
-    count, size = len(work.labels), request.batch_size or DEFAULT_BATCH
+    count, size = len(work.labels), DEFAULT_BATCH if request.batch_size is None else request.batch_size
     if size == "auto":
         size = fitting_batch(model, _probed(model, work.rows[:1]), count)
     return Manner(request.seed, min(size, count), not isinstance(request.batch_size, int), request.keep_adversarial)

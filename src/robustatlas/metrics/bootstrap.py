@@ -17,8 +17,9 @@ from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import whole
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
-from robustatlas.metrics.references.matching import CLEAN, chosen_attacks, match_cells
+from robustatlas.metrics.references.matching import CLEAN, chosen_attacks, known_attacks, match_cells, seen_mask
 from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.stability import Pairs
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.table import OutcomeTable
 
@@ -41,6 +42,7 @@ class SampleStatistic:
             an accuracy, which has an exact interval.
         largest: what a column reaches at most, where all lie between 0 and that and the number grows with every mean;
             None where no such thing is known. It gives the number an exact bound.
+        between: lower and upper bounds of the means [K] -> those of the number, where it does not grow with every mean.
 
     Example:
         >>> ratio = SampleStatistic(np.array([[1, 2], [3, 2]], np.float32), lambda means: means[..., 0] / means[..., 1])
@@ -52,6 +54,7 @@ class SampleStatistic:
     combine: Callable[[Floats], Floats]
     proportion: int | None = None
     largest: float | None = None
+    between: Callable[[Floats, Floats], tuple[float, float]] | None = None
 
     @property
     def value(self) -> float:
@@ -70,9 +73,8 @@ class SampleStatistic:
             raise UserError("There is no exact bound of a number whose columns have no known range.")
         samples = len(self.columns)
         shares = np.clip(self.columns.sum(axis=0, dtype=np.float64) / self.largest, 0, samples)
-        low, high = (
-            float(self.combine(end * self.largest / 100)) for end in proportion_bounds(shares, samples, confidence)
-        )
+        ends = [end * self.largest / 100 for end in proportion_bounds(shares, samples, confidence)]
+        low, high = self.between(*ends) if self.between is not None else (float(self.combine(end)) for end in ends)
         return Interval(self.value, low, high, confidence)
 
 
@@ -311,6 +313,28 @@ class AccuracyStatistics:
             return np.asarray(np.mean(ratios, axis=0))
 
         return SampleStatistic(self.columns, combine, largest=100.0)
+
+    def stability(
+        self,
+        reference: Reference | AccuracyTable,
+        trained_on: Mapping[str, float],
+        alpha: float = 3.0,
+        floor: float = 0.0,
+    ) -> SampleStatistic:
+        """`stability_constant`, where there is a pair of points that gives one.
+
+        Raises:
+            UserError: as of `stability_constant`.
+        """
+        cells = match_cells(self.table, reference)
+        pairs = Pairs.of(cells, seen_mask(cells, trained_on, known_attacks(reference)), alpha, floor)
+        columns = self._columns(list(dict.fromkeys(cells.attacks)))
+        return SampleStatistic(
+            self.columns,
+            lambda means: pairs.slopes(means[..., columns]).max(axis=-1),
+            largest=100.0,
+            between=lambda low, high: pairs.between(low[columns], high[columns]),
+        )
 
     def _columns(self, attacks: Sequence[str]) -> NDArray[np.int64]:
         if not attacks:

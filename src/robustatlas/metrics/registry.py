@@ -79,7 +79,8 @@ _ALL = (
     ),
     Metric(
         "CR",
-        "Competitiveness ratio to models trained against the very attack (acc*), in percent: mean of acc / acc* over "
+        "Competitiveness ratio to a reference, mostly models trained against the very attack (acc*), in percent: mean "
+        "of acc / acc* over "
         "the attack's strengths and the clean input.",
         _MRB,
         of_attack=lambda ours, reference, attack: ours.competitiveness(reference, attacks=[attack]),
@@ -149,8 +150,9 @@ _ALL = (
     Metric(
         "SC",
         "Stability constant: largest change of accuracy per change of difficulty (100 - acc*), from a point seen in "
-        "training to any other at most 3 points easier or harder. Divides by differences of a few images, so it is "
-        "shown with the pair of points that decides it, and with a floor: only pairs at least so many points apart.",
+        "training to any other at most 3 points easier or harder; lower is steadier. Divides by differences of a few "
+        "images, so it is shown with the pair of points that decides it, and with a floor: only pairs at least so many "
+        "points apart.",
         _MRB,
     ),
     Metric(

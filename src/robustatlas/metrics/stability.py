@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
-from robustatlas.metrics.references.matching import known_attacks, match_cells, seen_mask
+from robustatlas.metrics.references.matching import MatchedCells, known_attacks, match_cells, seen_mask
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 
@@ -84,17 +85,54 @@ def stability_constant(
             f"alpha is {brief(alpha)} and floor is {brief(floor)}; expected in percentage points: 0 <= floor < alpha."
         )
     cells = match_cells(accuracies, reference, attacks)
-    seen = np.flatnonzero(seen_mask(cells, trained_on, known_attacks(reference)))
-    change = np.abs(cells.accuracy[seen, None] - cells.accuracy[None, :])
-    difficulty = np.abs(cells.reference[seen, None] - cells.reference[None, :])
-    admissible = (difficulty > TIE_TOLERANCE) & (difficulty >= floor) & (difficulty <= alpha)
-    if not admissible.any():
+    pairs = Pairs.of(cells, seen_mask(cells, trained_on, known_attacks(reference)), alpha, floor)
+    if not len(pairs.apart):
         return StabilityConstant(0.0, None, 0.0, 0.0)
-    slope = np.where(admissible, change / np.where(admissible, difficulty, 1.0), -1.0)
-    row, column = np.unravel_index(int(np.argmax(slope)), slope.shape)
+    slopes = pairs.slopes(cells.accuracy)
+    steepest = int(np.argmax(slopes))
+    first, second = int(pairs.first[steepest]), int(pairs.second[steepest])
     return StabilityConstant(
-        value=float(slope[row, column]),
-        pair=(cells.name(int(seen[row])), cells.name(int(column))),
-        accuracy_change=float(change[row, column]),
-        difficulty_change=float(difficulty[row, column]),
+        value=float(slopes[steepest]),
+        pair=(cells.name(first), cells.name(second)),
+        accuracy_change=float(np.abs(cells.accuracy[first] - cells.accuracy[second])),
+        difficulty_change=float(pairs.apart[steepest]),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The P pairs of points that a stability constant is the steepest of.
+
+    Attributes:
+        first: [P] positions of the points seen in training.
+        second: [P] of the other ones.
+        apart: [P] their differences of difficulty in percentage points.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    apart: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, cells: MatchedCells, seen: NDArray[np.bool_], alpha: float, floor: float) -> Pairs:
+        """The pairs of a ``seen`` point [K] with any other, ``floor`` to ``alpha`` points apart."""
+        difficulty = np.abs(cells.reference[:, None] - cells.reference[None, :])
+        admissible = (difficulty > TIE_TOLERANCE) & (difficulty >= floor) & (difficulty <= alpha) & seen[:, None]
+        first, second = np.nonzero(admissible)
+        return cls(first, second, difficulty[first, second])
+
+    def slopes(self, accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[..., P] of accuracies [..., K]."""
+        return np.abs(accuracy[..., self.first] - accuracy[..., self.second]) / self.apart
+
+    def between(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[float, float]:
+        """Between what the steepest slope lies where accuracies [K] lie between ``low`` and ``high``.
+
+        Example:
+            >>> pairs = Pairs(np.array([0]), np.array([1]), np.array([2.0]))
+            >>> pairs.between(np.array([50.0, 30.0]), np.array([60.0, 40.0]))
+            (5.0, 15.0)
+        """
+        above, below = low[self.first] - high[self.second], low[self.second] - high[self.first]
+        least, most = np.maximum(np.maximum(above, below), 0) / self.apart, np.maximum(-above, -below) / self.apart
+        return float(least.max()), float(most.max())

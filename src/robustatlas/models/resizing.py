@@ -40,7 +40,7 @@ class Resizing:
         """``x`` [B, C, H, W] in [0, 1]; so is the result."""
         if x.dim() != 4:
             raise UserError(f"The model resizes images [B, C, H, W]; the inputs have shape {tuple(x.shape)}.")
-        if tuple(x.shape[2:]) == (self.crop or self.resize):
+        if tuple(x.shape[2:]) == (self.resize if self.crop is None else self.crop):
             return x
         target = self._target(x.shape[2], x.shape[3])
         mode = _MODES[self.interpolation]

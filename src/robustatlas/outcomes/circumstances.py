@@ -8,7 +8,7 @@ import platform
 import shlex
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -28,11 +28,28 @@ def _version(package: str) -> str:
     return metadata.version(package)
 
 
+SAID = ("robustatlas", "torch", "numpy", "python", "system", "host", "cores", "device", "threads")
+"""What parts say of where and with what they were computed, beside when."""
+
+
 def circumstances(**more: str) -> dict[str, str]:
     """Where and with what a part was computed: versions, host, processor; ``more`` adds to it, such as the device."""
     versions = {"robustatlas": __version__} | {package: _version(package) for package in ("torch", "numpy")}
     machine = {"python": platform.python_version(), "system": platform.platform(), "host": socket.gethostname()}
     return versions | machine | {"cores": str(os.cpu_count()), "created": now()} | more
+
+
+def told(said: Mapping[str, str], aside: Collection[str] = ()) -> dict[str, str]:
+    """Where and with what a part says that it was computed. What else it says, as programs that rewrite files add to
+    them, is counted, without what is known and left ``aside``.
+
+    Example:
+        >>> told({"host": "here", "created": "today", "ARROW:schema": "/////9gB"}, aside=["created"])
+        {'host': 'here', 'other metadata': '1 not shown'}
+    """
+    known = {name: said[name] for name in SAID if name in said}
+    others = len(said.keys() - {*SAID, *aside})
+    return known | ({"other metadata": f"{others} not shown"} if others else {})
 
 
 def command_line(arguments: Sequence[str] | None = None) -> str:

@@ -34,7 +34,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import inside
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
-from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.circumstances import now, told
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
 from robustatlas.outcomes.differences import differences
@@ -386,11 +386,11 @@ class Run:
         return examples_of(self._parts, self._storage, self._by_name().get(attack, []), index)
 
     def circumstances(self) -> list[dict[str, str]]:
-        """Where and with what the parts were computed, each combination once."""
+        """Where and with what the parts were computed, each combination once; unknown metadata are counted."""
         found: dict[str, dict[str, str]] = {}
         for record in self.records().values():
             for said in self._storage.abouts(self._parts.names(record)):
-                about = {key: text for key, text in said.items() if key not in ("created", ATTACK, OF_RUN)}
+                about = told(said, aside=("created", ATTACK, OF_RUN))
                 found.setdefault(repr(sorted(about.items())), about)
         return list(found.values())
 

@@ -126,7 +126,7 @@ def read_abouts(paths: Sequence[Path]) -> dict[Path, dict[str, str]]:
     except duckdb.Error as error:
         raise CorruptFileError(f"Some of {len(paths)} files cannot be read ({str(error).splitlines()[0]}).") from error
     for name, key, value in rows:
-        found[Path(name)][bytes(key).decode()] = bytes(value).decode()
+        found[Path(name)][bytes(key).decode(errors="replace")] = bytes(value).decode(errors="replace")
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_atomically, write_text
+from robustatlas.common.wording import MARK, MASKED, marked
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.facts.against import chosen_reference
@@ -151,10 +152,10 @@ def _number(x: float, anchor: Anchor, number: Interval, name: str) -> list[Shape
 
 def _strip(strip: Strip, top: float) -> list[Shape]:
     middle, end = top + _STRIP / 2, top + _STRIP
-    label = f"≈ {strip.label}" if strip.own_set else strip.label
+    label = marked(f"≈ {strip.label}" if strip.own_set else strip.label, strip.masked)
     shapes: list[Shape] = [Words(_LABELS - 4, middle + 3, label, 8.5, _INK, "end")]
     shapes += _shaded(strip, top, _STRIP if strip.certified is None else _STRIP - _PROVED - _GAP_PROVED)
-    if strip.certified:
+    if strip.certified is not None:
         shapes.append(Box(_LABELS, end - _PROVED, strip.certified * (_RIGHT - _LABELS), _PROVED, _INK))
     if strip.reference is not None:
         shapes.append(Diamond(_x(strip.reference), middle, 4.2, _INK))
@@ -179,7 +180,7 @@ def _shaded(strip: Strip, top: float, height: float) -> list[Shape]:
 
 
 def _half(strip: Strip, top: float) -> list[Shape]:
-    """Where half of the images are wrong, with its interval: on white, so that it stands out from every shade."""
+    """Where half of the clean accuracy is left, with its interval: on white, so that it stands out from every shade."""
     middle, end = top + _STRIP / 2, top + _STRIP
     low, high = _x(strip.low), _x(strip.high)
     shapes: list[Shape] = [Stroke(low, middle, high, middle, colour, width) for colour, width in _ON_WHITE]
@@ -190,7 +191,7 @@ def _half(strip: Strip, top: float) -> list[Shape]:
 
 
 def _axis(card: ResultCard, top: float) -> list[Shape]:
-    compared = any(strip.reference for strip in card.strips)
+    compared = any(strip.reference is not None for strip in card.strips)
     half, whole = ("1", "2") if compared else ("½", "1")
     shapes: list[Shape] = [
         Words(_x(0), top + 7, "0", 7.5, _SOFT, "start"),
@@ -204,9 +205,10 @@ def _axis(card: ResultCard, top: float) -> list[Shape]:
 
 def _legend(card: ResultCard) -> list[str]:
     """What the marks mean, and the footer."""
-    marks = ["dark: 100% correct; bar: half of the images wrong, with interval"]
-    more = ["line below: half proved right"] if any(strip.certified for strip in card.strips) else []
+    marks = ["dark: 100% correct; bar: clean accuracy halved, with interval"]
+    more = ["line below: half proved"] if any(strip.certified is not None for strip in card.strips) else []
     more += ["≈: not the reference's sets"] if any(strip.own_set for strip in card.strips) else []
+    more += [f"{MARK}: {MASKED}, as the gradient misleads"] if any(strip.masked for strip in card.strips) else []
     more += [f"{card.others} more not shown"] if card.others else []
     return [card.axis, *marks, *(["; ".join(more)] if more else []), card.footer]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from robustatlas.common.wording import strength
+from robustatlas.common.wording import beside_masked, strength
 from robustatlas.metrics.references.field import FieldEntry
 from robustatlas.report.facts.field import Beside
 from robustatlas.report.pages import web_address
@@ -53,9 +53,10 @@ def views(name: str, found: Sequence[Beside], series: int = 1) -> list[FieldView
 
 
 def _rows(name: str, beside: Beside) -> tuple[Neighbour, ...]:
-    own = Neighbour(name, "", _ranged(beside), f"{beside.clean.value:.1f}", "your run", own=True)
+    note = beside_masked("your run", beside.masked)
+    own = Neighbour(name, "", _ranged(beside), f"{beside.clean.value:.1f}", note, own=True)
     entries = beside.neighbours
-    above = sum(entry.accuracy >= beside.accuracy.value for entry in entries)
+    above = sum(beside.masked != {} or entry.accuracy >= beside.accuracy.value for entry in entries)
     rows = [_neighbour(entry) for entry in entries]
     return (*rows[:above], own, *rows[above:])
 
@@ -78,8 +79,9 @@ def _drawing(beside: Beside, series: int) -> Markup:
     for level in (0, 50, 100):
         shapes.append(_text(_LEFT - 4, _y(level) + 4, f"{level}%", "end"))
     for entry in beside.field.entries:
-        here = _x(entry.evaluated_at or beside.field.epsilon, end)
-        kind = "entry other" if entry.evaluated_at or entry.unreliable else "entry"
+        elsewhere = entry.evaluated_at is not None
+        here = _x(entry.evaluated_at if entry.evaluated_at is not None else beside.field.epsilon, end)
+        kind = "entry other" if elsewhere or entry.unreliable else "entry"
         dot = Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="3"/>')
         shapes.append(dot.format(kind, here, _y(entry.accuracy)))
     if beside.curve is not None:

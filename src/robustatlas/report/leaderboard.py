@@ -17,18 +17,20 @@ from robustatlas.common.files import named, one_sentence
 from robustatlas.common.styles import Style, styles_of
 from robustatlas.common.wording import GROUPS, axis, counted, listed, wording
 from robustatlas.metrics.references import Reference, available_fields, available_references
+from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report import field, pages, words
+from robustatlas.report.facts.against import against_what
 from robustatlas.report.facts.comparison import distinct_names
 from robustatlas.report.facts.field import beside_the_field
 from robustatlas.report.facts.ranks import ranks, score_of
 from robustatlas.report.facts.rows import (
     HYPERVOLUME_ATTACK,
     About,
+    Ground,
     Row,
     about_of,
     few_images,
-    nothing_to_hold_against,
     published_rows,
     read_about,
     run_row,
@@ -66,11 +68,13 @@ SCRIPTS = (
 STYLES = ("base.css", "leaderboard.css")
 
 
-def board_data(reference: Reference, rows: Sequence[Row], title: str, compared: bool = True) -> dict[str, Any]:
+def board_data(
+    reference: Reference, rows: Sequence[Row], title: str, compared: bool = True, images: int | None = None
+) -> dict[str, Any]:
     """What the page's script reads: attacks with the reference, and every row's accuracies on the same strengths.
 
     Strengths that the reference does not have are left out; cells that a row does not have are None. ``compared``:
-    whether the reference is one, or `nothing_to_hold_against`.
+    whether the reference is one, or that of `Ground`; ``images``: that all rows share.
     """
     attacks = sorted(reference.accuracies.attacks, key=lambda attack: _place(reference, attack))
     if not rows:
@@ -86,7 +90,8 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str, compared: 
         "hypervolume": wording(HYPERVOLUME_ATTACK).label,
         "official": reference.name in {*available_references()} - {*available_fields()},
         "alpha": ALPHA,
-        "reference": {"name": reference.name, "source": reference.source, "clean": _number(reference.clean)},
+        "reference": _reference(reference, rows),
+        "images": images,
         "attacks": [
             {
                 "name": attack,
@@ -106,6 +111,16 @@ def board_data(reference: Reference, rows: Sequence[Row], title: str, compared: 
             _defense(row, reference, few) | {"look": looks.index(style), "card": _card_file(k)}
             for k, (row, few, style) in enumerate(shown)
         ],
+    }
+
+
+def _reference(reference: Reference, rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "name": reference.name,
+        "source": reference.source,
+        "clean": _number(reference.clean),
+        "what": against_what(reference, [row.name for row in rows]),
+        "trained": not reference.models,
     }
 
 
@@ -137,15 +152,18 @@ def build_leaderboard(
     """
     details = read_about(about)
     runs = list(results) if reference is None and isinstance(results, Iterator) else results
-    against = nothing_to_hold_against(runs) if reference is None else reference.above_zero()
-    own, known, first = _own_rows(runs, against, details)
+    ground = Ground.of(runs) if reference is None else None
+    against = ground.reference if ground else reference.above_zero() if reference else None
+    assert against is not None
+    own, known, first = _own_rows(runs, against, details, ground)
     if strangers := [name for name in details if name not in known]:
         names = ", ".join(row.name for row in own) or "none"
         raise UserError(
             f"{', '.join(strangers)} is described, but no run has a model of that name; the runs have {names}."
         )
     rows = [*published_rows(against), *own]
-    board = board_data(against, rows, title or _title(reference), compared=reference is not None)
+    images = None if ground is None or ground.index is None else len(ground.index)
+    board = board_data(against, rows, title or _title(reference), reference is not None, images)
     folder = named(output)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder for the leaderboard.")
@@ -168,7 +186,8 @@ def build_leaderboard(
 def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None, Row, float | None]]:
     """Place, row and score in percent, first places first: what a browser without scripts shows."""
     scores = [score_of(row, reference) or (None, None) for row in rows]
-    places = ranks(*map(list, zip(*scores, strict=True)))
+    ranked = [(None, None) if masked(row, reference.ranked) else score for row, score in zip(rows, scores, strict=True)]
+    places = ranks(*map(list, zip(*ranked, strict=True)))
     found = [(place, row, score) for place, row, (score, _) in zip(places, rows, scores, strict=True)]
     return sorted(found, key=lambda one: (one[0] is None, one[0]))
 
@@ -188,14 +207,15 @@ def _styles(rows: Sequence[Row]) -> list[Style]:
 
 
 def _own_rows(
-    results: Iterable[Result], reference: Reference, details: Mapping[str, About]
+    results: Iterable[Result], reference: Reference, details: Mapping[str, About], ground: Ground | None
 ) -> tuple[list[Row], set[str], list[Result]]:
     """The rows of runs, the names of their models, and the first runs; of a thousand the others are let go again."""
     rows: list[Row] = []
     names: set[str] = set()
     first: list[Result] = []
     for result in results:
-        rows.append(run_row(result, reference, about_of(result, details)))
+        shared = result if ground is None else ground.on(result)
+        rows.append(run_row(shared, reference, about_of(result, details)))
         names.add(result.name)
         if len(first) < MOST_BESIDE:
             first.append(result)
@@ -241,10 +261,17 @@ def _summary(board: Mapping[str, Any]) -> str:
     )
     measured = f"{listed(shown)}, measured with {counted(len(board['attacks']), 'attack')} at {strengths}"
     if not board["compared"]:
-        return f"{measured}. Ranked by the mean of the clean accuracy and those under {counted(ranked, 'attack')}."
-    against = (
-        "models that were trained for each of them" if published else f"the reference {board['reference']['name']}"
-    )
+        images = (
+            f"on the {counted(board['images'], 'image')} that all have" if board["images"] else "each on its images"
+        )
+        return (
+            f"{measured}. Ranked by the mean of the clean accuracy and those under {counted(ranked, 'attack')}, "
+            f"{images}."
+        )
+    what, name = board["reference"]["what"], board["reference"]["name"]
+    if not board["reference"]["trained"]:
+        return f"{measured}, relative to {what}. The ranking counts {counted(ranked, 'attack')}."
+    against = what if published else f"the reference {name}, of {what}"
     whose = "official ranking" if board["official"] else "ranking of the reference"
     return f"{measured} and held against {against}. The {whose} counts {counted(ranked, 'attack')}."
 
@@ -273,6 +300,9 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "clean": _number(row.accuracies.clean),
         "accuracies": {attack: _aligned(row.accuracies.cells[attack], grid) for attack, grid in shared.items()},
         "ratios": {kind: [number.low, number.high] for kind, number in row.ratios.items()},
+        "constants": {f"{floor:g}": [number.low, number.high] for floor, number in row.constants.items()},
+        "most": 100 if row.name in reference.models else None,
+        "void": list(row.void),
         "certified": {attack: [_short(value) for value in cells.values()] for attack, cells in row.certified.items()},
         "samples": row.samples,
         "few": few,
@@ -283,7 +313,9 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "petaflops": row.petaflops,
         "notes": row.notes,
         "ownRun": row.own_run,
-        "halves": {attack: words.half_words(attack, half) for attack, half in row.halves.items()},
+        "halves": {
+            attack: words.half_words(attack, half, masked(row, [attack])) for attack, half in row.halves.items()
+        },
         "ownSets": list(row.own_sets),
     }
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import axis, shortened, strength, wording
+from robustatlas.common.wording import MASKED, axis, counted, listed, shortened, strength, wording
 from robustatlas.metrics.intervals import Interval
-from robustatlas.report.facts.run import RunFacts
+from robustatlas.outcomes.masked import masked
+from robustatlas.report.facts.run import AttackFacts, RunFacts
 from robustatlas.report.facts.standard import STANDARD
 from robustatlas.report.labels import Curve, Label, placed
 from robustatlas.report.ticks import Tick, without_collisions
@@ -64,6 +65,7 @@ class Panel:
         lines: of the runs that know every strength.
         ticks: along the strengths.
         own_set: whether some run searched another set than the reference's.
+        note: what is to be known of its lines: that one is masked, or that they are not of the same images.
     """
 
     attack: str
@@ -73,17 +75,19 @@ class Panel:
     lines: tuple[DrawnLine, ...]
     ticks: tuple[Tick, ...]
     own_set: bool
+    note: str = ""
 
 
-def panels(runs: Sequence[RunFacts], distances: Mapping[str, float]) -> list[Panel]:
+def panels(runs: Sequence[RunFacts], distances: Mapping[str, float], apart: bool = False) -> list[Panel]:
     """A panel for each attack that is known at every strength of some run.
 
     Args:
         runs: each keeps its colour and dash in all panels.
         distances: attack -> smallest distance between images of different classes, where it is known.
+        apart: whether these attacks are not what all runs of the page share, so that each line is of its own images.
     """
     attacks = dict.fromkeys(a.attack for run in runs for a in run.attacks if a.accuracy)
-    return [_panel(attack, runs, distances) for attack in attacks]
+    return [_panel(attack, runs, distances, apart) for attack in attacks]
 
 
 def columns(count: int, alone: bool) -> int:
@@ -97,7 +101,7 @@ def columns(count: int, alone: bool) -> int:
     return count if count <= most[0] else min(most, key=lambda abreast: -count % abreast)
 
 
-def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]) -> Panel:
+def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float], apart: bool) -> Panel:
     known = [
         (place, run, item)
         for place, run in enumerate(runs, start=1)
@@ -135,7 +139,18 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
         lines=tuple(drawn),
         ticks=tuple(without_collisions(_ticks(attack, end, distances), WIDTH if len(runs) > 1 else NARROW)),
         own_set=any(item.own_set for item in items),
+        note="; ".join([*_masked(attack, [run for _, run, _ in known]), *_of(known, apart)]),
     )
+
+
+def _masked(attack: str, runs: Sequence[RunFacts]) -> list[str]:
+    behind = [shortened(run.name, _NAME) for run in runs if masked(run, [attack])]
+    return [f"{listed(behind)} {MASKED}"] if behind else []
+
+
+def _of(known: Sequence[tuple[int, RunFacts, AttackFacts]], apart: bool) -> list[str]:
+    """Of what the lines are that stand apart."""
+    return [listed([f"{shortened(run.name, _NAME)} on {counted(run.samples, 'image')}" for _, run, _ in known])] * apart
 
 
 def _names(models: Sequence[str]) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -18,10 +18,12 @@ from robustatlas.common.styles import styles_of
 from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import against_reference
+from robustatlas.outcomes.masked import masked
 from robustatlas.report import field, looks, multiples, pages, queries, words
 from robustatlas.report.card import picture_of
+from robustatlas.report.facts.against import against_what
 from robustatlas.report.facts.card import card_of
-from robustatlas.report.facts.comparison import Standings, distinct_names, standings
+from robustatlas.report.facts.comparison import Shared, Standings, distinct_names, shared_if_any, standings_of
 from robustatlas.report.facts.grids import GridAdvice
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import AttackFacts, RunFacts, facts_of
@@ -43,9 +45,17 @@ MOST_COMPARED_IMAGES = 2000
 
 @dataclass(frozen=True)
 class RunPage:
-    """What the template shows of one run."""
+    """What the template shows of one run.
+
+    Attributes:
+        facts: of the run.
+        beside: of what all runs of the page share; the same where that is everything, None where it is nothing.
+        apart: attacks that stand apart, as not all runs have them at the same strength.
+    """
 
     facts: RunFacts
+    beside: RunFacts | None
+    apart: tuple[str, ...]
     headline: str
     findings: list[tuple[str, str, str]]
     summary: list[tuple[str, str]]
@@ -54,8 +64,20 @@ class RunPage:
     context: Mapping[str, str]
 
     def by_attack(self, attack: str) -> AttackFacts | None:
-        """What is known of one attack; None where the run does not have it."""
-        return next((found for found in self.facts.attacks if found.attack == attack), None)
+        """What is known of one attack, on what is shared where it is; None where the run does not have it."""
+        known = self.facts if self.beside is None or attack in self.apart else self.beside
+        return next((found for found in known.attacks if found.attack == attack), None)
+
+    @property
+    def own_numbers(self) -> bool:
+        """Whether it has more than what is shared, so that some of its numbers stand apart."""
+        sizes = [(run.samples, [len(one.strengths) for one in run.attacks]) for run in (self.facts, self.beside) if run]
+        return len(sizes) == 2 and sizes[0] != sizes[1]
+
+    @property
+    def breaks(self) -> str:
+        """From where on half of the images are wrong, on what is shared."""
+        return words.findings(self.facts if self.beside is None else self.beside)[0][1]
 
 
 def build_report(
@@ -79,45 +101,103 @@ def build_report(
         the path of the page.
     """
     path = _file(output, len(results))
-    distances = _distances(results, data)
+    distances, sides = _distances(results, data), _Sides.of(results, reference, trained_on or {})
+    facts, table = sides.facts, None if sides.shared is None else standings_of(sides.shared)
     runs = [
-        _run(result, name, reference, (trained_on or {}).get(result.name), data, distances, alone=len(results) == 1)
-        for result, name in zip(results, distinct_names(results), strict=True)
+        _run(result, own, other, sides.shared, data, distances, alone=len(results) == 1)
+        for result, own, other in zip(results, facts, sides.beside, strict=True)
     ]
-    facts = [run.facts for run in runs]
-    table = standings(results, [run.name for run in facts])
-    styles, charts = styles_of([run.fingerprint for run in facts]), multiples.panels(facts, distances)
+    apart = [_with_attacks(run.facts, run.apart) for run in runs]
+    styles, several = styles_of([run.fingerprint for run in facts]), len(runs) > 1
+    charts = multiples.panels(sides.together, distances) + multiples.panels(apart, distances, apart=several)
     text = pages.render(
         "report.html",
         title=_title(facts),
         cards=_cards(results, facts, reference, distances),
+        shared=sides.shared,
         multiples=charts,
         abreast=multiples.columns,
         swatches=[looks.swatch(place, style) for place, style in enumerate(styles, start=1)],
         leaders=_leaders(table),
         runs=runs,
-        many=len(runs) > 1,
+        many=several,
         ranked=any(run.reference is not None and run.reference.place is not None for run in facts),
         standings=table,
         verdict=words.verdict(table) if table else [],
-        trust=words.trust_together(facts, table) if len(facts) > 1 else "",
+        trust=words.trust_together(facts, table) if several else "",
         context=_context(runs),
-        panels=plotted(facts, styles, charts),
-        attacks=_attacks(facts),
-        axes={attack.attack: wording.axis(attack.unit) for run in facts for attack in run.attacks},
-        measured={attack.attack for run in facts for attack in run.attacks if attack.frontier},
-        against=against_reference(),
-        sections=_sections(results, facts),
-        **_said(facts),
-        confidence=round(100 * CONFIDENCE),
-        wording=wording,
-        percent=words.percent,
+        panels=plotted([sides.together, apart], styles, charts),
+        sections=_sections(results, sides.together or facts),
+        **_said(facts, sides.together),
+        **_against(facts, reference),
+        **_tools(facts),
         styles=[*map(pages.inline, ("base.css", "report.css")), looks.style_sheet(styles)],
         scripts=[pages.inline(name) for name in ("page.js", "scrolling.js", "report.js")],
         plotly=pages.packed_plotly(),
     )
     write_text(path, text)
     return path
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The runs of a page, and each beside the others.
+
+    Attributes:
+        facts: of each run.
+        shared: what all of them have; None of one run, and where that is nothing.
+        beside: what can be said of each on that: the same where it is everything, None where it is nothing.
+    """
+
+    facts: Sequence[RunFacts]
+    shared: Shared | None
+    beside: Sequence[RunFacts | None]
+
+    @classmethod
+    def of(
+        cls, results: Sequence[Result], reference: Reference | None, trained_on: Mapping[str, Mapping[str, float]]
+    ) -> _Sides:
+        names, trained = distinct_names(results), [trained_on.get(result.name) for result in results]
+        shared = shared_if_any(results, names)
+
+        def said_of(several: Iterable[Result]) -> list[RunFacts]:
+            asked = zip(several, names, trained, strict=True)
+            return [facts_of(one, name, reference, of_training) for one, name, of_training in asked]
+
+        facts = said_of(results)
+        if len(facts) == 1 or (shared is not None and shared.whole):
+            return cls(facts, shared, facts)
+        if shared is None:
+            return cls(facts, shared, [None] * len(facts))
+        return cls(facts, shared, said_of(map(shared.table, range(len(facts)))))
+
+    @property
+    def together(self) -> list[RunFacts]:
+        """The runs on what they share; none where that is nothing."""
+        return [run for run in self.beside if run is not None]
+
+
+def _against(facts: Sequence[RunFacts], reference: Reference | None) -> dict[str, Any]:
+    """The metrics that need a reference, and what it is of."""
+    return {
+        "against": against_reference(),
+        "against_what": "" if reference is None else against_what(reference, [run.name for run in facts]),
+        "specialists": reference is None or not reference.models,
+    }
+
+
+def _tools(facts: Sequence[RunFacts]) -> dict[str, Any]:
+    """What the template writes numbers and attacks with."""
+    attacks = [attack for run in facts for attack in run.attacks]
+    return {
+        "attacks": _attacks(facts),
+        "axes": {attack.attack: wording.axis(attack.unit) for attack in attacks},
+        "measured": {attack.attack for attack in attacks if attack.frontier},
+        "masked": masked,
+        "confidence": round(100 * CONFIDENCE),
+        "wording": wording,
+        "percent": words.percent,
+    }
 
 
 def _cards(
@@ -136,19 +216,23 @@ def _sections(results: Sequence[Result], facts: Sequence[RunFacts]) -> list[tupl
     return [(section, Markup(body)) for section, body in said if body]
 
 
-def _said(facts: Sequence[RunFacts]) -> dict[str, Any]:
-    """What the page says beside its numbers."""
+def _with_attacks(run: RunFacts, attacks: Sequence[str]) -> RunFacts:
+    return replace(run, attacks=tuple(one for one in run.attacks if one.attack in attacks))
+
+
+def _said(facts: Sequence[RunFacts], together: Sequence[RunFacts]) -> dict[str, Any]:
+    """What the page says beside its numbers; ``together``: of what the runs share."""
     return {
         "certified": [
             (run.name if len(facts) > 1 else "", proved) for run in facts if (proved := words.certified(run))
         ],
-        "notes": _notes(facts),
+        "notes": _notes(together or facts),
         "warnings": _alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         "advice": _alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
         "other_sets": words.OTHER_SETS,
         "asked": queries.asked(facts),
         "fields": [view for place, run in enumerate(facts, 1) for view in field.views(run.name, run.beside, place)],
-        "crossings": _crossings(facts),
+        "crossings": _crossings(together),
     }
 
 
@@ -163,15 +247,14 @@ def _file(output: str | Path, runs: int) -> Path:
 
 def _run(
     result: Result,
-    name: str,
-    reference: Reference | None,
-    trained_on: Mapping[str, float] | None,
+    facts: RunFacts,
+    beside: RunFacts | None,
+    shared: Shared | None,
     data: Dataset | None,
     distances: Mapping[str, float],
     alone: bool,
 ) -> RunPage:
-    facts = facts_of(result, name, reference, trained_on)
-    identity = result.identity
+    identity, grid = result.identity, {} if shared is None else shared.grid
     described = {
         "created": identity.created.replace("T", " ").replace("+00:00", " UTC") if identity else "",
         "command": "\n".join(dict.fromkeys(plan.command for plan in result.plans if plan.command)),
@@ -186,6 +269,8 @@ def _run(
     }
     return RunPage(
         facts=facts,
+        beside=beside,
+        apart=() if beside is facts else tuple(one.attack for one in facts.attacks if one.attack not in grid),
         headline=words.headline(facts),
         findings=words.findings(facts, distances),
         summary=words.summary(facts, alone),
@@ -232,8 +317,8 @@ def _leaders(table: Standings | None) -> tuple[int, ...]:
     """The runs that the images show to be ahead of all others together; none where nothing tells them apart."""
     if table is None:
         return ()
-    leaders = (table.together or table.attacks[0]).leaders
-    return () if len(leaders) == len(table.names) else leaders
+    contest = table.together or table.attacks[0]
+    return contest.leaders if contest.told_apart else ()
 
 
 def _distances(results: Sequence[Result], data: Dataset | None) -> dict[str, float]:
@@ -257,6 +342,8 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
         for ours in first.attacks:
             theirs = next((item for item in second.attacks if item.attack == ours.attack), None)
             if theirs is None or ours.curve is None or theirs.curve is None:
+                continue
+            if masked(first, [ours.attack]) or masked(second, [ours.attack]):
                 continue
             for crossing in ours.curve.crossings(theirs.curve, CONFIDENCE):
                 if crossing.significant:

@@ -12,6 +12,7 @@ from robustatlas.common import wording
 from robustatlas.common.styles import Style
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval
+from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.certified import CertifiedFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import AttackFacts, RunFacts
@@ -28,39 +29,49 @@ Found = Sequence[AttackFacts | None]
 """One attack in each run of the page; None where the run does not have it."""
 
 
-def plotted(runs: Sequence[RunFacts], styles: Sequence[Style], charts: Sequence[Panel]) -> dict[str, Any]:
+def plotted(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style], charts: Sequence[Panel]) -> dict[str, Any]:
     """The data of the page's figures: a card for each attack, and in each figure a line for each run that has it.
 
     Args:
-        runs: of the page.
+        groups: the runs of the page, on what they share, and with the attacks that stand apart; an attack is in one.
         styles: of their models.
         charts: the small ones, in which the names of the lines have their places.
     """
+    groups = [runs for runs in groups if runs]
+    runs = groups[-1]
+    found = [_of_group(group, charts) for group in groups]
+    return {
+        "runs": [run.name for run in runs],
+        "short": [wording.shortened(run.name, 34) for run in runs],
+        "styles": [look_of(style) for style in styles],
+        "about": "; ".join(dict.fromkeys(_about(group) for group in groups if any(run.attacks for run in group))),
+        "cards": [card for cards, _ in found for card in cards],
+        "ratios": [ratio for _, ratios in found for ratio in ratios],
+    }
+
+
+def _of_group(runs: Sequence[RunFacts], charts: Sequence[Panel]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Cards and ratios of the attacks of some runs."""
     attacks = dict.fromkeys(attack.attack for run in runs for attack in run.attacks)
     by_attack = {
         attack: [next((item for item in run.attacks if item.attack == attack), None) for run in runs]
         for attack in attacks
     }
-    return {
-        "runs": [run.name for run in runs],
-        "short": [wording.shortened(run.name, 34) for run in runs],
-        "styles": [look_of(style) for style in styles],
-        "about": _about(runs),
-        "cards": [
-            _card(attack, runs, found, next((chart for chart in charts if chart.attack == attack), None))
-            for attack, found in by_attack.items()
-        ],
-        "ratios": [
-            _ratios(attack, runs, found) for attack, found in by_attack.items() if any(i and i.against for i in found)
-        ],
-    }
+    cards = [
+        _card(attack, runs, found, next((chart for chart in charts if chart.attack == attack), None))
+        for attack, found in by_attack.items()
+    ]
+    held = {attack: found for attack, found in by_attack.items() if any(item and item.against for item in found)}
+    return cards, [_ratios(attack, runs, found) for attack, found in held.items()]
 
 
 def _about(runs: Sequence[RunFacts]) -> str:
     """What a figure that is taken away says of its numbers."""
     images = dict.fromkeys(f"{wording.counted(run.samples, 'image')} of {run.data}" for run in runs)
     reference = next((f"; reference {run.reference.name}" for run in runs if run.reference), "")
-    return f"{wording.listed(list(images))}; {round(100 * CONFIDENCE)}% intervals{reference}"
+    behind = [run.name for run in runs if masked(run, [attack.attack for attack in run.attacks])]
+    mark = f"; {wording.listed(behind)}: {wording.MASKED}" if behind else ""
+    return f"{wording.listed(list(images))}; {round(100 * CONFIDENCE)}% intervals{reference}{mark}"
 
 
 def _head(attack: str, found: Found) -> dict[str, Any]:
@@ -151,7 +162,7 @@ def _frontiers(runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
         lines.append(
             {"sizes": _rounded(frontier.sizes), "mean": _rounded(frontier.mean), "searched": frontier.searched}
         )
-        at_most = "" if frontier.searched else "at most "
+        at_most = "" if frontier.searched and not masked(run, [item.attack]) else "at most "
         said.append(f"{run.name}: AH {at_most}{volume.value:.3f} ({volume.low:.3f} to {volume.high:.3f}).")
     return {"lines": lines, "said": " ".join(said)}
 
@@ -168,7 +179,8 @@ def _ratios(attack: str, runs: Sequence[RunFacts], found: Found) -> dict[str, An
         "lines": lines,
         "said": {
             key: " ".join(
-                f"{head['label']}{f', {run.name}' if len(runs) > 1 else ''}: {percent(item.against[name])}."
+                f"{head['label']}{f', {run.name}' if len(runs) > 1 else ''}: "
+                f"{percent(item.against[name], masked(run, [attack]))}."
                 for run, item in zip(runs, found, strict=True)
                 if item and name in item.against
             )

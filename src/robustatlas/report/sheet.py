@@ -153,7 +153,7 @@ def _row(
     letters = int(side * 72 / (0.6 * size))
     named = [shortened(data.classes[cell.predicted], max(letters - 8, 5)) for cell in found]
     largest = max((float(np.abs(cell.image - clean).max()) for cell in found), default=0.0)
-    factor = amplify or min(0.5 / max(largest, 1e-6), 100.0)
+    factor = min(0.5 / max(largest, 1e-6), 100.0) if amplify is None else amplify
     name = wording(attack.name).label
     sizes = [f"≤ {strength_under(attack.name, cell.strength)}," for cell in found]
     roomy = all(len(name) + 1 + len(text) <= letters for text in sizes)  # else the label of the row names the attack

@@ -27,7 +27,7 @@ def row_card(row: Row, reference: Reference, compared: bool = True) -> Markup:
     Args:
         row: of the board.
         reference: of the board; its ranked attacks have a strip each, at the same height in every row.
-        compared: whether it is one, or `robustatlas.report.facts.rows.nothing_to_hold_against`.
+        compared: whether it is one, or that of `robustatlas.report.facts.rows.Ground`.
 
     Returns:
         a picture 96 pixels wide and 5 high for each attack, with its own white ground.
@@ -37,7 +37,7 @@ def row_card(row: Row, reference: Reference, compared: bool = True) -> Markup:
         >>> reference = Reference("small", "made up", AccuracyTable(90, {"linf": {0.01: 80, 0.02: 20}}), ("linf",))
         >>> mine = Row("mine", AccuracyTable(90, {"linf": {0.01: 60, 0.02: 10}}))
         >>> print(row_card(mine, reference).split('aria-label="')[1].split(", ")[0])
-        L∞: half wrong from 0.012
+        L∞: halved from 0.013
     """
     strips = row_strips(row, reference, compared)
     height = len(strips) * (_STRIP + _GAP) + _GAP
@@ -71,19 +71,23 @@ def _shaded(strips: tuple[Strip | None, ...]) -> Markup:
 
 
 def _marked(strips: tuple[Strip | None, ...]) -> Markup:
-    """Bars where half of the images are wrong, on white; the reference's place; lines below what is proved."""
+    """Bars where half of the clean accuracy is left, on white; the reference's place; lines below what is proved."""
     white, ink = [], []
     for place, strip in enumerate(strips):
         if strip is None:
             continue
-        if strip.certified:
+        if strip.certified is not None:
             ink.append(f"M0 {_top(place) + _STRIP}h{strip.certified * WIDTH:.0f}v1h-{strip.certified * WIDTH:.0f}z")
         if strip.tick is not None:
             x = min(max(strip.tick * WIDTH, 1.5), WIDTH - 1.5)
             white.append(f"M{x - 1.5:.1f} {_top(place)}h3v{_STRIP}h-3z")
             ink.append(f"M{x - 0.75:.1f} {_top(place)}h1.5v{_STRIP}h-1.5z")
-    compared = next((strip.reference for strip in strips if strip and strip.reference), None)
-    line = f'<path stroke="#14171a" stroke-dasharray="1 2" d="M{compared * WIDTH:.0f} 0v99"/>' if compared else ""
+    compared = next((strip.reference for strip in strips if strip and strip.reference is not None), None)
+    line = (
+        f'<path stroke="#14171a" stroke-dasharray="1 2" d="M{compared * WIDTH:.0f} 0v99"/>'
+        if compared is not None
+        else ""
+    )
     bars = f'<path fill="#ffffff" d="{"".join(white)}"/><path fill="#14171a" d="{"".join(ink)}"/>'
     return Markup(line + bars)  # numbers only
 

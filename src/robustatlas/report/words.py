@@ -7,10 +7,21 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robustatlas.common.wording import counted, listed, ordinal, shortened, size, strength, wording
+from robustatlas.common.wording import (
+    MASKED,
+    beside_masked,
+    counted,
+    listed,
+    ordinal,
+    shortened,
+    size,
+    strength,
+    wording,
+)
 from robustatlas.metrics.intervals import Interval
+from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.breaking import BreakingPoint
-from robustatlas.report.facts.comparison import Standings
+from robustatlas.report.facts.comparison import Contest, Standings
 from robustatlas.report.facts.run import AttackFacts, ReferenceFacts, RunFacts
 from robustatlas.report.facts.standard import STANDARD
 
@@ -19,13 +30,14 @@ OTHER_SETS = "Searched in other sets than the reference's: what is said beside i
 UPPER_BOUNDS = "Robust accuracies are upper bounds: an attack can miss adversarial examples."
 
 
-def percent(interval: Interval) -> str:
-    """An interval in percent.
+def percent(interval: Interval, why: Mapping[str, float] | None = None) -> str:
+    """An interval in percent, and what the number is where it may not compete; ``why``: see `masked`.
 
-    >>> percent(Interval(61.25, 58.0, 64.4, 0.95))
-    '61.2% (58.0 to 64.4)'
+    >>> percent(Interval(61.25, 58.0, 64.4, 0.95)), percent(Interval(61.25, 58.0, 64.4, 0.95), {"linf": 1.0})
+    ('61.2% (58.0 to 64.4)', '61.2% (58.0 to 64.4; masked: upper bound only)')
     """
-    return f"{interval.value:.1f}% ({interval.low:.1f} to {interval.high:.1f})"
+    mark = f"; {MASKED}" if why else ""
+    return f"{interval.value:.1f}% ({interval.low:.1f} to {interval.high:.1f}{mark})"
 
 
 def headline(facts: RunFacts) -> str:
@@ -37,9 +49,17 @@ def headline(facts: RunFacts) -> str:
             f"{percent(facts.clean)} of {images} {verb} classified correctly; no attack was searched at every strength."
         )
     stays = "stays" if facts.samples == 1 else "stay"
-    union = f"{percent(facts.union)} under {_at_once(facts.union_at)}; " if facts.union else ""
-    average = f"On average over {_attacks_and_strengths(facts)}, {percent(facts.average)} of {images} {stays} correct"
-    return f"{average}; {union}{percent(facts.clean)} without any."
+    union = ""
+    if facts.union is not None:
+        union = f"{percent(facts.union, masked(facts, facts.union_at))} under {_at_once(facts.union_at)}; "
+    average = percent(facts.average, masked(facts, judged_of(facts)))
+    over = f"On average over {_attacks_and_strengths(facts)}, {average} of {images} {stays} correct"
+    return f"{over}; {union}{percent(facts.clean)} without any."
+
+
+def judged_of(facts: RunFacts) -> list[str]:
+    """The attacks that the average accuracy goes over."""
+    return [attack.attack for attack in facts.attacks if attack.average is not None]
 
 
 def _attacks_and_strengths(facts: RunFacts) -> str:
@@ -63,9 +83,9 @@ def line_in_words(run: RunFacts, item: AttackFacts, named: bool) -> str:
     standard = STANDARD.get(item.attack, (float("nan"), ""))[0]
     near = np.flatnonzero(np.isclose(item.strengths, standard, rtol=1e-5))
     middle = int(near[0]) if len(near) else (len(item.strengths) - 1) // 2
-    held = run.certified_under(item.attack)
+    held, why = run.certified_under(item.attack), masked(run, [item.attack])
     said = [
-        f"{percent(accuracy[k])}{f' (certified: at least {percent(held.accuracy[k])})' if held else ''} "
+        f"{percent(accuracy[k], why)}{f' (certified: at least {percent(held.accuracy[k])})' if held else ''} "
         f"at {strength(item.strengths[k])}"
         for k in dict.fromkeys((middle, len(item.strengths) - 1))
     ]
@@ -87,13 +107,13 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
     found = [_breaking_point(facts, distances or {})]
     if facts.reference:
         found.append(_place(facts.reference))
-    if facts.union:
+    if facts.union is not None:
         limits = [f"{wording(attack).label} {size(strength)}" for attack, strength in facts.union_at.items()]
         several = (
             limits[0] if len(limits) == 1 else "both attacks" if len(limits) == 2 else f"all {len(limits)} attacks"
         )
         text = f"withstand {several} at once, each at the middle of its strengths ({', '.join(limits)})."
-        found.append(("All attacks at once", percent(facts.union), text))
+        found.append(("All attacks at once", percent(facts.union, masked(facts, facts.union_at)), text))
     else:
         found.append(("Without any attack", percent(facts.clean), "are classified correctly."))
     return found
@@ -109,17 +129,20 @@ def breaking(point: BreakingPoint) -> str:
     return f"{wording(point.attack).label} {size(point.half)}{in_levels}"
 
 
-def half_words(attack: str, half: float) -> str:
-    """From where on half of the images are wrong under an attack, in a sentence.
+def half_words(attack: str, half: float, why: Mapping[str, float] | None = None) -> str:
+    """From where on half of the images are wrong under an attack, in a sentence; ``why``: see `masked`.
 
     >>> half_words("l2", 0.25)
     'Half of the images are wrong from L2 0.25 on.'
     """
     if math.isinf(half):
-        return f"More than half of the images withstand every attack that counts, even {wording(attack).label}."
+        label = beside_masked(wording(attack).label, why)
+        return f"More than half of the images withstand every attack that counts, even {label}."
     if half == 0:
         return "Half of the images are wrong before any attack."
-    return f"Half of the images are wrong from {breaking(BreakingPoint(attack, half))} on."
+    return (
+        f"Half of the images are wrong from {breaking(BreakingPoint(attack, half))} on{f' ({MASKED})' if why else ''}."
+    )
 
 
 def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[str, str, str]:
@@ -129,15 +152,17 @@ def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[st
         return about, "Not known", "No attack was run."
     weakest = next(attack for attack in facts.attacks if attack.attack == point.attack)
     label = wording(point.attack).label
-    left = f" Averaged over its strengths, {percent(weakest.average)} stay correct." if weakest.average else ""
+    why = masked(facts, [point.attack])
+    mark = f" ({MASKED})" if why else ""
+    left = f" Averaged over its strengths, {percent(weakest.average, why)} stay correct." if weakest.average else ""
     if math.isinf(point.half):
-        return about, label, f"is its weakest side, but more than half of the images withstand it.{left}"
+        return about, label, f"is its weakest side, but more than half of the images withstand it{mark}.{left}"
     if point.half == 0:
         return about, "At once", f"Half of the images are wrong before any attack; {label} leaves fewest.{left}"
     distance = distances.get(point.attack)
     share = f", {100 * point.half / distance:.0f}% of the smallest distance between classes" if distance else ""
     unit = f" Unit: {weakest.unit}." if weakest.unit else ""
-    return about, breaking(point), f"Half of the images are wrong from here on{share}.{left}{unit}"
+    return about, breaking(point), f"Half of the images are wrong from here on{share}{mark}.{left}{unit}"
 
 
 def _best_known(attack: AttackFacts) -> str:
@@ -160,15 +185,14 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
     place, doubt = reference.place, " See the warnings on the reference." if reference.held.doubts else ""
     if place is None:
         key = "CR ind-avg" if "CR ind-avg" in reference.numbers else "mUAR"
-        what = "of the accuracy of specialists, on average (CR ind-avg)" if key == "CR ind-avg" else "mUAR"
-        missing = (
-            ""
-            if reference.complete
-            else (
-                f" On {reference.held.points} of {reference.held.ranked_points} ranked cells: incomplete, so no rank."
-            )
-        )
-        return "Against specialists", percent(reference.numbers[key]), f"{what}.{missing}{doubt}"
+        of = "of the accuracy of specialists" if held_to_specialists(reference) else f"relative to {reference.what}"
+        what = f"{of}, on average (CR ind-avg)" if key == "CR ind-avg" else "mUAR"
+        cells = f"On {reference.held.points} of {reference.held.ranked_points} ranked cells"
+        missing = "" if reference.complete else f" {cells}: incomplete, so no rank."
+        if reference.masked:
+            missing = f" {MASKED.capitalize()}, so no rank."
+        about = "Against specialists" if held_to_specialists(reference) else "Against a reference"
+        return about, percent(reference.numbers[key], reference.masked), f"{what}.{missing}{doubt}"
     alone = f"; {ordinal(place.rank)} by the number alone" if place.best < place.worst else ""
     other = (
         f" About, as its sets of {listed([wording(attack).label for attack in reference.held.own_sets])} are not those "
@@ -181,21 +205,28 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
     return "Rank", place.words(about=reference.held.approximate), text
 
 
+def held_to_specialists(reference: ReferenceFacts) -> bool:
+    """Whether the reference is of models that were trained against the very attack."""
+    return not reference.held.reference.models
+
+
 def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
     """Pairs of a question and its answer: how robust, against what, where it breaks, what to trust.
 
     Next to other runs (not `alone`) it leaves out what holds for all of them, which `trust_together` says once.
     """
     answers = [("How robust?", _how_robust(facts))]
-    if judged := [attack for attack in facts.attacks if attack.average]:
+    judged = [attack for attack in facts.attacks if attack.average and not masked(facts, [attack.attack])]
+    if judged and (len(judged) > 1 or len(judged_of(facts)) == 1):
         answers.append(("Against what?", _against_what(judged) + (f" {UNEQUAL}" if alone and len(judged) > 1 else "")))
-    answers.append(("Where does it break?", _where(facts.attacks)))
+    answers.append(("Where does it break?", _where(facts)))
     if handed := [attack for attack in facts.attacks if attack.best_known]:
         answers.append(("Best known, and by whom?", " ".join(map(_best_known, handed))))
     if advice := [attack.advice for attack in facts.attacks if attack.advice]:
         answers.append(("Do the strengths tell enough?", " ".join(one.sentence for one in advice)))
     if facts.reference:
-        answers.append(("Compared with specialists?", _compared(facts.reference)))
+        whom = "specialists" if held_to_specialists(facts.reference) else facts.reference.what
+        answers.append((f"Compared with {whom}?", _compared(facts.reference)))
     if alone:
         answers.append(("What to trust?", " ".join([_intervals(facts), UPPER_BOUNDS, _checks(facts)])))
     elif facts.warnings or facts.missing:
@@ -204,10 +235,11 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
 
 
 def verdict(contests: Standings) -> list[str]:
-    """Sentences that say which of several models is more robust against what; differences within chance are no lead."""
+    """Sentences that say which of several models is more robust against what, the first one over all attacks, and then
+    which are masked, and why; differences within chance are no lead."""
     degree = "more" if len(contests.names) == 2 else "most"
-    sentences = []
-    if contests.together:
+    sentences: list[str] = []
+    if contests.together and _contested(contests.together):
         over = f"Over {'both' if len(contests.attacks) == 2 else f'all {len(contests.attacks)}'} attacks together"
         if len(contests.together.leaders) == 1:
             leader = contests.together.leaders[0]
@@ -216,27 +248,37 @@ def verdict(contests: Standings) -> list[str]:
                 f"{over}, {shortened(contests.names[leader])} is the {degree} robust: {kept} stay correct."
             )
         else:
-            sentences.append(f"{over}, {_tied(contests, contests.together.leaders)}.")
-    by_leaders: dict[tuple[int, ...], list[str]] = {}
-    for contest in contests.attacks:
-        by_leaders.setdefault(contest.leaders, []).append(contest.label)
-    for leaders, attacks in by_leaders.items():
-        sentences.append(f"Against {listed(attacks)}, {_lead(contests, leaders, f'{degree} robust')}.")
-    sentences.append(f"On clean images, {_lead(contests, contests.clean.leaders, f'{degree} accurate')}.")
-    return sentences
+            sentences.append(f"{over}, {_tied(contests, contests.together)}.")
+    by_leaders: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Contest]] = {}
+    for contest in filter(_contested, contests.attacks):
+        by_leaders.setdefault((contest.leaders, contest.masked), []).append(contest)
+    for alike in by_leaders.values():
+        attacks = listed([contest.label for contest in alike])
+        sentences.append(f"Against {attacks}, {_lead(contests, alike[0], f'{degree} robust')}.")
+    behind = [f"{shortened(name)} is {MASKED}. {why}" for name, why in contests.why.items()]
+    clean = f"On clean images, {_lead(contests, contests.clean, f'{degree} accurate')}."
+    first = int(_contested(contests.together or contests.attacks[0]))
+    return [*sentences[:first], *behind, *sentences[first:], clean]
 
 
-def _lead(contests: Standings, leaders: Sequence[int], what: str) -> str:
-    return f"{shortened(contests.names[leaders[0]])} is the {what}" if len(leaders) == 1 else _tied(contests, leaders)
+def _contested(contest: Contest) -> bool:
+    """Whether two runs or more compete."""
+    return len(contest.values) - len(contest.masked) > 1
 
 
-def _tied(contests: Standings, leaders: Sequence[int]) -> str:
-    if len(leaders) == len(contests.names):
-        return "no clear difference shows"
-    if not leaders:
+def _lead(contests: Standings, contest: Contest, what: str) -> str:
+    leaders = contest.leaders
+    return f"{shortened(contests.names[leaders[0]])} is the {what}" if len(leaders) == 1 else _tied(contests, contest)
+
+
+def _tied(contests: Standings, contest: Contest) -> str:
+    if not contest.leaders:
         return "no model leads all others"
-    names = listed([shortened(contests.names[run]) for run in leaders])
-    return f"{names} are ahead of the {'other' if len(contests.names) - len(leaders) == 1 else 'others'} and tied"
+    if not contest.told_apart:
+        return "no clear difference shows"
+    names = listed([shortened(contests.names[run]) for run in contest.leaders])
+    behind = len(contest.values) - len(contest.masked) - len(contest.leaders)
+    return f"{names} are ahead of the {'other' if behind == 1 else 'others'} and tied"
 
 
 def trust_together(facts: Sequence[RunFacts], contests: Standings | None) -> str:
@@ -257,7 +299,8 @@ def _how_robust(facts: RunFacts) -> str:
     text = f"Of {counted(facts.samples, 'image')}, {percent(facts.clean)} are classified correctly as they are."
     if facts.average is None:
         return text
-    return f"{text} On average over {_attacks_and_strengths(facts)}, {percent(facts.average)} stay correct."
+    average = percent(facts.average, masked(facts, judged_of(facts)))
+    return f"{text} On average over {_attacks_and_strengths(facts)}, {average} stay correct."
 
 
 def _against_what(attacks: Sequence[AttackFacts]) -> str:
@@ -271,9 +314,17 @@ def _against_what(attacks: Sequence[AttackFacts]) -> str:
     )
 
 
-def _where(attacks: Sequence[AttackFacts]) -> str:
-    broken = [f"{wording(a.attack).label} {size(a.quartiles[1])}" for a in attacks if math.isfinite(a.quartiles[1])]
-    holding = [wording(a.attack).label for a in attacks if math.isinf(a.quartiles[1])]
+def _where(facts: RunFacts) -> str:
+    attacks, words = (
+        facts.attacks,
+        {a.attack: f" ({MASKED})" if masked(facts, [a.attack]) else "" for a in facts.attacks},
+    )
+    broken = [
+        f"{wording(a.attack).label} {size(a.quartiles[1])}{words[a.attack]}"
+        for a in attacks
+        if math.isfinite(a.quartiles[1])
+    ]
+    holding = [f"{wording(a.attack).label}{words[a.attack]}" for a in attacks if math.isinf(a.quartiles[1])]
     parts = []
     if broken:
         parts.append(f"Half of all images are misclassified from these sizes on: {listed(broken)}.")
@@ -286,12 +337,12 @@ def _compared(reference: ReferenceFacts) -> str:
     ranked = f"{reference.held.ranked_points} ranked cells"
     some = f"{reference.held.points} of the {ranked}, which is incomplete and has no rank"
     scope = f"all {ranked}" if reference.complete else some
-    if "CR ind-avg" not in reference.numbers:
-        return f"mUAR {percent(reference.numbers['mUAR'])}. Reference: {reference.name}, {scope}."
+    said = {name: percent(number, reference.masked) for name, number in reference.numbers.items()}
+    if "CR ind-avg" not in said:
+        return f"mUAR {said['mUAR']}. Reference: {reference.name}, {scope}."
     return (
-        f"It reaches {percent(reference.numbers['CR ind-avg'])} of the accuracy of the reference on average (CR "
-        f"ind-avg), and {percent(reference.numbers['CR ind-worst'])} at its worst cell (CR ind-worst). Reference: "
-        f"{reference.name}, {scope}."
+        f"It reaches {said['CR ind-avg']} of the accuracy of the reference on average (CR ind-avg), and "
+        f"{said['CR ind-worst']} at its worst cell (CR ind-worst). Reference: {reference.name}, {scope}."
     )
 
 

@@ -114,7 +114,7 @@ def opponents_of(
         threat = training_set(attack.threat, l2_start)
         if distance is not None and isinstance(threat, Perceptual):
             threat = replace(threat, distance=distance)
-        search = optimizer(threat, steps, rate or default_rate(steps))
+        search = optimizer(threat, steps, default_rate(steps) if rate is None else rate)
         found.append(Opponent(name, threat, epsilon, search, start_of(search)))
     return tuple(found)
 

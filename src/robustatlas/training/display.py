@@ -94,7 +94,8 @@ class LineDisplay(TrainingDisplay):
     """A plain line an epoch, for logs."""
 
     def __init__(self) -> None:
-        self.name, self.begun, self.first = "", time.perf_counter(), 0
+        self.name, self.begun = "", time.perf_counter()
+        self.first: int | None = None
 
     def begin(self, name: str, steps: int, done: int) -> None:
         """Start the clock."""
@@ -102,7 +103,8 @@ class LineDisplay(TrainingDisplay):
 
     def epoch(self, record: Mapping[str, Any]) -> None:
         """One line with the time left."""
-        self.first = self.first or record["epoch"] - 1
+        if self.first is None:
+            self.first = record["epoch"] - 1
         made = record["epoch"] - self.first
         left = (time.perf_counter() - self.begun) / max(made, 1) * (record["epochs"] - record["epoch"])
         print(

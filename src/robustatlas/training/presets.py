@@ -89,8 +89,8 @@ class Preset:
             fight = self.fights.get(name, first)
             (found,) = opponents_of(
                 {name: strength},
-                steps or fight.steps,
-                rate or fight.length / fight.strength,
+                fight.steps if steps is None else steps,
+                fight.length / fight.strength if rate is None else rate,
                 optimizer=kind.optimizer,
                 l2_start=kind.l2_start,
                 features=features,

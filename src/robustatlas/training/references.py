@@ -259,7 +259,8 @@ def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset)
         rule=plan.rule,
         notes=(
             f"Trained by {_recipes(plan)} with {plan.steps} steps for {plan.settings.epochs} epochs, "
-            f"{counted(plan.seeds, 'run')} of each; evaluated on {plan.samples or 'all'} test images by the search "
+            f"{counted(plan.seeds, 'run')} of each; evaluated on "
+            f"{'all' if plan.samples is None else plan.samples} test images by the search "
             f"{plan.searched}{' of the attacks as published' if plan.procedure == 'paper' else ''}.",
         ),
         classes=len(training.classes),

@@ -105,7 +105,7 @@ def evaluated_by_rules(model: Classifier, data: Data, request: Request, any_of: 
         raise UserError(f"any_of={any_of!r}; expected how many draws, at least 2.")
     results = {}
     for rule, threshold in (("majority", 0.5), (f"any of {any_of}", 1 - 0.5 ** (1 / any_of))):
-        drawn = Classifier(model, draws=model.draws or _DRAWS, threshold=threshold)
+        drawn = Classifier(model, draws=_DRAWS if model.draws is None else model.draws, threshold=threshold)
         folder = None if request.run is None else named(str(request.run)) / rule.replace(" ", "-")
         results[rule] = evaluated_and_audited(drawn, data, replace(request, run=folder))
     return ByRules(results)

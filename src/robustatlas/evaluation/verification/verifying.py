@@ -21,6 +21,7 @@ from robustatlas.evaluation.verification.confirmed import Verification, accuraci
 from robustatlas.evaluation.verification.entering import enter
 from robustatlas.evaluation.verification.judging import judge
 from robustatlas.models.classifier import Classifier, undisturbed
+from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.outcomes import Run
 from robustatlas.results.result import Result
 
@@ -89,7 +90,7 @@ def verify(
     finder = by or (named(examples).stem if isinstance(examples, (str, os.PathLike)) else "")
     if not finder.strip():
         raise UserError("by is empty; say who found the examples.")
-    batch = batch_size or _BATCH
+    (batch,) = batch_sizes(_BATCH if batch_size is None else batch_size)
     with undisturbed():
         classifier = model_of(store, model)
         work, rows = rows_of(store, given, data)

@@ -54,6 +54,11 @@ class Cluster:
                 "Cluster(workers=4, gpus=0.5)."
             )
 
+    @property
+    def hands(self) -> int:
+        """Workers to be counted on: two where as many as fit may come."""
+        return 2 if self.workers is None else self.workers
+
     def slots(self, ray: Any) -> int:
         """How many workers fit on the cluster now."""
         there = ray.cluster_resources()

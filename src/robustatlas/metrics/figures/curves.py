@@ -98,7 +98,7 @@ def plot_curves(
             _draw(axes, name, curve, style, end, confidence, error, place)
         if crossings and len(named) == 2:
             first, second = named.values()
-            _mark_crossings(axes, first, second, end, confidence or 0.95, error)
+            _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
         axes.set_xlim(0, end)
         axes.set_xlabel(_size_label(named.values()))
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")

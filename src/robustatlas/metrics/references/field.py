@@ -62,7 +62,7 @@ class FieldEntry:
     def notes(self) -> tuple[str, ...]:
         """What is to be known of its numbers, a sentence each."""
         said = [
-            f"Evaluated at {self.evaluated_at:g}." if self.evaluated_at else "",
+            f"Evaluated at {self.evaluated_at:g}." if self.evaluated_at is not None else "",
             "AutoAttack's verdict is marked as unreliable." if self.unreliable else "",
             f"AutoAttack alone: {self.autoattack:g} %." if self.autoattack not in (None, self.accuracy) else "",
             f"Mean corruption error: {self.mce:g} %." if self.mce is not None else "",
@@ -106,7 +106,7 @@ class Field:
     @property
     def epsilon(self) -> float:
         """The strength as a number; 1 for corruptions, which have none."""
-        above, _, below = (self.strength or "1").partition("/")
+        above, _, below = ("1" if self.strength is None else self.strength).partition("/")
         return float(above) / float(below or 1)
 
     @classmethod
@@ -134,6 +134,7 @@ class Field:
             ranked=(self.attack,),
             defenses=tuple(self._defense(entry) for entry in self.entries),
             notes=("The reference accuracy is the best known one of all entries, at the one strength they share.",),
+            models=tuple(entry.name for entry in self.entries),
         )
 
     def _cell(self, accuracy: float) -> Mapping[str, Mapping[float, float]]:

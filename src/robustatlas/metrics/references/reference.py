@@ -18,9 +18,10 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAda
 from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
-from robustatlas.common.wording import some
+from robustatlas.common.wording import MASKED, some, why_masked
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.identity import DataRecord
+from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.points import different_points
 
 
@@ -94,6 +95,8 @@ class Reference:
         marks: what makes some of the numbers worth little, one sentence each; said wherever a run is compared.
         data: the images that the accuracies were measured on; None where the file does not say.
         warnings: what the trainings and evaluations behind the numbers warned of, one sentence each.
+        models: names of the models whose best accuracies these are; empty of models that were trained against the very
+            attack.
 
     Example:
         >>> from robustatlas.metrics.references import load_reference
@@ -115,6 +118,7 @@ class Reference:
     marks: tuple[str, ...] = ()
     data: DataRecord | None = None
     warnings: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
 
     @property
     def clean(self) -> float:
@@ -208,11 +212,12 @@ class Reference:
     def from_models(
         cls, name: str, source: str, tables: Mapping[str, AccuracyTable], data: DataRecord | None = None
     ) -> Reference:
-        """A reference of one's own, from models adversarially trained against each attack.
+        """A reference of one's own: the best that any of some models reaches.
 
-        The reference accuracy under an attack is the best that any of the models reaches at that strength (the
-        adversarial training accuracy of Kang et al. 2019, "Testing Robustness Against Unforeseen Adversaries"); the
-        clean one is the best clean accuracy.
+        Where these were adversarially trained against each attack it is the adversarial training accuracy of Kang et
+        al. 2019, "Testing Robustness Against Unforeseen Adversaries"; otherwise a ratio to it is relative to the best
+        of these models. The clean accuracy is the best clean one. Accuracies that are masked
+        (:attr:`AccuracyTable.void`) are upper bounds only, and no reference.
 
         Args:
             name: of the new reference.
@@ -221,7 +226,7 @@ class Reference:
             data: what they were measured on, where it is known.
 
         Raises:
-            UserError: no table, or tables of other attacks or strengths.
+            UserError: no table, tables of other attacks or strengths, or an attack under which all are masked.
 
         Example:
             >>> weak = AccuracyTable(95.0, {"linf": {0.01: 70.0, 0.02: 40.0}})
@@ -250,15 +255,16 @@ class Reference:
                     f"{model} and {first_model} were evaluated at different strengths of {attack}: only one of them at "
                     f"{some([*missing, *extra])}."
                 )
-        cells = {
-            attack: {
-                strength: max(table.at(attack, strength) for table in tables.values())
-                for strength in first.strengths(attack).tolist()
-            }
-            for attack in first.attacks
-        }
+        cells = {}
+        for attack in first.attacks:
+            sound = [table for table in tables.values() if not masked(table, [attack])]
+            if not sound:
+                why = why_masked(masked(first, [attack]))
+                raise UserError(f"No reference can be made under {attack}: every model is {MASKED}. {why}")
+            strengths = first.strengths(attack).tolist()
+            cells[attack] = {strength: max(table.at(attack, strength) for table in sound) for strength in strengths}
         clean = max((t.clean for t in tables.values() if not math.isnan(t.clean)), default=math.nan)
-        return cls(name, source, AccuracyTable(clean, cells), ranked=first.attacks, data=data)
+        return cls(name, source, AccuracyTable(clean, cells), ranked=first.attacks, data=data, models=tuple(tables))
 
 
 @cache

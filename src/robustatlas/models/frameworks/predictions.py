@@ -128,7 +128,7 @@ class Oracle:
         self.per_second, self.budget = per_second, budget
         self.shape = getattr(function, "shape", ())
         self._kept: KeptAnswers | None = None
-        self._tally = Tally() if per_second or budget else None
+        self._tally = None if per_second is None and budget is None else Tally()
         self._sent = function.sent if isinstance(function, Sender) else 0
         if self._tally is not None and self._sent:
             self._tally.charge(self._sent)

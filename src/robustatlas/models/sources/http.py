@@ -82,7 +82,7 @@ def http_model(
     model = from_predictions(
         served,
         kind,  # type: ignore[arg-type]
-        classes=classes or about.classes or None,
+        classes=(about.classes or None) if classes is None else classes,
         per_second=per_second,
         budget=budget,
         queries=queries,

@@ -32,7 +32,7 @@ def write(result: Result, path: Path) -> str:
     for number in numbers_of(facts):
         at = {} if number.strength is None else {"strength": number.strength}
         args: dict[str, Any] = at | {"low": number.value.low, "high": number.value.high, "confidence": 0.95}
-        what = number.name.replace("_", " ").replace("/", ", ")
+        what = number.words
         found.append(
             hub.EvalResult(
                 task_type="image-classification",
@@ -71,7 +71,7 @@ def _section(facts: Any, settings: dict[str, Any]) -> str:
     rows = []
     for number in numbers_of(facts):
         at = "" if number.strength is None else f"{number.strength:.4g}"
-        value, what = number.value, number.name.replace("_", " ").replace("/", ", ")
+        value, what = number.value, number.words
         rows.append(f"| {what} | {at} | {value.value:.1f} | {value.low:.1f} to {value.high:.1f} |")
     made = [f"- {name}: {value}" for name, value in settings.items()]
     warned = [f"- Warning: {warning}" for warning in facts.warnings]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +10,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from robustatlas.common.version import __version__
+from robustatlas.common.wording import MASKED, beside_masked
 from robustatlas.metrics.intervals import Interval
+from robustatlas.outcomes.masked import masked
 from robustatlas.report.exports.evidence import write_json
 from robustatlas.report.facts import RunFacts
+from robustatlas.report.words import judged_of
 from robustatlas.results.result import Result
+
+PREFIX = "masked_upper_bound_only/"
+"""Before the names of numbers that are masked, so that no tracker ranks them among those of the plain name."""
 
 
 @dataclass(frozen=True)
@@ -25,22 +31,34 @@ class Number:
     step: int = 0
     strength: float | None = None
 
+    @property
+    def words(self) -> str:
+        """Its name for people."""
+        plain = self.name.removeprefix(PREFIX).replace("_", " ").replace("/", ", ")
+        return beside_masked(plain, self.name.startswith(PREFIX))
+
 
 def numbers_of(facts: RunFacts) -> Iterator[Number]:
     """Clean, average and union accuracy, UA2, and accuracies of each attack at each strength, in percent: what attacks
     left, and what is certified of the model itself."""
     yield Number("clean_accuracy", facts.clean)
-    for name, value in (("average_accuracy", facts.average), ("union_accuracy", facts.union)):
-        if value is not None:
-            yield Number(name, value)
+    if facts.average is not None:
+        yield Number(_named("average_accuracy", facts, judged_of(facts)), facts.average)
+    if facts.union is not None:
+        yield Number(_named("union_accuracy", facts, facts.union_at), facts.union)
     for name, value in facts.own.items():
-        yield Number(name.lower().replace(" ", "_"), value)
+        yield Number(_named(name.lower().replace(" ", "_"), facts), value)
     for attack in facts.attacks:
+        name = _named(f"robust_accuracy/{attack.attack}", facts, [attack.attack])
         for step, cell in enumerate(attack.accuracy or ()):
-            yield Number(f"robust_accuracy/{attack.attack}", cell, step, float(attack.strengths[step]))
+            yield Number(name, cell, step, float(attack.strengths[step]))
     for certified in (each for each in facts.certified if not each.held.of):
         for step, cell in enumerate(certified.accuracy):
             yield Number(f"certified_accuracy/{certified.row}", cell, step, float(certified.strengths[step]))
+
+
+def _named(name: str, facts: RunFacts, attacks: Iterable[str] | None = None) -> str:
+    return f"{PREFIX}{name}" if masked(facts, attacks) else name
 
 
 def settings_of(result: Result) -> dict[str, Any]:
@@ -73,6 +91,8 @@ def files_of(result: Result) -> Iterator[list[Path]]:
                     plot_two_sided(result.two_sided(attack), ax)
                 else:
                     plot_curves(result.curve(attack), ax)
+                if masked(result, [attack]):
+                    ax.set_title(MASKED)
                 made.append(Path(folder) / f"curve-{attack}.png")
                 drawn.savefig(made[-1], dpi=200)
                 plt.close(drawn)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import listed, some
+from robustatlas.common.wording import counted, listed, some, unmarked
 from robustatlas.metrics.references.reference import NAMED, ZERO, Reference
 from robustatlas.metrics.references.shipped import available_fields, available_references, is_about, load_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -62,6 +62,11 @@ class Held:
         return any(attack in self.ranked for attack in self.own_sets)
 
     @property
+    def relative(self) -> bool:
+        """Whether the reference is the best of some models of which this is one: no ratio to it exceeds 100."""
+        return self.name in self.reference.models
+
+    @property
     def points(self) -> int:
         """Number of shared (attack, strength) that the reference ranks."""
         return sum(map(len, self.ranked.values()))
@@ -88,9 +93,10 @@ class Held:
     def notes(self) -> list[str]:
         """What is compared, and by name what is not, or not quite."""
         numbers = "UAR" if math.isnan(self.reference.clean) else "CR and UAR"
+        what = f" ({against_what(self.reference, [self.name])})" if self.reference.models else ""
         lines = [
-            f"{numbers} against {self.reference.name}, on {self.points} of its {self.ranked_points} ranked (attack, "
-            "strength)."
+            f"{numbers} against {self.reference.name}{what}, on {self.points} of its {self.ranked_points} ranked "
+            "(attack, strength)."
         ]
         for what, points in (
             ("Missing in the run", self.missing),
@@ -111,6 +117,27 @@ class Held:
                 "the ones searched here; 'evaluate --procedure paper' searches those."
             )
         return lines
+
+
+def against_what(reference: Reference, names: Iterable[str]) -> str:
+    """What models a reference is of, in words; ``names``: of those that are held against it.
+
+    Example:
+        >>> accuracies = AccuracyTable(90, {"linf": {0.1: 60}})
+        >>> best = Reference("mine", "", accuracies, ("linf",), models=("a", "b"))
+        >>> against_what(best, ["a", "b", "c"]), against_what(best, ["a"])
+        ('the best of these models', 'the best of 2 models, a among them')
+        >>> against_what(Reference("mine", "", accuracies, ("linf",)), ["a"])
+        'models trained against each attack'
+    """
+    if not reference.models:
+        return "models trained against each attack"
+    known = {unmarked(name) for name in names}
+    if known.issuperset(reference.models):
+        return "the best of these models" if len(known) > 1 else "the model itself"
+    among = [name for name in reference.models if name in known]
+    said = f"the best of {counted(len(reference.models), 'model')}"
+    return f"{said}, {listed(among)} among them" if among else said
 
 
 def hold_against(
@@ -138,7 +165,7 @@ def hold_against(
     missing, extra = different_points(ours, {**known.cells, **ranked}, attacks)
     published = _published(records)
     return Held(
-        name=table.name,
+        name=unmarked(table.name),
         reference=reference,
         shared=shared,
         missing=tuple(point for point in missing if point.partition("@")[0] in ranked),

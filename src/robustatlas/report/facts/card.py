@@ -11,14 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from robustatlas.common.version import __version__
-from robustatlas.common.wording import counted, shortened
+from robustatlas.common.wording import MASKED, counted, shortened
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
+from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.certified import halves_proved
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.rows import Row
 from robustatlas.report.facts.run import AttackFacts, RunFacts
-from robustatlas.report.facts.strips import Strip, StripSource, half_wrong, scale_of, strip_of
+from robustatlas.report.facts.strips import Strip, StripSource, halved_at, scale_of, strip_of, wrong_at_half
 from robustatlas.results.result import Result
 
 ADDRESS = "pypi.org/project/robustatlas"
@@ -36,7 +37,7 @@ class ResultCard:
     Attributes:
         title: name of the model.
         scope: images and data set.
-        place: rank range among the published defenses; empty where there is none.
+        place: rank range among the published defenses, or that the score is masked; empty where there is neither.
         clean: clean accuracy.
         score: the number at the right: CR ind-avg, or the average accuracy where no reference gives one.
         score_name: what it is called.
@@ -91,13 +92,15 @@ def card_of(
     strips = [strip_of(one, scale) for one in measured if one.attack in scale.units][:MOST_STRIPS]
     ratio = facts.reference.numbers.get("CR ind-avg") if facts.reference and facts.reference.complete else None
     place = facts.reference.place if facts.reference else None
+    judged = [attack.attack for attack in facts.attacks if attack.average is not None]
+    why = masked(facts, judged) if ratio is None else facts.reference.masked if facts.reference else {}
     return ResultCard(
         title=shortened(facts.name, _TITLE),
         scope=f"{counted(facts.samples, 'image')} of {facts.data}",
-        place=place.words(facts.reference.held.approximate) if facts.reference and place else "",
+        place=MASKED if why else place.words(facts.reference.held.approximate) if facts.reference and place else "",
         clean=facts.clean,
-        score=ratio or facts.average,
-        score_name="CR ind-avg" if ratio else "average accuracy",
+        score=facts.average if ratio is None else ratio,
+        score_name=f"average over {counted(len(judged), 'attack')}" if ratio is None else "CR ind-avg",
         strips=tuple(strips),
         others=len({attack.attack for attack in facts.attacks} | {one.attack for one in measured}) - len(strips),
         axis=scale.words,
@@ -113,7 +116,7 @@ def row_strips(row: Row, reference: Reference, compared: bool = True) -> tuple[S
     Args:
         row: of the board.
         reference: of the board.
-        compared: whether it is one, or `robustatlas.report.facts.rows.nothing_to_hold_against`.
+        compared: whether it is one, or that of `robustatlas.report.facts.rows.Ground`.
     """
     attacks = reference.ranked[:MOST_STRIPS]
     known = {attack: float(reference.accuracies.strengths(attack)[-1]) for attack in attacks}
@@ -127,17 +130,18 @@ def _published(row: Row, attack: str) -> StripSource:
     cells, clean = row.accuracies.cells[attack], row.accuracies.clean
     strengths, values = list(cells), list(cells.values())
     start = clean if math.isfinite(clean) else values[0]
-    spread = row.bounds([start, *values]) or ([start, *values], [start, *values])
-    low, high = (half_wrong(strengths, bound[1:], bound[0]) for bound in spread)
-    half = row.halves.get(attack, half_wrong(strengths, values, start))
+    spread = row.bounds(values) or (values, values)
+    low, high = (halved_at(strengths, bound, start) for bound in spread)
+    halved = row.halved.get(attack, halved_at(strengths, values, start))
     return StripSource(
         attack,
         strengths[-1],
         lambda sizes: np.interp(sizes, [0.0, *strengths], [start, *values]),
-        math.inf if half is None else half,
+        math.inf if halved is None else halved,
         (math.inf if low is None else low, math.inf if high is None else high),
         row.proved.get(attack, 0.0),
         attack in row.own_sets,
+        bool(masked(row, [attack])),
     )
 
 
@@ -150,16 +154,19 @@ def _measured(facts: RunFacts) -> list[StripSource]:
         for certified in facts.certified
         if certified.row in proved.keys() - run
     ]
-    return [_attacked(one, proved.get(one.attack, 0.0)) for one in facts.attacks if one.curve is not None] + alone
+    known = [_attacked(one, facts, proved.get(one.attack, 0.0)) for one in facts.attacks if one.curve is not None]
+    return known + alone
 
 
-def _attacked(attack: AttackFacts, proved: float) -> StripSource:
+def _attacked(attack: AttackFacts, facts: RunFacts, proved: float) -> StripSource:
     assert attack.curve is not None
     band = attack.curve.band(CONFIDENCE, kind="pointwise")
-    reached = (band.sizes[band.high >= 50], band.sizes[band.low >= 50])
+    half = 100 * wrong_at_half(facts.clean.value)
+    reached = (band.sizes[band.high >= half], band.sizes[band.low >= half])
     low, high = (float(sizes[0]) if len(sizes) else math.inf for sizes in reached)
     last, accuracy = float(attack.strengths[-1]), attack.curve.robust_accuracy
-    return StripSource(attack.attack, last, accuracy, attack.quartiles[1], (low, high), proved, attack.own_set)
+    why = masked(facts, [attack.attack])
+    return StripSource(attack.attack, last, accuracy, attack.halved, (low, high), proved, attack.own_set, bool(why))
 
 
 def run_hash(result: Result) -> str:

@@ -12,6 +12,7 @@ from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.report.facts.numbers import CONFIDENCE
+from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import unit_of
 from robustatlas.results.result import Result
 
@@ -29,6 +30,7 @@ class CertifiedFacts:
         curve: the curve of the certified sizes.
         both: both sides; None where the attack was not run, or another model is certified.
         saved: passes a sample at most that the attack was spared by certificates; None: nothing was certified before.
+        half: the size up to which half of the clean accuracy is proved; 0 where that is not so at any.
     """
 
     row: str
@@ -39,6 +41,7 @@ class CertifiedFacts:
     curve: RobustnessCurve
     both: TwoSided | None
     saved: float | None
+    half: float
 
     @property
     def sentence(self) -> str:
@@ -65,14 +68,9 @@ class CertifiedFacts:
         return f"Another model than the run's own; {made}; it abstains on {abstained} images."
 
     @property
-    def half(self) -> float:
-        """The size up to which half of the images are proved to be right; 0 where that is not so at any."""
-        return min(float(self.curve.quantile(0.5)), max(self.strengths, default=math.inf))
-
-    @property
     def thanks(self) -> str:
         """What certificates spared the attack."""
-        return f"They spared the attack up to {self.saved:.0f} passes a sample." if self.saved else ""
+        return f"They spared the attack up to {self.saved:.0f} passes a sample." if self.saved is not None else ""
 
 
 def certified_of(result: Result) -> Iterator[CertifiedFacts]:
@@ -96,19 +94,21 @@ def certified_of(result: Result) -> Iterator[CertifiedFacts]:
         run = row in result.attacks and not held.of and result.outcome(row).judged
         strengths = tuple(result.strengths(row).tolist()) if row in result.attacks else held.strengths
         correct = [round(share * len(held.sizes) / 100) for share in held.accuracies(strengths).tolist()]
-        saved = result.outcome(row).saved if run else None
+        saved, curve = result.outcome(row).saved if run else None, result.certified(row)
+        half = float(curve.quantile(wrong_at_half(result.clean_accuracy)))
         yield CertifiedFacts(
             row=row,
             held=held,
             unit=unit_of(held.attack, held.unit),
             strengths=strengths,
             accuracy=tuple(proportion_interval(count, len(held.sizes), CONFIDENCE) for count in correct),
-            curve=result.certified(row),
+            curve=curve,
             both=result.two_sided(row) if run else None,
             saved=None if saved is None else float(saved.mean()),
+            half=min(half, max(strengths, default=math.inf)),
         )
 
 
 def halves_proved(certified: Iterable[CertifiedFacts]) -> dict[str, float]:
-    """Attack -> size up to which half of the images are proved to be right by the model itself, where that is so."""
+    """Attack -> size up to which half of the clean accuracy is proved of the model itself, where that is so."""
     return {facts.row: facts.half for facts in certified if not facts.held.of and facts.half > 0}

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import marked, some, wording
+from robustatlas.common.wording import marked, some, why_masked, wording
 from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic
 from robustatlas.metrics.differences import paired_differences
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.registry import against_reference
+from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points, different_points
 from robustatlas.outcomes.shared import rows_of, shared_index
@@ -53,11 +55,11 @@ class Compared:
     """One of several runs, on what all of them share.
 
     Attributes:
-        table: its outcomes of the shared samples under the shared attacks and strengths.
+        table: the result on the shared samples, under the shared attacks and strengths.
         volumes: attack -> its hypervolume over the shared strengths, where it has one.
     """
 
-    table: OutcomeTable
+    table: Result
     volumes: Mapping[str, AdversarialHypervolume]
 
     def with_volumes_of(self, attacks: Collection[str]) -> Compared:
@@ -81,6 +83,17 @@ class Compared:
         found = numbers.with_doubt(self.table, lambda table: intervals(_accuracies(table, union)))
         found |= intervals(self._volumes())
         return found | (numbers.intervals_against(self.table, held) if held else {})
+
+    def masked(
+        self, names: Iterable[str], held: Held | None = None, union: Mapping[str, float] | None = None
+    ) -> dict[str, dict[str, float]]:
+        """Those of some numbers of `statistics` that may not compete, and why, as `masked` says it."""
+        rests: dict[str, Collection[str]] = {"clean accuracy": (), "union accuracy": union or ()}
+        rests |= {f"average {attack}": (attack,) for attack in self.table.attacks}
+        rests |= {volume_name(attack): (attack,) for attack in self.table.attacks}
+        rests |= {metric.name: held.ranked for metric in against_reference()} if held else {}
+        found = {name: masked(self.table, rests.get(name, self.table.attacks)) for name in names}
+        return {name: why for name, why in found.items() if why}
 
     def _volumes(self) -> dict[str, SampleStatistic]:
         return {
@@ -118,8 +131,8 @@ class Shared:
         """Number of shared samples."""
         return len(self.index)
 
-    def table(self, run: int) -> OutcomeTable:
-        """One run's outcomes of the shared samples under the shared attacks and strengths."""
+    def table(self, run: int) -> Result:
+        """One run on the shared samples, under the shared attacks and strengths."""
         return self._whole(run).judged().restrict(self.grid)
 
     def on(self, run: int) -> Compared:
@@ -133,14 +146,15 @@ class Shared:
         volumes = {attack: volume for attack, volume in found.items() if volume is not None}
         return Compared(whole.judged().restrict(self.grid), volumes)
 
-    def _whole(self, run: int) -> OutcomeTable:
-        """One run's outcomes of the shared samples under everything that it has."""
-        result = self.results[run]
-        table = OutcomeTable(
-            self.names[run], result.data, result.index, result.labels, result.clean_prediction, result.clean_margin,
-            result.outcomes, result.clean_rejected,
-        )  # fmt: skip
-        return table.select(rows_of(table.index, self.index))
+    @property
+    def whole(self) -> bool:
+        """Whether the runs share everything that each of them has, so that nothing stands apart."""
+        return not self.left_out and all(result.samples == self.samples for result in self.results)
+
+    def _whole(self, run: int) -> Result:
+        """One run on the shared samples under everything that it has."""
+        result = replace(self.results[run], name=self.names[run])
+        return result.select(rows_of(result.index, self.index))
 
 
 @dataclass(frozen=True)
@@ -209,7 +223,9 @@ class Contest:
         attack: its name; empty for the clean images and for all attacks together.
         strengths: number of strengths that the mean goes over; 0 for the clean images.
         values: accuracy of each run in percent.
-        leaders: positions of the runs that no other run is significantly ahead of.
+        leaders: positions of the runs that no other run is significantly ahead of, among those that compete; none where
+            fewer than two do.
+        masked: positions of the runs that do not compete, as their accuracies are upper bounds only.
     """
 
     label: str
@@ -217,17 +233,25 @@ class Contest:
     strengths: int
     values: tuple[Interval, ...]
     leaders: tuple[int, ...]
+    masked: tuple[int, ...] = ()
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether some run that competes is behind another one."""
+        return 0 < len(self.leaders) < len(self.values) - len(self.masked)
 
 
 @dataclass(frozen=True)
 class Standings:
-    """Runs on the images and strengths that all of them have; `together` is None for a single attack."""
+    """Runs on the images and strengths that all of them have; `together` is None for a single attack. ``why``: name of
+    a run that is masked under some of these attacks -> why."""
 
     names: tuple[str, ...]
     samples: int
     clean: Contest
     attacks: tuple[Contest, ...]
     together: Contest | None
+    why: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def contests(self) -> tuple[Contest, ...]:
@@ -235,19 +259,29 @@ class Standings:
         return (self.clean, *self.attacks, *([self.together] if self.together else []))
 
 
-def standings(results: Sequence[Result], names: Sequence[str]) -> Standings | None:
-    """Compare runs pair by pair on the images they share; None where they share no images or no strengths.
-
-    A run is ahead of another where the interval of their difference excludes 0. The intervals hold for all pairs at
-    once (Bonferroni), for each line of the comparison by itself.
-    """
+def shared_if_any(results: Sequence[Result], names: Sequence[str]) -> Shared | None:
+    """What several runs share; None of one, and where they share no images or no strengths."""
     if len(results) < 2:
         return None
     try:
-        shared = what_is_shared(results, names)
+        return what_is_shared(results, names)
     except UserError:
         return None
-    tables = [shared.table(run) for run in range(len(results))]
+
+
+def standings(results: Sequence[Result], names: Sequence[str]) -> Standings | None:
+    """`standings_of` what several runs share; None where they share no images or no strengths."""
+    shared = shared_if_any(results, names)
+    return None if shared is None else standings_of(shared)
+
+
+def standings_of(shared: Shared) -> Standings:
+    """Compare runs pair by pair on what they share.
+
+    A run is ahead of another where the interval of their difference excludes 0. The intervals hold for all pairs at
+    once (Bonferroni), for each line of the comparison by itself. Accuracies that are masked are held against none.
+    """
+    names, tables = shared.names, [shared.table(run) for run in range(len(shared.names))]
     statistics = [numbers.overall(table) | numbers.averages(table) for table in tables]
     values = [
         numbers.with_doubt(table, lambda table: intervals(numbers.overall(table) | numbers.averages(table)))
@@ -255,18 +289,22 @@ def standings(results: Sequence[Result], names: Sequence[str]) -> Standings | No
     ]
     ahead = _ahead(statistics)
 
-    def contest(key: str, label: str, attack: str, strengths: int) -> Contest:
-        beaten = {second for found, _, second in ahead if found == key}
-        leaders = tuple(run for run in range(len(results)) if run not in beaten)
-        return Contest(label, attack, strengths, tuple(of_run[key] for of_run in values), leaders)
+    def contest(key: str, label: str, attacks: Sequence[str], strengths: int) -> Contest:
+        competing = [run for run, table in enumerate(tables) if not masked(table, attacks)]
+        beaten = {second for found, first, second in ahead if found == key and {first, second} <= {*competing}}
+        leaders = tuple(run for run in competing if run not in beaten) if len(competing) > 1 else ()
+        attack = attacks[0] if len(attacks) == 1 else ""
+        behind = tuple(run for run in range(len(tables)) if run not in competing)
+        return Contest(label, attack, strengths, tuple(of_run[key] for of_run in values), leaders, behind)
 
-    points = sum(map(len, shared.grid.values()))
+    points, every = sum(map(len, shared.grid.values())), list(shared.grid)
     return Standings(
-        names=tuple(names),
+        names=names,
         samples=shared.samples,
-        clean=contest("clean accuracy", "Clean images", "", 0),
-        attacks=tuple(contest(a, wording(a).label, a, len(kept)) for a, kept in shared.grid.items()),
-        together=contest("average accuracy", "All attacks", "", points) if len(shared.grid) > 1 else None,
+        clean=contest("clean accuracy", "Clean images", (), 0),
+        attacks=tuple(contest(a, wording(a).label, [a], len(kept)) for a, kept in shared.grid.items()),
+        together=contest("average accuracy", "All attacks", every, points) if len(every) > 1 else None,
+        why={name: why_masked(why) for name, table in zip(names, tables, strict=True) if (why := masked(table))},
     )
 
 

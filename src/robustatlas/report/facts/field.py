@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from robustatlas.common.wording import counted, listed, ordinal, wording
+from robustatlas.common.wording import MASKED, beside_masked, counted, listed, ordinal, why_masked, wording
 from robustatlas.common.wording import size as written
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds, proportion_interval
 from robustatlas.metrics.references.field import CORRUPTIONS, Field, FieldEntry
 from robustatlas.metrics.references.shipped import available_fields, is_about, load_field
+from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.numbers import CONFIDENCE, intervals
@@ -37,11 +38,13 @@ _SETS = {"Linf": "linf", "L2": "l2"}
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The run's own robust accuracy where no entry has one: under an attack, at a strength, in percent."""
+    """The run's own robust accuracy where no entry has one: under an attack, at a strength, in percent, and whether it
+    is masked."""
 
     attack: str
     strength: float
     accuracy: float
+    masked: bool
 
     @property
     def words(self) -> str:
@@ -49,7 +52,7 @@ class Elsewhere:
         levels = 255 * self.strength
         whole = self.attack == "linf" and abs(levels - round(levels)) < 1e-6
         where = f"{round(levels)}/255" if whole else written(self.strength)
-        return f"{wording(self.attack).label} {where}: {self.accuracy:.1f} %"
+        return beside_masked(f"{wording(self.attack).label} {where}: {self.accuracy:.1f} %", self.masked)
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,12 @@ class Beside:
         clean: clean accuracy of the run.
         samples: number of its images.
         attacks: of the run that search the field's sets.
-        rank: place by the number alone, among the entries and the run.
-        best: the best place that the intervals leave open.
-        worst: the worst one.
+        rank: place by the number alone, among the entries and the run; it means nothing where the run is masked.
+        best: the best place that the intervals leave open; likewise.
+        worst: the worst one; likewise.
         elsewhere: what the run is at other strengths and under other norms.
         curve: of the run under these attacks at once; None of corruptions.
+        masked: why the run has no place, as :func:`robustatlas.outcomes.masked.masked` says it.
     """
 
     field: Field
@@ -79,6 +83,7 @@ class Beside:
     worst: int
     elsewhere: tuple[Elsewhere, ...]
     curve: RobustnessCurve | None
+    masked: Mapping[str, float]
 
     @property
     def of(self) -> int:
@@ -108,11 +113,13 @@ class Beside:
     @property
     def sentence(self) -> str:
         """Where the run stands."""
-        few = f", on {counted(self.samples, 'image')}" if self.samples < (self.field.images or 10_000) else ""
+        few = f", on {counted(self.samples, 'image')}" if self.samples < _images(self.field) else ""
         union = f" under {listed([wording(attack).label for attack in self.attacks])} at once" if self.several else ""
         number = self.accuracy
         said = f"At {self.point}{union} {number.value:.1f} % ({number.low:.1f} to {number.high:.1f}){few}"
         whose = f"{len(self.field.entries)} entries of {self.field.name}, as of {self.field.date}"
+        if self.masked:
+            return f"{said}: {MASKED}, so it has no place beside the {whose}. {why_masked(self.masked)}"
         return f"{said}: {self.place} beside the {whose}."
 
     @property
@@ -136,13 +143,20 @@ class Beside:
             "strength": self.field.strength,
             "accuracy": plain(self.accuracy),
             "union of": list(self.attacks),
-            "place": {"rank": self.rank, "best": self.best, "worst": self.worst, "of": self.of},
+            "place": None
+            if self.masked
+            else {"rank": self.rank, "best": self.best, "worst": self.worst, "of": self.of},
             "entries": [
                 {"name": entry.name, "accuracy": entry.accuracy, "clean": entry.clean, "notes": list(entry.notes)}
                 for entry in self.neighbours
             ],
             "elsewhere": [vars(one) for one in self.elsewhere],
         }
+
+
+def _images(field: Field) -> int:
+    """Behind each number of the field, which has thousands where it does not say."""
+    return 10_000 if field.images is None else field.images
 
 
 def beside_the_field(result: Result) -> tuple[Beside, ...]:
@@ -209,7 +223,8 @@ def _placed(
     span, rank = rank_ranges(spans)[0], ranks([accuracy.value, *values], [None] * (len(values) + 1))[0]
     assert span is not None and rank is not None
     clean = proportion_interval(int(result.clean.sum()), result.samples, CONFIDENCE)
-    return Beside(field, accuracy, clean, result.samples, attacks, rank, *span, elsewhere, curve)
+    why = masked(result, attacks)
+    return Beside(field, accuracy, clean, result.samples, attacks, rank, *span, elsewhere, curve, why)
 
 
 def _searching(result: Result, norm: str) -> tuple[str, ...]:
@@ -236,4 +251,6 @@ def _elsewhere(result: Result, field: Field, curve: RobustnessCurve, reach: floa
     for name, (size, _) in STANDARD.items():
         if name != field.attack and name in result.attacks and size <= result.strengths(name)[-1]:
             at.append((name, result.curve(name), size))
-    return tuple(Elsewhere(name, size, float(of.robust_accuracy(size))) for name, of, size in at)
+    return tuple(
+        Elsewhere(name, size, float(of.robust_accuracy(size)), bool(masked(result, [name]))) for name, of, size in at
+    )

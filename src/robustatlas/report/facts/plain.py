@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from robustatlas.common.wording import MARK
+from robustatlas.common.wording import MASKED, unmarked, why_masked
 from robustatlas.metrics.intervals import Interval
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
     """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
     breaking = facts.breaking
     return {
-        "model": facts.name.removesuffix(f" {MARK}"),
+        "model": unmarked(facts.name),
         "data": facts.data,
         "samples": facts.samples,
         "provenance": dict(facts.provenance),
@@ -40,6 +40,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "diagnosis": None if facts.diagnosis is None else facts.diagnosis.to_dict(),
         "void": dict(facts.void),
         "stopped": None if facts.stopped is None else _stopped(facts.stopped),
+        "masked": f"{MASKED}. {why_masked(facts.void)}" if facts.void else None,
         "warnings": list(facts.warnings),
         "missing": dict(facts.missing),
     }
@@ -142,5 +143,6 @@ def _reference(facts: ReferenceFacts) -> dict[str, Any]:
             "CR in": inside,
             "CR out": outside,
             "SC": {f"floor {floor:g}": constant.value for floor, constant in facts.training.stability.items()},
+            "SC interval": {f"floor {floor:g}": plain(one) for floor, one in facts.training.steadiness.items()},
         }
     return found

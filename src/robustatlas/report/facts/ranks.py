@@ -90,8 +90,8 @@ def ranked_cells(row: Row, reference: Reference) -> tuple[AccuracyTable, Accurac
 
 
 def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | None:
-    """What a row is ranked by: the mean ratio to the reference over all ranked cells, in percent, and the stability
-    constant where the training is told; None where a cell is missing.
+    """The mean ratio of a row to the reference over all ranked cells, in percent, and the stability constant where the
+    training is told; None where a cell is missing. It ranks the row unless some of these cells are masked.
 
     Example:
         >>> reference = Reference("small", "made up", AccuracyTable(90, {"linf": {0.01: 80}}), ("linf",))

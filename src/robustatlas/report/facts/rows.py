@@ -7,21 +7,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from robustatlas.common.documents import checked, read_json
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import UPPER_BOUND, marked
+from robustatlas.common.wording import MASKED, UPPER_BOUND, marked, why_masked
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.references.shipped import available_fields, load_field
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points
+from robustatlas.outcomes.shared import rows_of
 from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.report.facts.best_known import best_known
 from robustatlas.report.facts.certified import certified_of, halves_proved
-from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, own, union_strengths
+from robustatlas.report.facts.numbers import (
+    CONFIDENCE,
+    hypervolume_of,
+    intervals_against,
+    own,
+    stability,
+    union_strengths,
+)
+from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.results.result import Result
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
@@ -102,15 +113,20 @@ class Row:
             empty where a cell is missing, and for rows of which only the accuracies are known.
         halves: attack -> the size from which on half of the images are wrong, inf where they never are; empty for rows
             of which only the accuracies are known.
+        halved: attack -> the size from which on no more than half of the clean accuracy is left; likewise.
         own_sets: attacks whose sets are not those of the reference, so that what is said beside it holds about.
         doubts: what makes the reference worth little for the row, one sentence each.
-        union: accuracy in percent under all attacks at once, each at the middle one of its strengths; None for a
-            single attack, and for rows of which only the accuracies are known.
+        constants: floor -> the stability constant with its interval, likewise.
+        union: accuracy in percent under all ranked attacks at once, each at the middle one of its strengths that
+            count; None for a single attack, where a cell is missing, and for rows of which only the accuracies are
+            known.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
-        proved: attack -> size up to which half of the images are proved to be right, where that is so at any.
+        proved: attack -> size up to which half of the clean accuracy is proved, where that is so at any.
         certified: attack -> accuracies in percent that are certain at the strengths of the board, where its sets were
             certified: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
+        void: attack -> share of the samples at which its gradient is missing or misleads: see
+            :func:`robustatlas.outcomes.masked.masked`.
     """
 
     name: str
@@ -123,7 +139,9 @@ class Row:
     own_run: bool = False
     petaflops: float | None = None
     ratios: Mapping[str, Interval] = field(default_factory=dict)
+    constants: Mapping[float, Interval] = field(default_factory=dict)
     halves: Mapping[str, float] = field(default_factory=dict)
+    halved: Mapping[str, float] = field(default_factory=dict)
     own_sets: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     union: float | None = None
@@ -131,6 +149,7 @@ class Row:
     proved: Mapping[str, float] = field(default_factory=dict)
     certified: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     fingerprint: str = ""
+    void: Mapping[str, float] = field(default_factory=dict)
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
         """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
@@ -196,6 +215,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     notes = [
         given.notes,
         f"unfinished run, samples not yet evaluated: {lacking}" if lacking else "",
+        *([f"{MASKED}. {why_masked(result.void)}"] if result.void else []),
         *result.warnings,
         *_by_others(result),
         f"missing, as not every strength was searched: {', '.join(partly)}" if partly else "",
@@ -211,28 +231,58 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         notes="; ".join(note for note in notes if note),
         own_run=True,
         ratios=_ratios(result, held),
-        halves={attack: _half(result, attack) for attack in judged.attacks},
+        halves=_sizes(judged, 0.5),
+        halved=_sizes(judged, wrong_at_half(judged.clean_accuracy)),
         own_sets=held.own_sets,
         doubts=held.doubts,
-        union=100 * float(judged.survivors(union_strengths(judged)).mean()) if len(judged.attacks) > 1 else None,
+        constants=_constants(judged, held, given),
+        union=_union(judged, held),
         own={name: statistic.value for name, statistic in own(judged).items()},
         proved=halves_proved(certified_of(result)),
         certified=_certified(result, reference),
         fingerprint=result.fingerprint,
+        void=result.void,
     )
 
 
-def nothing_to_hold_against(results: Iterable[Result]) -> Reference:
-    """A reference that is always right, so that ratios to it are the accuracies: it ranks the points of all runs, and
-    lists those that only some of them have.
+@dataclass(frozen=True)
+class Ground:
+    """What runs share that are ranked without a reference.
 
-    Raises:
-        UserError: the runs share no (attack, strength).
+    Attributes:
+        reference: always right, so that ratios to it are the accuracies: it ranks the points of all runs, and lists
+            those that only some of them have.
+        index: positions of the images that all runs have; None where there are none, or several data sets.
     """
-    grids = [
-        {attack: table.strengths(attack).tolist() for attack in table.attacks}
-        for table in (result.judged() for result in results)
-    ]
+
+    reference: Reference
+    index: Integers | None
+
+    @classmethod
+    def of(cls, results: Iterable[Result]) -> Ground:
+        """What some runs share; they are looked at one by one.
+
+        Raises:
+            UserError: no run, or they share no (attack, strength).
+        """
+        grids: list[dict[str, list[float]]] = []
+        data: set[tuple[str, str | None]] = set()
+        index = np.zeros(0, np.int64)
+        for result in results:
+            judged = result.judged()
+            grids.append({attack: judged.strengths(attack).tolist() for attack in judged.attacks})
+            index = np.intersect1d(index, result.index) if data else result.index
+            data.add((result.data, result.identity.data.images_sha256 if result.identity else None))
+        return cls(_always_right(grids), index if len(data) == 1 and len(index) else None)
+
+    def on(self, result: Result) -> Result:
+        """A run on the images that all of them have."""
+        if self.index is None or len(self.index) == result.samples:
+            return result
+        return result.select(rows_of(result.index, self.index))
+
+
+def _always_right(grids: Sequence[Mapping[str, Sequence[float]]]) -> Reference:
     if not grids:
         raise UserError("There is nothing to show: no run is given, and no reference with published defenses.")
     shared = common_points(grids)
@@ -250,15 +300,28 @@ def _certified(result: Result, reference: Reference) -> dict[str, dict[float, fl
     return {row: dict(zip(grid, held[row].accuracies(grid).tolist(), strict=True)) for row, grid in shared.items()}
 
 
-def _half(result: Result, attack: str) -> float:
-    """The size from which on half of the images are wrong."""
-    return float(RobustnessCurve.of(result.outcome(attack)).quantile(0.5))
+def _sizes(judged: Result, share: float) -> dict[str, float]:
+    """Attack -> the size from which on a share of the images is wrong."""
+    return {attack: float(RobustnessCurve.of(one).quantile(share)) for attack, one in judged.outcomes.items()}
 
 
 def _by_others(result: Result) -> list[str]:
     """A sentence for each attack of whose smallest examples some were handed over."""
     known = {attack: best_known(result, attack) for attack in result.attacks}
     return [found.sentence(attack) for attack, found in known.items() if found is not None and found.names]
+
+
+def _union(judged: Result, held: Held) -> float | None:
+    if len(held.ranked) < 2 or held.points < held.ranked_points:
+        return None
+    shared = judged.restrict(held.ranked)
+    return 100 * float(shared.survivors(union_strengths(shared)).mean())
+
+
+def _constants(judged: Result, held: Held, about: About) -> dict[float, Interval]:
+    if not about.tells_training or held.points < held.ranked_points:
+        return {}
+    return stability(judged, held, about.trained_on)[1]
 
 
 def _ratios(result: Result, held: Held) -> dict[str, Interval]:

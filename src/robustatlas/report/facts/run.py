@@ -21,11 +21,12 @@ from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.registry import of_attack
-from robustatlas.metrics.stability import StabilityConstant, stability_constant
+from robustatlas.metrics.stability import StabilityConstant
+from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
-from robustatlas.report.facts.against import Held, hold_against
+from robustatlas.report.facts.against import Held, against_what, hold_against
 from robustatlas.report.facts.best_known import BestKnown, best_known
 from robustatlas.report.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.report.facts.certified import CertifiedFacts, certified_of
@@ -37,11 +38,9 @@ from robustatlas.report.facts.queries import QuerySuccess, query_successes
 from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import about_of
 from robustatlas.report.facts.stopped import Stopped, stopped
+from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import unit_of
 from robustatlas.results.result import Result
-
-FLOORS = (0.0, 0.5, 1.0)
-"""Smallest differences of difficulty, in percentage points, of the stability constants that are given."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,7 @@ class AttackFacts:
         curve: robustness curve; None likewise.
         sizes: [N] of the smallest adversarial example of each sample; 0 misclassified clean, inf where none was found.
         quartiles: sizes at which a quarter, half and three quarters of all samples are misclassified; inf where never.
+        halved: the size from which on no more than half of the clean accuracy is left; inf where never.
         forward: mean forward passes for one sample.
         backward: mean backward passes for one sample.
         seconds: time of the attack on all samples.
@@ -105,6 +105,7 @@ class AttackFacts:
     curve: RobustnessCurve | None
     sizes: NDArray[np.float64]
     quartiles: tuple[float, float, float]
+    halved: float
     forward: float
     backward: float
     seconds: float
@@ -137,11 +138,13 @@ class AttackFacts:
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """What depends on the training of the model: share of the points seen, CR in and out, stability constants."""
+    """What depends on the training of the model: share of the points seen, CR in and out, and floor -> the stability
+    constant and its interval, where it has one."""
 
     seen: float
     ratios: InOut
     stability: Mapping[float, StabilityConstant]
+    steadiness: Mapping[float, Interval]
 
 
 @dataclass(frozen=True)
@@ -152,18 +155,26 @@ class ReferenceFacts:
         held: what both have.
         numbers: name of a metric of the registry -> its value.
         training: None where the training of the model is not stated, or the reference has no clean accuracy.
-        place: among the published defenses of the reference; None without any, and for a run that lacks ranked cells.
+        place: among the published defenses of the reference; None without any, and for a run that lacks ranked cells or
+            is masked under some.
+        masked: why these numbers may not compete, as :func:`robustatlas.outcomes.masked.masked` says it.
     """
 
     held: Held
     numbers: Mapping[str, Interval]
     training: TrainingFacts | None
     place: Place | None
+    masked: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """Of the reference."""
         return self.held.reference.name
+
+    @property
+    def what(self) -> str:
+        """What models the reference is of."""
+        return against_what(self.held.reference, [self.held.name])
 
     @property
     def complete(self) -> bool:
@@ -302,7 +313,9 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
     outcome = result.outcome(attack)
     forward, backward = result.passes(attack)
     curve = RobustnessCurve.of(outcome) if outcome.judged else None
-    quarter, half, three = (curve or RobustnessCurve(outcome.minimal_size)).quantile([0.25, 0.5, 0.75]).tolist()
+    sizes = RobustnessCurve(outcome.minimal_size) if curve is None else curve
+    shares = [0.25, 0.5, 0.75, wrong_at_half(result.clean_accuracy)]
+    quarter, half, three, halved = sizes.quantile(shares).tolist()
     return AttackFacts(
         attack=attack,
         unit=unit_of(attack, outcome.unit),
@@ -312,6 +325,7 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
         curve=curve,
         sizes=outcome.minimal_size,
         quartiles=(quarter, half, three),
+        halved=halved,
         forward=forward,
         backward=backward,
         seconds=outcome.seconds,
@@ -362,28 +376,27 @@ def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]
         return {}
     points = {attack: held.shared[attack]}
     ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
-    return intervals(
-        {
-            metric.name: metric.of_attack(ours, reference, attack)
-            for metric in of_attack()
-            if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
-        }
-    )
+    found = {
+        metric.name: metric.of_attack(ours, reference, attack)
+        for metric in of_attack()
+        if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
+    }
+    return numbers.within_possible(intervals(found), held)
 
 
-def _against(judged: OutcomeTable, held: Held, trained_on: Mapping[str, float] | None) -> ReferenceFacts:
+def _against(judged: Result, held: Held, trained_on: Mapping[str, float] | None) -> ReferenceFacts:
     training = None
     if trained_on is not None and not math.isnan(held.reference.clean):
         ours, reference = judged.restrict(held.ranked).accuracies().sound(), held.table(held.ranked)
         seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
         training = TrainingFacts(
-            seen=percent_seen(ours, reference, seen),
-            ratios=competitiveness_in_out(ours, reference, seen),
-            stability={floor: stability_constant(ours, reference, seen, floor=floor) for floor in FLOORS},
+            percent_seen(ours, reference, seen),
+            competitiveness_in_out(ours, reference, seen),
+            *numbers.stability(judged, held, seen),
         )
     found = numbers.intervals_against(judged, held)
-    place = None
-    if "CR ind-avg" in found and held.points == held.ranked_points:
+    place, why = None, masked(judged, held.ranked)
+    if "CR ind-avg" in found and held.points == held.ranked_points and not why:
         constant = training.stability[0.0].value if training else None
         place = place_among_published(found["CR ind-avg"], constant, held.reference)
-    return ReferenceFacts(held, found, training, place)
+    return ReferenceFacts(held, found, training, place, why)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import size, wording
+from robustatlas.common.wording import beside_masked, size, wording
 from robustatlas.metrics.references.reference import Reference
 
 CELLS = 48
@@ -30,19 +30,22 @@ class StripSource:
         attack: name.
         last: largest strength.
         accuracy: sizes -> robust accuracy in percent; None where nothing was searched.
-        half: the size from which on half of the images are wrong, in the attack's own unit; inf where never.
+        halved: the size from which on no more than half of the clean accuracy is left, in the attack's own unit; inf
+            where more is left at every size.
         ends: of the interval of that size.
-        proved: size up to which half of the images are proved to be right; 0 where that is not so at any.
+        proved: size up to which half of the clean accuracy is proved; 0 where that is not so at any.
         own_set: whether another set was searched than the reference's.
+        masked: whether the numbers are upper bounds only.
     """
 
     attack: str
     last: float
     accuracy: Callable[[Floats], Floats] | None
-    half: float
+    halved: float
     ends: tuple[float, float]
     proved: float = 0.0
     own_set: bool = False
+    masked: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,20 +56,22 @@ class Strip:
         attack: name.
         label: in front of people.
         shades: robust accuracy in percent in the middle of each of `CELLS` cells; None where it was not searched.
-        half: the size from which on half of the images are wrong, in the attack's own unit; inf where never.
+        halved: the size from which on no more than half of the clean accuracy is left, in the attack's own unit; inf
+            where more is left at every size.
         tick: its place.
         low, high: places of its interval.
-        reference: place at which half of the images are wrong for the reference; None where there is none.
-        beyond: whether they are so only farther than that, as its strengths end there.
-        certified: place up to which half of the images are proved to be right; None where that is not so at any size.
+        reference: place at which half of the reference's clean accuracy is left; None where there is none.
+        beyond: whether that is only farther, as its strengths end there.
+        certified: place up to which half of the clean accuracy is proved; None where that is not so at any size.
         own_set: whether the run searched another set than the reference's.
         proved: the size of `certified`, in the attack's own unit; 0 where there is none.
+        masked: whether shades and sizes are upper bounds only.
     """
 
     attack: str
     label: str
     shades: tuple[float | None, ...]
-    half: float
+    halved: float
     tick: float | None
     low: float
     high: float
@@ -75,6 +80,7 @@ class Strip:
     certified: float | None
     own_set: bool
     proved: float = 0.0
+    masked: bool = False
 
     @property
     def searched(self) -> bool:
@@ -86,18 +92,15 @@ class Strip:
         """The strip in words."""
         up_to = f"up to {size(self.proved)}" if math.isfinite(self.proved) else "at every size"
         if not self.searched:
-            return f"{self.label}: half proved right {up_to}, not attacked"
-        if self.half == 0:
-            said = "half wrong without any attack"
-        else:
-            said = f"half wrong from {size(self.half)}" if math.isfinite(self.half) else "more than half withstand it"
-        at_most = "at most " if self.beyond else ""
-        against = f", {at_most}{self.half_share:.2g} times the reference's" if self.half_share else ""
-        proved = f", half proved right {up_to}" if self.proved else ""
-        return f"{self.label}: {said}{against}{proved}{', about' if self.own_set else ''}"
+            return f"{self.label}: half proved {up_to}, not attacked"
+        said = f"halved from {size(self.halved)}" if math.isfinite(self.halved) else "more than half withstands it"
+        at_most, share = "at most " if self.beyond else "", self.share
+        against = "" if share is None else f", {at_most}{share:.2g} times the reference's"
+        proved = f", half proved {up_to}" if self.certified is not None else ""
+        return beside_masked(f"{self.label}: {said}{against}{proved}{', about' if self.own_set else ''}", self.masked)
 
     @property
-    def half_share(self) -> float | None:
+    def share(self) -> float | None:
         """Its place as a multiple of the reference's."""
         return None if self.reference is None or self.tick is None else self.tick / self.reference
 
@@ -110,7 +113,7 @@ class Scale:
         kind: "reference", "distance" or "strength".
         units: attack -> the size that is its unit.
         words: what the axis is.
-        beyond: attacks under which half of the images are wrong for the reference only beyond its strengths.
+        beyond: attacks under which the reference keeps more than half of its clean accuracy at all its strengths.
     """
 
     kind: str
@@ -122,14 +125,16 @@ class Scale:
 def scale_of(
     known: Mapping[str, float], reference: Reference | None, distances: Mapping[str, float] | None = None
 ) -> Scale:
-    """The axis for some attacks (name -> largest strength): the reference's own half-wrong sizes, where it has some;
-    else the distances between classes, where all have one; else the largest strengths."""
-    if reference is not None and (found := _halves(known, reference)):
-        beyond = frozenset(attack for attack in found if min(reference.accuracies.values(attack)) >= 50)
-        words = "unit: the strength from which on half is wrong for the reference (◇; ◇›: farther)"
-        return Scale("reference", found, words, beyond)
-    if known and all(attack in (distances or {}) for attack in known):
-        units = {attack: (distances or {})[attack] for attack in known}
+    """The axis for some attacks (name -> largest strength): where half of the reference's clean accuracy is left, where
+    it has some of them; else the distances between classes, where all have one; else the largest strengths."""
+    cells = {attack: reference.accuracies.cells.get(attack, {}) for attack in known} if reference is not None else {}
+    if reference is not None and any(cells.values()):
+        halved = {a: halved_at(list(cell), list(cell.values()), reference.clean) for a, cell in cells.items() if cell}
+        units = {attack: max(cells[attack]) if at is None else at for attack, at in halved.items()}
+        words = "unit: the strength that halves the reference's clean accuracy (◇; ◇›: farther)"
+        return Scale("reference", units, words, frozenset(attack for attack, at in halved.items() if at is None))
+    if distances and known and all(attack in distances for attack in known):
+        units = {attack: distances[attack] for attack in known}
         return Scale("distance", units, "unit: the smallest distance between images of different classes")
     return Scale("strength", dict(known), "unit: the largest strength of each attack")
 
@@ -148,8 +153,8 @@ def strip_of(source: StripSource, scale: Scale) -> Strip:
         attack=source.attack,
         label=wording(source.attack).label,
         shades=tuple(shades),
-        half=source.half,
-        tick=source.half / end if source.half <= end else None,
+        halved=source.halved,
+        tick=source.halved / end if source.halved <= end else None,
         low=min(low / end, 1.0),
         high=min(high / end, 1.0),
         reference=1 / REACH[scale.kind] if scale.kind == "reference" else None,
@@ -157,30 +162,31 @@ def strip_of(source: StripSource, scale: Scale) -> Strip:
         certified=min(source.proved / end, 1.0) if source.proved > 0 else None,
         own_set=source.own_set,
         proved=source.proved,
+        masked=source.masked,
     )
 
 
-def half_wrong(strengths: Sequence[float], accuracies: Sequence[float], clean: float) -> float | None:
-    """The strength at which accuracies fall through 50 %, on straight lines between them; None where they do not.
+def wrong_at_half(clean: float) -> float:
+    """The share of all images that are wrong where half of the clean accuracy, in percent, is left.
 
     Example:
-        >>> half_wrong([0.1, 0.2], [60.0, 40.0], 90.0)
-        0.15...
+        >>> wrong_at_half(80.0)
+        0.6
+    """
+    return 1 - clean / 200
+
+
+def halved_at(strengths: Sequence[float], accuracies: Sequence[float], clean: float) -> float | None:
+    """The strength at which accuracies fall through half of the clean one (of 100 % where it is not known), on straight
+    lines between them; None where they do not.
+
+    Example:
+        >>> halved_at([0.1, 0.2], [60.0, 20.0], 80.0), halved_at([0.1, 0.2], [60.0, 50.0], 80.0)
+        (0.15..., None)
     """
     sizes, values = [0.0, *strengths], [clean if math.isfinite(clean) else 100.0, *accuracies]
-    if values[0] < 50:
-        return 0.0
+    half = values[0] / 2
     for (left, above), (right, below) in pairwise(zip(sizes, values, strict=True)):
-        if above >= 50 > below:
-            return left + (right - left) * (above - 50) / (above - below)
+        if above >= half > below:
+            return left + (right - left) * (above - half) / (above - below)
     return None
-
-
-def _halves(known: Mapping[str, float], reference: Reference) -> dict[str, float]:
-    """Attack -> where half is wrong for the reference; its largest strength where that lies farther."""
-    cells = {attack: reference.accuracies.cells.get(attack, {}) for attack in known}
-    return {
-        attack: half_wrong(list(cell), list(cell.values()), reference.clean) or max(cell)
-        for attack, cell in cells.items()
-        if cell
-    }

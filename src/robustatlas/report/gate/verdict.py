@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import listed
+from robustatlas.common.wording import MASKED, beside_masked, listed, why_masked
 from robustatlas.metrics.comparison import holm, mcnemar
 from robustatlas.metrics.intervals import Interval
+from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts, what_is_shared
@@ -51,16 +52,16 @@ def check_requirements(
     found = []
     for requirement in requirements:
         number = number_of(requirement, result, facts)
-        void = [attack for attack in rests_on(requirement, result) if attack in result.void]
-        passed = requirement.met_by(number, judged) and not void
-        found.append(Check(requirement.text, passed, _kept(requirement, number, void, judged)))
+        why = masked(result, rests_on(requirement, result))
+        passed = requirement.met_by(number, judged) and not why
+        found.append(Check(requirement.text, passed, _kept(requirement, number, why, judged)))
     return found
 
 
-def _kept(requirement: Requirement, number: Interval, void: Sequence[str], judged: Judged) -> str:
+def _kept(requirement: Requirement, number: Interval, why: Mapping[str, float], judged: Judged) -> str:
     said = f"{requirement.what} is {number.value:.4g} [{number.low:.4g}, {number.high:.4g}]"
-    if void:
-        return f"{said}, which proves nothing: the gradient is missing or misleads at samples of {listed(void)}."
+    if why:
+        return f"{beside_masked(said, why)}, which proves nothing. {why_masked(why)}"
     if requirement.met_by(number, judged):
         return f"{said}."
     if judged == "interval" and requirement.met_by(number, "value"):
@@ -73,7 +74,8 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
 
     Clean accuracy, and every strength of every attack, are compared by the exact paired test of McNemar, corrected
     (Holm) for all of them together. A drop that the test does not tell from chance does not count, unless values alone
-    are judged. An attack whose gradient is missing or misleads on the new model, as after rounding, proves nothing.
+    are judged. An attack that is masked on either model, as after rounding, is not tested: that proves nothing, and the
+    check fails.
 
     Args:
         new: the run in question.
@@ -85,9 +87,11 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
         UserError: the runs share no images, or no attack at the same strength.
     """
     shared = what_is_shared([new, old])
-    ours, before = shared.table(0), shared.table(1)
-    points: list[tuple[str, list[float]]] = [("clean", [0.0])]
-    points += [(attack, ours.strengths(attack).tolist()) for attack in ours.attacks]
+    whole = shared.table(0), shared.table(1)
+    void = {attack: [one for one in whole if masked(one, [attack])] for attack in shared.grid}
+    competing = {attack: grid for attack, grid in shared.grid.items() if not void[attack]}
+    ours, before = (one.restrict(competing) for one in whole)
+    points: list[tuple[str, list[float]]] = [("clean", [0.0]), *competing.items()]
     now, then = (_correct(table) for table in (ours, before))
     test = mcnemar(now, then)
     drops, p_values = percent(then.sum(0) - now.sum(0), shared.samples), holm(test.p_values)
@@ -104,9 +108,14 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
             f"only before {test.only_second[worst]}; p = {p_values[worst]:.2g})"
         )
         more = f"; too far at {count} of {len(strengths)} strengths" if count and at else ""
-        void = "; the gradient of the new model is missing or misleads, so that proves nothing" * (name in new.void)
-        found.append(Check(f"{name} against {shared.names[1]}", count == 0 and not void, f"{said}{more}{void}."))
-    return found
+        found.append(Check(f"{name} against {shared.names[1]}", count == 0, f"{said}{more}."))
+    return found + [_untested(attack, shared.names[1], which) for attack, which in void.items() if which]
+
+
+def _untested(attack: str, against: str, which: Sequence[Result]) -> Check:
+    """An attack that is masked on some of two models."""
+    whose, why = listed([one.name for one in which]), why_masked(masked(which[0], [attack]))
+    return Check(f"{attack} against {against}", False, f"{attack} of {whose} is {MASKED}, which proves nothing. {why}")
 
 
 def _correct(table: OutcomeTable) -> NDArray[np.bool_]:

@@ -8,22 +8,26 @@
  *   extra: string, trained: string, haystack: string}} Row
  * @typedef {{key: string, cells: Cells, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
  *
- * `below` is what stands small under it on the screen; the card is a picture, which no table in a file holds.
+ * `below` is what stands small under it on the screen, and `masked` whether the number rests on attacks under which the row is
+ * masked: an upper bound only; the card is a picture, which no table in a file holds.
  * @typedef {{key: string, title: string, hint: string, kind: "number" | "text", value: (row: Row) => number | string | null,
- *   show: (row: Row) => string, below?: (row: Row) => string, descends: boolean, usual: boolean}} Column
+ *   show: (row: Row) => string, below?: (row: Row) => string, masked: (row: Row) => boolean, descends: boolean, usual: boolean}} Column
  */
 const Columns = (() => {
   const inThousands = new Intl.NumberFormat("en");
   /** @param {number | null | undefined} value @param {number} [digits] */
-  const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+  const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : Page.fixed(value, digits));
   /** Decimals that so many images bear: a second one means nothing where one image moves the first. @param {Defense} defense */
   const digitsOf = ({ samples }) => ((samples ?? 0) < 10_000 ? 1 : 2);
   /** Three significant digits and two decimals at most, of numbers that a few images decide. @param {number | null | undefined} value */
-  const rough = (value) => (value === null || value === undefined ? "–" : inThousands.format(Number(Number(value.toPrecision(3)).toFixed(2))));
+  const rough = (value) => (value === null || value === undefined ? "–" : inThousands.format(Number(Page.fixed(Page.precise(value, 3), 2))));
   /** @param {number | null} value */
   const whole = (value) => (value === null ? "–" : inThousands.format(value));
   /** @param {[number, number] | number[] | null | undefined} span @param {number} [digits] */
-  const between = (span, digits = 1) => (span ? `${span[0].toFixed(digits)} to ${span[1].toFixed(digits)}` : "");
+  const between = (span, digits = 1) => (span ? `${Page.fixed(span[0], digits)} to ${Page.fixed(span[1], digits)}` : "");
+  /** @param {number[] | null} span */
+  const roughly = (span) => (span ? `${rough(span[0])} to ${rough(span[1])}` : "");
+  const MASKED = "masked: upper bound only";
   /** @param {Row} row */
   const rangeOf = ({ range }) => (range && range[0] < range[1] ? `${range[0]} to ${range[1]}` : "");
 
@@ -50,39 +54,44 @@ const Columns = (() => {
     const { defenses } = board;
     /** @param {Partial<Column> & {key: string, title: string, hint: string, value: Column["value"]}} column @returns {Column} */
     const number = (column) => ({
-      kind: "number", show: (row) => fixed(/** @type {number | null} */ (column.value(row)), digitsOf(row.defense)), descends: true, usual: true, ...column,
+      kind: "number", show: (row) => fixed(/** @type {number | null} */ (column.value(row)), digitsOf(row.defense)), descends: true, usual: true,
+      masked: () => false, ...column,
     });
+    const byCells = (/** @type {Row} */ row) => row.masked.length > 0;
     /** @type {Column[]} */
     const columns = [
       number({ key: "rank", title: "Rank", hint: `Place by the ${board.compared ? "competitiveness ratio, ties by the lower stability constant" : "average accuracy"}: those that the intervals leave open; below, the one by the number alone`,
         value: (row) => row.rank, show: (row) => (row.rank === null ? "–" : `${row.about ? "about " : ""}${rangeOf(row) || row.rank}`), descends: false }),
       number({ key: "defense", title: "Defense", hint: "Name, linked to the paper", kind: "text",
         value: (row) => row.defense.name, show: (row) => row.defense.name, descends: false }),
-      number({ key: "card", title: "Card", hint: "Robustness card: a strip for each ranked attack, dark where images stay correct; bars: half of them wrong", kind: "text",
+      number({ key: "card", title: "Card", hint: "Robustness card: a strip for each ranked attack, dark where images stay correct; bars: clean accuracy halved", kind: "text",
         usual: matchMedia("(min-width: 1024px)").matches, value: () => null, show: ({ defense }) => defense.card }),
-      number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr }),
+      number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr, masked: byCells }),
       number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
       ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
-        value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null,
+        value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null, masked: ({ defense }) => defense.void.includes(attack.name),
         below: ({ defense }) => (defense.certified[attack.name] ? `certified ≥ ${fixed(defense.certified[attack.name][level], digitsOf(defense))}` : "") })),
-      ...(board.compared ? [number({ key: "sc", title: "SC", hint: "Stability constant; lower is steadier; – where the training is not stated",
-        value: (row) => row.sc, show: (row) => rough(row.sc), descends: false }),
+      ...(board.compared ? [number({ key: "sc", title: "SC, lower: steadier", hint: "Stability constant as published, with its 95% interval; lower is steadier; – where the training is not stated",
+        value: (row) => row.sc, show: (row) => rough(row.sc), below: (row) => roughly(row.scSpan), masked: byCells, descends: false }),
+      number({ key: "sc1", title: "SC, pairs ≥ 1 apart", hint: "Stability constant by pairs of cells at least one point of difficulty apart, which no few images decide; lower is steadier",
+        value: (row) => row.scFloored, show: (row) => rough(row.scFloored), below: (row) => roughly(row.scFlooredSpan), masked: byCells, descends: false }),
       number({ key: "seen", title: "Seen, %", hint: "Share of the cells inside the training attacks", value: (row) => row.seen }),
-      number({ key: "uar", title: "mUAR, %", hint: "Unforeseen attack robustness, mean over the attacks", value: (row) => row.uar })] : []),
+      number({ key: "uar", title: "mUAR, %", hint: "Unforeseen attack robustness, mean over the attacks", value: (row) => row.uar, masked: byCells })] : []),
       number({ key: "samples", title: "Images", hint: "Test images behind every accuracy of the row",
         value: (row) => row.defense.samples, show: (row) => whole(row.defense.samples) }),
     ];
     /** What no defense of the board has said needs no column. @param {(defense: Defense) => boolean} known @param {Column} column */
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
     /** Beside an average over attacks and strengths stands what withstands all of them. */
-    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : 4, 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all attacks at once, each at the middle one of its strengths",
-      usual: !board.compared, value: (row) => row.defense.union }));
+    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : 4, 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all ranked attacks at once, each at the middle one of its strengths",
+      usual: !board.compared, value: (row) => row.defense.union, masked: ({ defense }) => board.attacks.some(({ name, ranked }) => ranked && defense.void.includes(name)) }));
     for (const name of new Set(defenses.flatMap((defense) => Object.keys(defense.own)))) {
       columns.push(number({ key: name, title: `${name}, %`, hint: name.startsWith("UA2") ? "Mean accuracy under the eight core attacks of ImageNet-UA at this level"
-        : "Accuracy under all core attacks of ImageNet-UA at once, up to this level", usual: name === "UA2 medium", value: (row) => row.defense.own[name] ?? null }));
+        : "Accuracy under all core attacks of ImageNet-UA at once, up to this level", usual: name === "UA2 medium", value: (row) => row.defense.own[name] ?? null, masked: ({ defense }) => defense.void.length > 0 }));
     }
     where((defense) => defense.hypervolume !== null, number({ key: "hypervolume", title: `AH ${board.hypervolume}`, hint: `Adversarial hypervolume under ${board.hypervolume}, 0 to 1`,
-      value: (row) => row.defense.hypervolume, show: ({ defense }) => defense.hypervolume?.toFixed(3) ?? "–", below: ({ defense }) => defense.hypervolumeIs }));
+      value: (row) => row.defense.hypervolume, show: ({ defense }) => fixed(defense.hypervolume, 3), below: ({ defense }) => defense.hypervolumeIs,
+      masked: ({ defense }) => defense.void.includes("linf") }));
     where((defense) => defense.petaflops !== null, number({ key: "petaflops", title: "PetaFLOPs", hint: "Cost of the training", usual: false,
       value: (row) => row.defense.petaflops, show: (row) => whole(row.defense.petaflops), descends: false }));
     where((defense) => defense.extraData !== null, number({ key: "extra", title: "Extra data", hint: "Trained with more than the data set's own images",
@@ -92,6 +101,7 @@ const Columns = (() => {
     return [...columns, ...board.attacks.map((attack, index) => number({
       key: `attack-${attack.name}`, title: `${attack.label}${board.compared ? " CR" : ""}, %`, usual: false,
       hint: `${board.compared ? "Average ratio" : "Average accuracy"} under ${attack.label} alone, at all its strengths`, value: singleRatio(board, attack, index),
+      masked: ({ defense }) => defense.void.includes(attack.name),
     }))];
   }
 
@@ -137,5 +147,5 @@ const Columns = (() => {
     return columns.filter((column) => ["rank", "defense", "cr"].includes(column.key) || chosen.includes(column.key));
   }
 
-  return { of, ratioOf, shown, fixed, rough, digitsOf, whole, between, rangeOf, isAbout };
+  return { MASKED, of, ratioOf, shown, fixed, rough, roughly, digitsOf, whole, between, rangeOf, isAbout };
 })();

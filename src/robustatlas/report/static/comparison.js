@@ -75,7 +75,7 @@ const Comparison = (() => {
       const rows = shown.map((row) => make("tr", {},
         make("th", { scope: "row" }, Page.swatch(lookOf(row.defense)), " ", Table.nameOf(row.defense)),
         make("td", {}, row.trained),
-        ...(board.compared ? [make("td", { class: "number" }, Columns.rough(row.scFloored)),
+        ...(board.compared ? [make("td", { class: "number" }, Columns.rough(row.scFloored), ...(row.scFlooredSpan ? [make("small", {}, ` ${Columns.roughly(row.scFlooredSpan)}`)] : [])),
           make("td", {}, row.witness ? `${at(row.witness[0])} and ${at(row.witness[1])}` : "–")] : []),
         ...(noted ? [make("td", { class: "notes" }, row.defense.notes || "–")] : [])));
       const titles = ["Defense", "Trained against", ...(board.compared ? ["SC, pairs ≥ 1 point apart", "SC decided between"] : []), ...(noted ? ["Notes"] : [])];

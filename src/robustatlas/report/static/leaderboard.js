@@ -49,7 +49,7 @@
     const cells = cellsFor(chosen, selection);
     const summaries = board.defenses.map((defense) => Metrics.summarize(board, defense, cells, kind, isOfficial));
     const ranks = Metrics.ranks(summaries);
-    const ranges = Metrics.rankRanges(summaries.map(({ cr, span }) => (cr === null ? null : span ?? [cr, cr])));
+    const ranges = Metrics.rankRanges(summaries.map(({ cr, span, masked }) => (cr === null || masked.length > 0 ? null : span ?? [cr, cr])));
     const before = isOfficial ? null : new Map(rank(kind, officialSelection()).rows.map((row) => [row.defense, row.rank]));
     const rows = board.defenses.map((defense, i) => ({
       ...summaries[i], defense, about: Columns.isAbout({ defense }, cells, board), rank: ranks[i], range: ranges[i], before: before?.get(defense) ?? null,
@@ -86,6 +86,8 @@
     if (column.key === "rank" && !state.descending) return shown;
     const sign = state.descending ? -1 : 1;
     return shown.sort((a, b) => {
+      const behind = Number(column.masked(a)) - Number(column.masked(b));
+      if (behind !== 0) return behind;
       const [x, y] = [column.value(a), column.value(b)];
       if (x === null || y === null) return (x === null ? 1 : 0) - (y === null ? 1 : 0);
       return sign * (typeof x === "string" ? x.localeCompare(String(y)) : x - Number(y));
@@ -109,12 +111,13 @@
     const { cells, rows } = now();
     const shown = visibleRows(rows);
     table.setColumns(Columns.shown(columns, state));
-    table.draw(state, shown, rows, compared(), ownRows(rows)[0]?.defense.name ?? "");
+    table.draw(state, shown, rows, compared(), ownRows(rows).find(({ masked }) => masked.length === 0)?.defense.name ?? "");
     const complete = rows.filter((row) => row.rank !== null).length;
+    const masked = rows.filter((row) => row.masked.length > 0 && row.missing === 0).length;
     const attacks = new Set(cells.attack.filter((attack) => attack >= 0)).size;
     Page.element("status").textContent =
       `${viewName()}: ${Page.counted(complete, "defense")} ranked` +
-      `${complete < rows.length ? `, ${rows.length - complete} incomplete` : ""}${shown.length < rows.length ? `, ${shown.length} shown` : ""}. ` +
+      `${complete + masked < rows.length ? `, ${rows.length - complete - masked} incomplete` : ""}${masked > 0 ? `, ${masked} masked` : ""}${shown.length < rows.length ? `, ${shown.length} shown` : ""}. ` +
       `${Page.counted(attacks, "attack")}, ${Page.counted(cells.attack.length, "cell")} with the clean accuracy.`;
     const isOfficial = writeSelection(state.selection) === official;
     Page.element("choice-summary").textContent = `${isOfficial && board.official ? "official set, " : ""}${attacks} of ${Page.counted(board.attacks.length, "attack")}`;
@@ -150,12 +153,12 @@
     const link = make("button", { type: "button", class: "link" }, "Your model ", Table.nameOf(row.defense), ":");
     link.addEventListener("click", () => table.show(row.defense.name));
     const span = row.range && row.range[0] < row.range[1] ? `${ordinal(row.range[0])} to ${ordinal(row.range[1])}` : ordinal(row.rank ?? 0);
-    const place = row.rank === null ? `incomplete, ${row.missing} of ${Page.counted(cells.attack.length, "cell")} missing`
+    const place = row.masked.length > 0 ? `${Columns.MASKED}, no rank` : row.rank === null ? `incomplete, ${row.missing} of ${Page.counted(cells.attack.length, "cell")} missing`
       : `${row.about ? "about " : ""}${span} of ${complete}`;
     const alone = row.rank !== null && Columns.rangeOf(row) ? ` (${ordinal(row.rank)} by the number alone). ` : ". ";
     const name = board.compared ? `CR ${kindOf(state)}` : state.order === "average" ? "Average over attacks, strengths and clean images" : "Lowest accuracy";
-    const union = board.compared || row.defense.union === null ? "" : `, union ${row.defense.union.toFixed(1)}%`;
-    const ratio = row.cr === null ? "" : `${name} ${row.cr.toFixed(1)}%${row.span ? ` (${Columns.between(row.span)})` : ""}${union} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
+    const union = board.compared || row.defense.union === null ? "" : `, union ${Page.fixed(row.defense.union, 1)}%`;
+    const ratio = row.cr === null ? "" : `${name} ${Page.fixed(row.cr, 1)}%${row.span ? ` (${Columns.between(row.span)})` : ""}${union} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
     target.replaceChildren(link, " ", make("b", { class: "place" }, place), alone, ratio, breaking(row, cells), " ", weakest(row, cells),
       others.length > 0 ? ` And ${Page.counted(others.length, "more run")} of yours.` : "");
   }
@@ -197,9 +200,10 @@
       if (worst < 0 || accuracy / cells.reference[i] < accuracies[worst] / cells.reference[worst]) worst = i;
     });
     if (worst < 0) return "";
+    if (board.compared && accuracies[worst] >= cells.reference[worst]) return "Nowhere behind the reference.";
     const attack = board.attacks[cells.attack[worst]];
-    if (!board.compared) return `Lowest under ${attack.label} ${Page.number(cells.strength[worst])}: ${accuracies[worst].toFixed(1)}% correct.`;
-    return `Furthest behind the reference under ${attack.label} ${Page.number(cells.strength[worst])}: ${accuracies[worst].toFixed(1)}% correct, not ${cells.reference[worst].toFixed(1)}%.`;
+    if (!board.compared) return `Lowest under ${attack.label} ${Page.number(cells.strength[worst])}: ${Page.fixed(accuracies[worst], 1)}% correct.`;
+    return `Furthest behind the reference under ${attack.label} ${Page.number(cells.strength[worst])}: ${Page.fixed(accuracies[worst], 1)}% correct, not ${Page.fixed(cells.reference[worst], 1)}%.`;
   }
 
   function buildColumns() {
@@ -345,8 +349,10 @@
       const found = board.defenses.find((defense) => defense.name === name);
       return found ? [{ name: Plots.short(name, 34), look: board.looks[found.look] }] : [];
     }),
-    about: Exports.heading({ board, kind: kindOf(state), selection: state.selection },
+    about: [Exports.heading({ board, kind: kindOf(state), selection: state.selection },
       (strengths) => (strengths.length > 2 ? `${strengths[0]} to ${strengths.at(-1)}` : strengths.join(" "))),
+    ...now().rows.filter(({ defense, masked }) => masked.length > 0 && compared().includes(defense.name))
+      .map(({ defense }) => `${defense.name}: ${Columns.MASKED}`)].join("; "),
   }));
   buildColumns();
   buildFilters();

@@ -11,11 +11,14 @@
  *
  * `parts` are the pieces of the name between which it may be broken; `trainedOn` null means that nobody said. `low` and
  * `high` bound the accuracies exactly, as `bounded` reads it off the board; `ratios` are the intervals over all ranked cells, as every page shows them.
- * `few` marks a row that rests on much fewer images than others.
+ * `few` marks a row that rests on much fewer images than others. `constants` are the intervals of the stability constants
+ * over all ranked cells, by their floors; `most` is the largest ratio that is possible, where there is one; `void` are the
+ * attacks under which its accuracies are masked: upper bounds only, that win nothing.
  * @typedef {{name: string, parts: string[], title: string, url: string, architecture: string, extraData: boolean | null,
  *   trainedOn: Record<string, number> | null, clean: number | null, accuracies: Record<string, (number | null)[]>,
  *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
  *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null, hypervolumeIs: string,
+ *   constants: Record<string, number[]>, most: number | null, void: string[],
  *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownSets: string[], look: number, card: string, certified: Record<string, number[]>}} Defense
  * `halves` says for each attack of a run from where on half of the images are wrong; `ownSets` are attacks whose sets are not
  * those of the reference, so that what is said beside it holds about; `look` is its place among the looks of the board; `card` the picture of its card;
@@ -25,7 +28,7 @@
  * @typedef {{samples: number, of: number[], low: number[], high: number[]}} Bounds
  *
  * `compared` is false where the reference is only 100% everywhere: ratios to it are the accuracies themselves.
- * @typedef {{title: string, compared: boolean, official: boolean, hypervolume: string, reference: {name: string, source: string, clean: number | null}, alpha: number,
+ * @typedef {{title: string, compared: boolean, official: boolean, hypervolume: string, reference: {name: string, source: string, clean: number | null, what: string, trained: boolean}, alpha: number,
  *   long: boolean, attacks: Attack[], defenses: Defense[], bounds: Bounds[], looks: Look[]}} Board
  *
  * The cells that count, as parallel lists; the clean accuracy comes first, as attack -1,
@@ -37,9 +40,11 @@
  * @typedef {Record<string, number[]>} Choice
  *
  * @typedef {{accuracies: number[], low: number[] | null, high: number[] | null, sc: number | null, scFloored: number | null,
+ *   scSpan: number[] | null, scFlooredSpan: number[] | null, masked: string[],
  *   witness: [number, number] | null, seen: number | null, uar: number | null, missing: number}} Profile
  *
  * @typedef {{cr: number | null, span: [number, number] | null, sc: number | null, scFloored: number | null,
+ *   scSpan: number[] | null, scFlooredSpan: number[] | null, masked: string[],
  *   witness: [number, number] | null, seen: number | null, uar: number | null, missing: number}} Summary
  */
 const Metrics = (() => {
@@ -159,11 +164,14 @@ const Metrics = (() => {
    * @param {boolean[]} seen
    * @param {number} alpha
    * @param {number} floor pairs of cells whose reference accuracies are closer than this are left out
-   * @returns {{value: number, pair: [number, number] | null}} 0 where no pair is admissible
+   * @param {number[] | null} [low] bounds of the accuracies
+   * @param {number[] | null} [high]
+   * @returns {{value: number, pair: [number, number] | null, span: [number, number] | null}} 0 where no pair is admissible;
+   *   `span` is between what it lies at the bounds
    */
-  function stabilityConstant(accuracies, cells, seen, alpha, floor) {
+  function stabilityConstant(accuracies, cells, seen, alpha, floor, low = null, high = null) {
     const order = cells.byReference;
-    let value = 0;
+    let [value, least, most] = [0, 0, 0];
     /** @type {[number, number] | null} */
     let pair = null;
     for (let position = 0; position < order.length; position++) {
@@ -175,6 +183,10 @@ const Metrics = (() => {
           const distance = Math.abs(cells.reference[from] - cells.reference[to]);
           if (distance > alpha) break;
           if (distance <= TIE || distance < floor) continue;
+          if (low && high) {
+            least = Math.max(least, (low[from] - high[to]) / distance, (low[to] - high[from]) / distance);
+            most = Math.max(most, (high[from] - low[to]) / distance, (high[to] - low[from]) / distance);
+          }
           const slope = Math.abs(accuracies[from] - accuracies[to]) / distance;
           if (slope > value) {
             value = slope;
@@ -183,7 +195,7 @@ const Metrics = (() => {
         }
       }
     }
-    return { value, pair };
+    return { value, pair, span: pair && low && high ? [least, most] : null };
   }
 
   /**
@@ -235,7 +247,8 @@ const Metrics = (() => {
     const accuracies = accuraciesAt(board, defense, cells);
     const missing = accuracies.reduce((count, accuracy) => count + (Number.isNaN(accuracy) ? 1 : 0), 0);
     /** @type {Profile} */
-    const profile = { accuracies, low: null, high: null, missing, sc: null, scFloored: null, witness: null, seen: null, uar: null };
+    const profile = { accuracies, low: null, high: null, missing, masked: maskedAt(board, defense, cells), sc: null, scFloored: null,
+      scSpan: null, scFlooredSpan: null, witness: null, seen: null, uar: null };
     known.set(defense, profile);
     if (missing > 0) return profile;
     profile.uar = meanUar(accuracies, cells);
@@ -245,10 +258,10 @@ const Metrics = (() => {
     }
     if (defense.trainedOn !== null) {
       const seen = seenAt(board, defense, cells);
-      const stability = stabilityConstant(accuracies, cells, seen, board.alpha, 0);
-      profile.sc = stability.value;
-      profile.witness = stability.pair;
-      profile.scFloored = stabilityConstant(accuracies, cells, seen, board.alpha, 1).value;
+      const stability = stabilityConstant(accuracies, cells, seen, board.alpha, 0, profile.low, profile.high);
+      const floored = stabilityConstant(accuracies, cells, seen, board.alpha, 1, profile.low, profile.high);
+      [profile.sc, profile.scSpan, profile.witness] = [stability.value, stability.span, stability.pair];
+      [profile.scFloored, profile.scFlooredSpan] = [floored.pair ? floored.value : null, floored.span];
       profile.seen = (100 * seen.filter(Boolean).length) / seen.length;
     }
     return profile;
@@ -265,14 +278,25 @@ const Metrics = (() => {
    * @returns {Summary}
    */
   function summarize(board, defense, cells, kind, official = false) {
-    const { accuracies, low, high, missing, sc, scFloored, witness, seen, uar } = profileOf(board, defense, cells);
-    if (missing > 0) return { cr: null, span: null, sc, scFloored, witness, seen, uar, missing };
+    const { accuracies, low, high, ...profile } = profileOf(board, defense, cells);
+    if (profile.missing > 0) return { ...profile, cr: null, span: null };
     const known = official ? defense.ratios[kind] : undefined;
+    const cr = competitivenessRatio(accuracies, cells.reference, kind);
+    const span = known ? [known[0], known[1]] : spanOf(low, high, cells, kind);
     return {
-      cr: competitivenessRatio(accuracies, cells.reference, kind),
-      span: known ? [known[0], known[1]] : spanOf(low, high, cells, kind),
-      sc, scFloored, witness, seen, uar, missing,
+      ...profile, cr, span: span && [span[0], Math.max(cr, Math.min(span[1], defense.most ?? Infinity))],
+      scSpan: (official && defense.constants[0]) || profile.scSpan, scFlooredSpan: (official && defense.constants[1]) || profile.scFlooredSpan,
     };
+  }
+
+  /**
+   * Attacks that count under which the accuracies of a defense are masked.
+   * @param {Board} board
+   * @param {Defense} defense
+   * @param {Cells} cells
+   */
+  function maskedAt(board, defense, cells) {
+    return defense.void.filter((name) => cells.attack.some((attack) => attack >= 0 && board.attacks[attack].name === name));
   }
 
   /**
@@ -294,13 +318,13 @@ const Metrics = (() => {
 
   /**
    * Ranks as the MultiRobustBench site gives them: by the ratio rounded to two decimals, ties by the lower stability
-   * constant, one that is not known last; rows without a ratio have no rank.
-   * @param {{cr: number | null, sc: number | null}[]} rows
+   * constant, one that is not known last; rows without a ratio have no rank, and neither have those that are masked.
+   * @param {{cr: number | null, sc: number | null, masked?: string[]}[]} rows
    * @returns {(number | null)[]}
    */
   function ranks(rows) {
-    const complete = rows.flatMap((row, index) => (row.cr === null ? [] : [index]));
-    const shown = rows.map((row) => (row.cr === null ? 0 : Number(row.cr.toFixed(2))));
+    const complete = rows.flatMap((row, index) => (row.cr === null || row.masked?.length ? [] : [index]));
+    const shown = rows.map((row) => (row.cr === null ? 0 : Number(Page.fixed(row.cr, 2))));
     complete.sort((a, b) => shown[b] - shown[a] || bySteadiness(rows[a].sc, rows[b].sc));
     /** @type {(number | null)[]} */
     const result = rows.map(() => null);

@@ -95,7 +95,36 @@ const Page = (() => {
    * @param {number} value
    */
   function number(value) {
-    return String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4)));
+    return String(Math.abs(value) >= 1000 ? Math.round(value) : precise(value, 4));
+  }
+
+  /** Digits behind the last one that is shown: enough to see whether a number lies in the middle of two that can be. */
+  const BEHIND = 20;
+
+  /**
+   * A number with so many decimals. In the middle of two it becomes the even one, as on every other page: the browser itself
+   * takes the larger one.
+   * @param {number} value
+   * @param {number} digits
+   */
+  function fixed(value, digits) {
+    return even(value.toFixed(digits), value.toFixed(digits + BEHIND));
+  }
+
+  /**
+   * A number rounded to so many significant digits, likewise.
+   * @param {number} value
+   * @param {number} digits
+   */
+  function precise(value, digits) {
+    const [rounded, exponent] = value.toExponential(digits - 1).split("e");
+    return Number(`${even(rounded, value.toExponential(digits - 1 + BEHIND).split("e")[0])}e${exponent}`);
+  }
+
+  /** @param {string} rounded @param {string} exact with more digits */
+  function even(rounded, exact) {
+    const middle = exact.endsWith(`5${"0".repeat(BEHIND - 1)}`) && "13579".includes(rounded.at(-1) ?? "");
+    return middle ? exact.slice(0, -BEHIND).replace(/\.$/, "") : rounded;
   }
 
   /**
@@ -404,6 +433,6 @@ const Page = (() => {
   }
 
   return {
-    element, make, swatch, download, textOf, unpack, colour, drawnAs, faint, plotText, wrap, number, counted, axis, layout, draw, redraw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
+    element, make, swatch, download, textOf, unpack, colour, drawnAs, faint, plotText, wrap, number, fixed, precise, counted, axis, layout, draw, redraw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
   };
 })();

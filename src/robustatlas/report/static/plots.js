@@ -10,7 +10,9 @@
  */
 const Plots = (() => {
   /** @param {number} value */
-  const percent = (value) => `${value.toFixed(2)}%`;
+  const percent = (value) => `${Page.fixed(value, 2)}%`;
+  /** What is said of values on a plot that is pointed at, where there are such. @param {(number | null)[]} values */
+  const pointed = (values) => values.map((value) => (value === null || Number.isNaN(value) ? "" : percent(value)));
 
   /**
    * @param {string} text
@@ -30,7 +32,7 @@ const Plots = (() => {
    */
   function overview(board, rows, entries, across) {
     const styles = new Map(entries.map(({ defense, look }) => [defense.name, Page.drawnAs(look)]));
-    const shown = rows.filter(({ cr, defense }) => cr !== null && defense[across] !== null);
+    const shown = rows.filter(({ rank, defense }) => rank !== null && defense[across] !== null);
     const style = (/** @type {Row} */ row) => styles.get(row.defense.name);
     const value = (/** @type {Row} */ row) => row.cr ?? 0;
     const ends = shown.flatMap((row) => [value(row), ...(row.span ?? [])]);
@@ -67,7 +69,7 @@ const Plots = (() => {
   }
 
   /** @param {number | null} value */
-  const spoken = (value) => (value === null || Number.isNaN(value) ? "not known" : `${value.toFixed(1)}%`);
+  const spoken = (value) => (value === null || Number.isNaN(value) ? "not known" : `${Page.fixed(value, 1)}%`);
 
   /**
    * The attacks of the cells, with the indices of their cells.
@@ -162,7 +164,7 @@ const Plots = (() => {
       const anchor = { xaxis: `x${suffix}`, yaxis: `y${suffix}`, type: "scatter" };
       if (board.compared) data.push({
         ...anchor, mode: "lines", x: strengths, y: reference, line: { color: Page.colour("--mark"), width: 4, dash: other ? "1px,5px" : "solid" },
-        hovertemplate: "%{x:.4~r}: %{y:.2f}%<extra>reference</extra>",
+        customdata: pointed(reference), hovertemplate: "%{x:.4~r}: %{customdata}<extra>reference</extra>",
       });
       entries.forEach(({ defense, accuracies }, i) => {
         const certified = defense.certified[attack.name];
@@ -172,7 +174,8 @@ const Plots = (() => {
           ...anchor, mode: "lines+markers", marker: { symbol: style[i].symbol, color: style[i].colour, size: 6, maxdisplayed: 4 }, x: strengths, connectgaps: false,
           y: [defense.clean, ...at.map((cell) => accuracies[cell])].map((y) => (Number.isNaN(y) ? null : y)),
           line: { color: style[i].colour, dash: style[i].dash, width: 2 },
-          hovertemplate: `%{x:.4~r}: %{y:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
+          customdata: pointed([defense.clean, ...at.map((cell) => accuracies[cell])]),
+          hovertemplate: `%{x:.4~r}: %{customdata}<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
         });
       });
     });
@@ -191,7 +194,7 @@ const Plots = (() => {
    */
   function doubt(anchor, strengths, most, least, { colour, dash }, name) {
     return [
-      { ...anchor, mode: "lines", x: strengths, y: least, line: { color: colour, dash, width: 1 }, hovertemplate: `%{x:.4~r}: certified, at least %{y:.2f}%<extra>${name}</extra>` },
+      { ...anchor, mode: "lines", x: strengths, y: least, line: { color: colour, dash, width: 1 }, customdata: pointed(least), hovertemplate: `%{x:.4~r}: certified, at least %{customdata}<extra>${name}</extra>` },
       { ...anchor, mode: "lines", x: strengths, y: most, line: { width: 0 }, fill: "tonexty", fillcolor: Page.faint(colour, 0.2), hoverinfo: "skip" },
     ];
   }
@@ -214,7 +217,8 @@ const Plots = (() => {
       y: shown.map((_, row) => row + (entries.length > 1 ? i * spread - 0.3 : 0)),
       marker: { color: style[i].colour, size: 8, line: { color: style[i].colour, width: 1 },
         symbol: shown.map(({ attack }) => `${style[i].symbol}${defense.ownSets.includes(attack.name) ? "-open" : ""}`) },
-      hovertemplate: `%{text}: %{x:.${Columns.digitsOf(defense)}f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
+      customdata: shown.map(({ index }) => Columns.fixed(Metrics.ratioOn(accuracies, cells, kind, Metrics.indicesOf(cells, index, true)), Columns.digitsOf(defense))),
+      hovertemplate: `%{text}: %{customdata}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
     }));
     return {
       data,
@@ -268,7 +272,8 @@ const Plots = (() => {
       return {
         type: "scatter", mode: "markers", xaxis, yaxis, x: cells.reference, y: accuracies.map((y) => (Number.isNaN(y) ? null : y)), text,
         marker: { color: style[i].colour, symbol: style[i].symbol, size: 5, opacity: 0.72 },
-        hovertemplate: `%{text}<br>defense %{y:.2f}%, reference %{x:.2f}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
+        customdata: pointed(accuracies).map((accuracy, i) => [accuracy, percent(cells.reference[i])]),
+        hovertemplate: `%{text}<br>defense %{customdata[0]}, reference %{customdata[1]}<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
       };
     });
     const said = inWords(entries, ({ accuracies }) => [`at least as accurate as the reference at ${accuracies.filter((y, i) => y >= cells.reference[i]).length} of ${Page.counted(accuracies.length, "cell")}`]);
@@ -314,7 +319,7 @@ const Plots = (() => {
       const mark = (/** @type {number | null} */ x, /** @type {boolean} */ filled) => ({
         type: "scatter", mode: "markers", x: [x], y: [y], cliponaxis: false,
         marker: { color: style[i].colour, symbol: `${style[i].symbol}${filled ? "" : "-open"}`, size: 13, line: { width: 2, color: style[i].colour } },
-        hovertemplate: `${filled ? "inside" : "outside"} the training attacks: %{x:.2f}%<extra></extra>`,
+        customdata: pointed([x]), hovertemplate: `${filled ? "inside" : "outside"} the training attacks: %{customdata}<extra></extra>`,
       });
       const bar = { type: "scatter", mode: "lines", x: [inside, outside], y: [y, y], line: { color: style[i].colour, width: 2 }, hoverinfo: "skip" };
       return [bar, mark(inside, true), mark(outside, false)];

@@ -22,6 +22,12 @@
   /** Accuracy falls, error rises; the reader's choice for all curves. */
   let asError = false;
 
+  /** A number in percent with its interval. @param {number[]} ends */
+  const ranged = ([value, low, high]) => `${Page.fixed(value, 1)}% (${Page.fixed(low, 1)} to ${Page.fixed(high, 1)})`;
+
+  /** @param {number[]} values @param {number[]} low @param {number[]} high */
+  const saidAt = (values, low, high) => values.map((value, k) => [low[k], high[k], ranged([value, low[k], high[k]])]);
+
   /**
    * @param {Card} card
    * @param {string} axis in lines that fit
@@ -42,8 +48,8 @@
         { ...shared, y: low, line: { width: 0, shape: "hv" }, fill: "tonexty", fillcolor: Page.faint(colour, opacity), hoverinfo: "skip" },
         { ...shared, y: shown(curve.error), line: { color: colour, dash, width: 2, shape: "hv" },
           mode: "lines+markers", marker: { symbol, color: colour, size: 6, maxdisplayed: 6 },
-          customdata: low.map((low, k) => [low, high[k]]),
-          hovertemplate: `%{x:.4g}: %{y:.1f}% (%{customdata[0]:.1f} to %{customdata[1]:.1f})<extra>${names[i]}</extra>` },
+          customdata: saidAt(shown(curve.error), low, high),
+          hovertemplate: `%{x:.4g}: %{customdata[2]}<extra>${names[i]}</extra>` },
         ...(curve.certified ? otherSide(curve, curve.certified, i) : []),
       ];
     });
@@ -59,8 +65,8 @@
       const shared = { type: "scatter", mode: "lines" };
       return [
         { ...shared, x: certified.sizes, y: shown(certified.error), line: { color: colour, dash, width: 1, shape: "hv" },
-          customdata: low.map((least, k) => [least, high[k]]),
-          hovertemplate: `%{x:.4g}: certified ${asError ? "at most" : "at least"} %{y:.1f}% (%{customdata[0]:.1f} to %{customdata[1]:.1f})<extra>${names[i]}</extra>` },
+          customdata: saidAt(shown(certified.error), low, high),
+          hovertemplate: `%{x:.4g}: certified ${asError ? "at most" : "at least"} %{customdata[2]}<extra>${names[i]}</extra>` },
         { ...shared, x: found.sizes, y: shown(found.error), line: { width: 0, shape: "hv" }, fill: "tonexty", fillcolor: Page.faint(colour, 0.22), hoverinfo: "skip" },
       ];
     }
@@ -109,11 +115,11 @@
   function frontierFigure(panel, end, axis) {
     const style = looks();
     const data = panel.lines.flatMap((line, i) => (line ? [{
-      type: "scatter", mode: "lines+markers", x: line.sizes, y: line.mean,
+      type: "scatter", mode: "lines+markers", x: line.sizes, y: line.mean, text: line.mean.map((margin) => Page.fixed(margin, 3)),
       line: { color: style[i].colour, dash: style[i].dash, width: 2 },
       marker: { symbol: `${style[i].symbol}${line.searched ? "" : "-open"}`, size: 6, color: style[i].colour },
       fill: panel.lines.length === 1 ? "tozeroy" : "none", fillcolor: Page.faint(style[i].colour, 0.1),
-      hovertemplate: `%{x:.4g}: ${line.searched ? "" : "at most "}%{y:.3f}<extra>${names[i]}</extra>`,
+      hovertemplate: `%{x:.4g}: ${line.searched ? "" : "at most "}%{text}<extra>${names[i]}</extra>`,
     }] : []));
     const bounds = panel.lines.some((line) => line && !line.searched);
     return {
@@ -138,7 +144,7 @@
       });
       return {
         type: "scatter", mode: "markers", cliponaxis: false, x: found.map(({ values }) => values[0]), y: found.map(({ row }) => row),
-        text: found.map(({ label, values }) => `${label}: ${values[0].toFixed(1)}% (${values[1].toFixed(1)} to ${values[2].toFixed(1)})`),
+        text: found.map(({ label, values }) => `${label}: ${ranged(values)}`),
         error_x: {
           type: "data", symmetric: false, array: found.map(({ values }) => values[2] - values[0]),
           arrayminus: found.map(({ values }) => values[0] - values[1]), color: style[i].colour, thickness: 1.4, width: 3,

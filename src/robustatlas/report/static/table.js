@@ -13,6 +13,8 @@
  */
 const Table = (() => {
   const { make } = Page;
+  /** What a number is that is masked stands last, in as many lines as its column has room for. */
+  const MARKED = { 1: { class: "masked" } };
   const OTHER_SETS = "Searched in other sets than the reference's: what is said beside it holds about";
 
   /**
@@ -41,14 +43,15 @@ const Table = (() => {
    * @param {Column} column
    * @param {Row} row
    */
-  function linesOf({ key, show, below }, row) {
+  function linesOf({ key, show, below, masked }, row) {
+    const mark = masked(row) ? Columns.MASKED : "";
     if (key === "rank") {
       const moved = row.before !== null && row.rank !== null && row.before !== row.rank;
       return [show(row), Columns.rangeOf(row) && row.rank !== null ? `${row.rank} by number` : "", moved ? `was ${row.before}` : ""];
     }
     if (key === "cr" && row.cr === null) return [`incomplete, ${row.missing} missing`];
-    if (key === "cr") return [show(row), row.span ? Columns.between(row.span) : "images unknown"];
-    return [show(row), below?.(row) ?? ""];
+    if (key === "cr") return [show(row), row.span ? Columns.between(row.span) : "images unknown", mark];
+    return [show(row), below?.(row) ?? "", mark];
   }
 
   /** @param {string[]} lines @param {{[line: number]: Record<string, string>}} [attributes] of small ones */
@@ -66,7 +69,7 @@ const Table = (() => {
   function contentOf({ key }, row, lines, rankOnItsCells) {
     if (key === "rank") return written(lines, { 0: { title: "The place by the number alone, which the intervals do not tell from the others" }, 1: { class: "before" } });
     if (key === "card") return [make("img", { src: lines[0], alt: `Robustness card of ${row.defense.name}`, width: "96", loading: "lazy" })];
-    if (key !== "cr") return written(lines);
+    if (key !== "cr") return written(lines, MARKED);
     if (row.cr === null) {
       const own = make("button", { type: "button" }, "Rank on its cells");
       own.addEventListener("click", () => rankOnItsCells(row.defense));
@@ -74,7 +77,7 @@ const Table = (() => {
     }
     const at = (/** @type {number} */ value) => `${Math.max(0, Math.min(100, value))}%`;
     const ends = row.span ? `; --low: ${at(row.span[0])}; --high: ${at(row.span[1])}` : "";
-    return [...written(lines), make("span", { class: row.span ? "bar ranged" : "bar", "aria-hidden": "true", style: `--value: ${at(row.cr)}${ends}` })];
+    return [...written(lines, MARKED), make("span", { class: row.span ? "bar ranged" : "bar", "aria-hidden": "true", style: `--value: ${at(row.cr)}${ends}` })];
   }
 
   /** Room that a text takes, in units of its own. @type {(text: string) => number} */
@@ -261,7 +264,8 @@ const Table = (() => {
         ["Images", defense.samples === null ? "not known" : Columns.whole(defense.samples)], ["Notes", defense.notes],
       ].filter(([, text]) => text).map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, text)));
       const strips = board.attacks.filter(({ name }) => defense.accuracies[name]).map((attack) => make("tr", {},
-        make("th", { scope: "row", ...(defense.ownSets.includes(attack.name) ? { class: "hatched", title: OTHER_SETS } : {}) }, attack.label),
+        make("th", { scope: "row", ...(defense.ownSets.includes(attack.name) ? { class: "hatched", title: OTHER_SETS } : {}) }, attack.label,
+          ...(defense.void.includes(attack.name) ? [make("small", {}, Columns.MASKED)] : [])),
         make("td", { class: "range" }, `${Page.number(attack.strengths[0])} to ${Page.number(attack.strengths.at(-1) ?? 0)}`),
         ...attack.strengths.map((strength, level) => cellOf(defense, attack.name, strength, level)))).concat(
         board.attacks.filter(({ name }) => defense.certified[name]).map((attack) => make("tr", { class: "certified" },
@@ -296,7 +300,7 @@ const Table = (() => {
      * @param {string} said
      */
     function shaded(value, said) {
-      const cell = make("td", { role: "cell", class: `cell${value >= 73 ? " top" : value >= 58 ? " upper" : ""}`, "aria-label": said }, value.toFixed(0));
+      const cell = make("td", { role: "cell", class: `cell${value >= 73 ? " top" : value >= 58 ? " upper" : ""}`, "aria-label": said }, Page.fixed(value, 0));
       cell.style.setProperty("--shade", `${value}%`);
       return cell;
     }

@@ -165,7 +165,7 @@ class Watch:
         if not _first_of_processes():
             return None
         if not self.looks:
-            self._say(_none_fitted(self.share or 1.0))
+            self._say(_none_fitted(1.0 if self.share is None else self.share))
             return None
         target = self.folder / "robustness.png" if path is None else named(path)
         save_plot(looks_in(self.folder), target)

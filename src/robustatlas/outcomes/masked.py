@@ -1,0 +1,38 @@
+"""Which numbers may be held against others: none that rests on attacks that the model's gradient misleads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+
+class _Told(Protocol):
+    """What says of each attack whether its robust accuracies are masked: results, accuracies, facts, rows."""
+
+    @property
+    def void(self) -> Mapping[str, float]:
+        """Attack -> share of the samples at which its gradient is missing, or misleads, where there are such."""
+        ...
+
+
+def masked(told: _Told, attacks: Iterable[str] | None = None) -> dict[str, float]:
+    """Why a number that rests on some ``attacks`` (default: all) may not compete: it is an upper bound only.
+
+    Every surface asks here before it gives a number a badge, a rank, a verdict, a test or a leading place.
+
+    Args:
+        told: of the model.
+        attacks: those that the number is computed from.
+
+    Returns:
+        attack -> share of the samples at which its gradient is missing or misleads, of those among ``attacks`` of which
+        that is so; empty where the number may compete.
+
+    Example:
+        >>> from robustatlas.outcomes import AccuracyTable
+        >>> table = AccuracyTable(90.0, {"linf": {0.1: 80.0}, "hue": {1.0: 70.0}}, void={"linf": 0.5})
+        >>> masked(table), masked(table, ["hue"])
+        ({'linf': 0.5}, {})
+    """
+    kept = None if attacks is None else set(attacks)
+    return {attack: share for attack, share in told.void.items() if kept is None or attack in kept}
