@@ -193,10 +193,10 @@ KINDS: dict[str, Callable[[], nn.Module]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_costs_less_than_a_twentieth_of_an_evaluation_of_200_samples(kind: str) -> None:
-    """Of networks that are not trained, which take the fewest passes of a search: 85 a sample the residual one, so that
-    the fewest samples that are looked at cost a twentieth of 250."""
+    """Of networks that are not trained, which take the fewest passes of a search: 97 a sample the residual one, so that
+    the fewest samples that are looked at, as they are and where searches end, cost a twentieth of 470."""
     torch.manual_seed(0)
-    net, x = KINDS[kind](), DATA.images[: 250 if kind == "residual" else 200]
+    net, x = KINDS[kind](), DATA.images[: 470 if kind == "residual" else 200]
     with torch.no_grad():
         labels = net(x).argmax(1)
     result = ra.evaluate(net, (x, labels), "linf", progress=False)

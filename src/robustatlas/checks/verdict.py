@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.tabular import Grid, Tabular, objects
-from robustatlas.common.wording import MARK, counted, listed
+from robustatlas.common.wording import MARK, counted, listed, some
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading, Severity
 
@@ -66,6 +66,11 @@ class Finding:
         flagged = share is not None and share.low > limit
         value = float(np.median(known)) if known else None
         return cls(reading.name, value, share, limit, flagged, len(known), reading)
+
+    @property
+    def kind(self) -> str:
+        """Its name, without that of the attack that was looked at."""
+        return self.name.removesuffix(f"-{self.reading.attack}")
 
     @property
     def severity(self) -> Severity:
@@ -184,8 +189,24 @@ class Diagnosis(Tabular):
     @property
     def blind(self) -> float:
         """Share of the samples, from 0 to 1, at which attacks by gradients are blind."""
-        rows = {row for finding in self.indicators if finding.severity == "masked" for row in finding.reading.doubtful}
-        return len(rows) / max(1, len(self.record.index))
+        blind = [finding.reading for finding in self.indicators if finding.severity == "masked"]
+        rows = {row for reading in blind if not reading.attack for row in reading.doubtful}
+        at_ends = [len(reading.doubtful) / max(1, reading.judged) for reading in blind if reading.attack]
+        return max([len(rows) / max(1, len(self.record.index)), *at_ends])
+
+    @property
+    def looked_at(self) -> dict[str, tuple[float, ...]]:
+        """Attack -> its strengths, increasing, that were looked at where its searches ended."""
+        read = [finding.reading for finding in self.indicators if finding.reading.attack]
+        return {
+            name: tuple(sorted({strength for each in read if each.attack == name for strength in each.strengths}))
+            for name in dict.fromkeys(each.attack for each in read)
+        }
+
+    @property
+    def open(self) -> bool:
+        """Whether a look where searches ended can still change the verdict."""
+        return self.record.told and self.verdict in ("sound", "doubtful")
 
     @property
     def samples(self) -> SampleTable:
@@ -240,13 +261,14 @@ class Diagnosis(Tabular):
                 for finding in self.indicators
             },
             "samples": len(self.record.index),
+            "looked_at": {attack: list(strengths) for attack, strengths in self.looked_at.items()},
             "doubted": self.samples.doubtful.tolist(),
         }
 
     def _meaning(self) -> str:
         count = counted(len(self.record.index), "sample")
         if self.verdict == "sound":
-            return f"Nothing speaks against the numbers ({count} looked at)."
+            return f"Nothing speaks against the numbers ({count} looked at). {self._reach()}".rstrip()
         if self.verdict == "masked":
             return "Attacks by gradients are blind at many samples, so robust accuracies are too high."
         if self.verdict == "doubtful":
@@ -257,6 +279,14 @@ class Diagnosis(Tabular):
         if silent and len(self.record.index) >= FEW:
             return f"{listed(silent)} could not be read above rounding, so nothing can be told."
         return f"{count} are too few to tell; look at {FEW} or more."
+
+    def _reach(self) -> str:
+        """How far from the samples was looked; empty where there is nothing to look at."""
+        if self.looked_at:
+            ends = some([f"{attack} up to {strengths[-1]:.4g}" for attack, strengths in self.looked_at.items()])
+            return f"Searches were looked at where they ended: {ends}; beyond that nothing was looked at."
+        by_gradients = any(finding.severity == "masked" for finding in self.indicators)
+        return "This is said of the samples as they are: nothing was looked at where searches end." * by_gradients
 
     def _telling(self) -> list[Finding]:
         """Flags that say something of the numbers, decisive or not; those that are known for false alarms do not."""
@@ -303,6 +333,20 @@ class Diagnosis(Tabular):
             "doubtful where": objects([f.reading.limit for f in found]),
             "remedy": objects([f.remedy for f in found]),
         }
+
+
+def at_other_ends(records: Sequence[DiagnosisRecord]) -> list[Finding]:
+    """What earlier ones of some ``records``, oldest first, read where searches ended at strengths that no later one
+    looked at."""
+    seen: set[tuple[str, float]] = set()
+    found: list[Finding] = []
+    for record in reversed(records):
+        for reading in record.readings:
+            cells = {(reading.attack, strength) for strength in reading.strengths}
+            if cells - seen and record is not records[-1]:
+                found.append(Finding.of(reading))
+            seen |= cells
+    return found
 
 
 def _verdict(findings: Sequence[Finding], record: DiagnosisRecord) -> Verdict:

@@ -41,7 +41,7 @@ def check(
             help="A bound, in percent: on a robust accuracy (`linf@8/255>=45`), or on clean, average, union, cr, "
             "cr-ind-worst, cr-exp, cr-max, uar; on a hypervolume (`ah-linf>=0.3`) or a median size "
             "(`median-linf>=0.02`). <= bounds from above. `diagnosis=sound` asks for the verdict of the run's "
-            "diagnosis. Give it several times for several bounds.",
+            "diagnosis, on the strengths that are required. Give it several times for several bounds.",
             rich_help_panel=GENERAL,
         ),
     ] = None,
@@ -107,7 +107,7 @@ def check(
     result = load_result(run)
     if result.missing:
         raise UserError(f"{run} is not finished; run the same evaluation again, and only what is missing is computed.")
-    checks = [check_verdict(text, result) for text in verdicts]
+    checks = [check_verdict(text, result, bounds) for text in verdicts]
     warnings = result.warnings
     if bounds:
         facts = chosen_facts(result, reference)

@@ -120,7 +120,8 @@ def evaluate(
         bool,
         typer.Option(
             "--diagnose/--no-diagnose",
-            help="Look at some samples first, to tell whether the numbers can be trusted.",
+            help="Look at some samples first, and where their searches ended at last, to tell whether numbers can be "
+            "trusted.",
             rich_help_panel=ATTACKS,
         ),
     ] = True,

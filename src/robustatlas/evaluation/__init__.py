@@ -81,8 +81,9 @@ def evaluate(
         exclude: names of attacks to leave out of the suites.
         shard_size: samples per file, the most that a crash can lose (default: about 45 seconds of work).
         keep_adversarial: keep the smallest adversarial example of each sample.
-        diagnose: look at samples before the work, to tell whether the numbers can be trusted (see
-            :func:`robustatlas.diagnose`): at 32, or as many as cost a twentieth of the passes.
+        diagnose: look at samples before the work, and at where their searches ended after it, to tell whether the
+            numbers can be trusted (see :func:`robustatlas.diagnose`): at 32, or as many as cost a twentieth of the
+            passes.
         audit: so many samples, drawn at random, are searched again by every kind of attack that fits, at high effort;
             :meth:`Result.audited` says what that would leave on all. By default 50 where they cost at most a tenth of
             the passes, and none elsewhere; 0: none.

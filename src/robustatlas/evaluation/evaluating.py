@@ -15,11 +15,12 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
 from robustatlas.evaluation.costs import Costs, weight_of
 from robustatlas.evaluation.dispatcher import Dispatcher
+from robustatlas.evaluation.ends import diagnosed_at_ends
 from robustatlas.evaluation.identity import check_answers
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Data, Task, found_otherwise, tasks_for
 from robustatlas.evaluation.prepared import Model, Prepared, given, prepared, surroundings, tell
-from robustatlas.evaluation.reading import diagnosed, question_of
+from robustatlas.evaluation.reading import Question, diagnosed, question_of
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Doer, doing_elsewhere
 from robustatlas.evaluation.workers import Cluster, work_elsewhere, work_here
@@ -51,9 +52,12 @@ def evaluated(model: Model, data: Data, request: Request) -> Result:
         with store.kept(), store.claims() as claims:
             with claims.alone("plan"):
                 tasks = _planned(store, ready)
-            if request.diagnose:
-                _diagnose(store, ready, claims)
+            question = _question(ready) if request.diagnose else None
+            if question is not None:
+                _diagnose(store, ready, claims, question)
             _complete(store, tasks, ready, request, claims)
+            if question is not None:
+                _look_at_ends(store, ready, claims, question)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
         mine = request.mine(len(ready.work.index))
         result = Result.of_run(store, list(grids), ready.work.index[mine], grids)
@@ -88,18 +92,29 @@ def _informed(task: Task, store: Run, ready: Prepared) -> Task:
     return replace(task, certified=(index, store.certificates.sizes(records, index)[task.attack.name].sizes))
 
 
-def _diagnose(store: Run, ready: Prepared, claims: Claims) -> None:
-    """Have the run diagnosed, unless it is, and warn where the verdict speaks against what it will find."""
+def _question(ready: Prepared) -> Question:
+    """What a diagnosis of the run is asked."""
     plans = [task.attack.plans[task.search] for task in ready.tasks]
     passes = _SURE * 2 * sum(weight_of(task, ready.classes) for task in ready.tasks)
     batch = ready.manner.batch_size
     gradients = [task.record.gradient for task in ready.tasks if task.record.gradient is not None]
-    question = question_of(
-        ready.work, ready.attacks, plans, ready.manner.seed, batch, passes=passes, gradients=gradients
-    )
+    return question_of(ready.work, ready.attacks, plans, ready.manner.seed, batch, passes=passes, gradients=gradients)
+
+
+def _diagnose(store: Run, ready: Prepared, claims: Claims, question: Question) -> None:
+    """Have the run diagnosed, unless it is, and warn where the verdict speaks against what it will find."""
     with claims.alone("diagnosis"), _enough_memory(ready):
         diagnosis = diagnosed(store, ready.model, question)
     if diagnosis.doubted:
+        tell(ready.display, diagnosis.warned)
+
+
+def _look_at_ends(store: Run, ready: Prepared, claims: Claims, question: Question) -> None:
+    """Have it looked where the searches ended, unless it was, and warn where that speaks against what was found."""
+    with claims.alone("diagnosis"), _enough_memory(ready):
+        before = diagnosed(store, ready.model, question)
+        diagnosis = diagnosed_at_ends(store, ready.model, question)
+    if diagnosis.doubted and diagnosis.warned != before.warned:
         tell(ready.display, diagnosis.warned)
 
 

@@ -1,4 +1,4 @@
-"""What the indicators read before the work: whether the numbers that come will mean anything."""
+"""What the indicators read of the images, before the work: whether the numbers that come will mean anything."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from robustatlas.checks.sanity import ways_back
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.noise import Noise
 from robustatlas.common.scalars import generator_of
+from robustatlas.engine.ends import ending_stage
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Work
 from robustatlas.models.classifier import Classifier, seeded
@@ -33,6 +34,11 @@ _SHARE = 0.05
 """Of the passes of the evaluation, above the fewest samples."""
 _PASSES = 34
 """Forward and backward passes a sample of all indicators together, and of the choice of samples."""
+FEWEST_ENDS = 17
+"""Samples that are looked at in any case where the searches of an attack ended: of so many one may be doubtful, and the
+verdict is sound all the same."""
+_END = 38
+"""Passes of the derivative test at two points."""
 _DIGITS = 4
 _KNOWS = {"labels": 0, "scores": 1, "gradients": 2}
 
@@ -51,6 +57,7 @@ class Question:
         count: samples, at most.
         batch: samples at once.
         indicators: to be read.
+        ends: samples that withstand something, at most, whose searches are looked at where they ended, of each attack.
         gradients: as the run records them; another gradient is another question.
     """
 
@@ -61,6 +68,7 @@ class Question:
     count: int
     batch: int
     indicators: Sequence[type[Indicator]]
+    ends: int
     gradients: Sequence[GradientRecord] = ()
 
     @property
@@ -85,29 +93,36 @@ def question_of(
     everything: bool = False,
 ) -> Question:
     """The question that a diagnosis of some attacks asks: of ``count`` samples, by default as many as cost a twentieth
-    of the ``passes`` a sample that the evaluation takes, at least 32 or all; ``everything``: with the indicators that
-    decide nothing."""
+    of the ``passes`` a sample that the evaluation takes, with the look at the ends of searches, at least 32 or all;
+    ``everything``: with the indicators that decide nothing."""
     everyone = len(work.index)
-    affordable = int(_SHARE * passes * everyone / _PASSES)
-    number = min(everyone, max(FEWEST, affordable) if count is None else count)
+    affordable, each = _SHARE * passes * everyone, _passes_at_ends(plans)
+    number = min(everyone, max(FEWEST, int(affordable / (_PASSES + each))) if count is None else count)
+    ends = number if count is not None else max(FEWEST_ENDS, int((affordable - _PASSES * number) / max(each, 1)))
     indicators = tuple(
         kind for kind in INDICATORS.usable().values() if kind.part == "always" and (everything or kind.decides)
     )
-    return Question(work, attacks, plans, seed, number, batch, indicators, gradients)
+    return Question(work, attacks, plans, seed, number, batch, indicators, ends, gradients)
+
+
+def _passes_at_ends(plans: Sequence[Plan]) -> int:
+    """A sample, of the look at the ends of the searches of all plans: a run, and the test at two points."""
+    stages = [stage for stage in map(ending_stage, plans) if stage is not None]
+    return sum(2 * stage.optimizer.evaluations + 1 + _END for stage in stages)
 
 
 def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
     """Ask: choose samples at random among those that are classified correctly, and read all indicators at them."""
     model = with_what_gradient_it_has(model, question.work.rows[:2])
     with model.counting() as passes:
-        chosen = _halving(question.batch, lambda size: _chosen(model, question, size))
+        chosen = halving(question.batch, lambda size: _chosen(model, question, size))
         gradients = model.knowledge == "gradients" and any(map(ways_back, question.plans))
         indicators = [
             indicator()
             for indicator in question.indicators
             if _KNOWS[model.knowledge] >= _KNOWS[indicator.needs] and (gradients or indicator.needs != "gradients")
         ]
-        measured = _halving(question.batch, lambda size: _measured(model, question, chosen, indicators, size))
+        measured = halving(question.batch, lambda size: _measured(model, question, chosen, indicators, size))
     objectives = {leg.stage.objective for plan in question.plans for leg in plan.legs}
     count = max(1, len(chosen))
     return DiagnosisRecord(
@@ -199,7 +214,7 @@ def _measured(
     return [Measured.joined(found) for found in zip(*parts, strict=True)]
 
 
-def _halving(size: int, attempt: Callable[[int], T]) -> T:
+def halving(size: int, attempt: Callable[[int], T]) -> T:
     """What ``attempt`` gives with as many samples at once as the memory takes."""
     while True:
         try:

@@ -30,6 +30,8 @@ class Reading(Record):
         decides: whether the verdict counts it.
         values: [n] what was measured; None where nothing can be said.
         doubtful: rows, from 0, of the samples that it speaks against.
+        attack: that was looked at where its searches ended; empty: the samples themselves were looked at.
+        strengths: of that attack, increasing, that were looked at; none of the samples themselves.
 
     Example:
         >>> reading = Reading(name="gradient", severity="masked", threshold=0.1, values=(1.0, 0.2, None), doubtful=(1,))
@@ -47,6 +49,8 @@ class Reading(Record):
     decides: bool = True
     values: tuple[float | None, ...] = ()
     doubtful: tuple[int, ...] = ()
+    attack: str = ""
+    strengths: tuple[float, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Reading:
@@ -96,4 +100,4 @@ class DiagnosisRecord(Record):
     @property
     def name(self) -> str:
         """Of its file."""
-        return digest([self.asked, [reading.name for reading in self.readings]])
+        return digest([self.asked, [[r.name, *r.strengths] if r.strengths else r.name for r in self.readings]])

@@ -351,10 +351,10 @@ class Run:
             return np.sort(self._parts.samples()["index"])
         return intersection([self.certificates.done(record) for record in self.certified_by()])
 
-    def finished(self, attack: str) -> Integers:
-        """Samples that were searched at every strength of an attack, increasing."""
+    def finished(self, attack: str, strengths: Sequence[float] | None = None) -> Integers:
+        """Samples that were searched at every one of the strengths (default: all) of an attack, increasing."""
         records = self._by_name().get(attack, [])
-        return finished(self._parts, records, grid_of(records)) if records else intersection([])
+        return finished(self._parts, records, grid_of(records, strengths)) if records else intersection([])
 
     def missing(self) -> dict[str, int]:
         """Attack to number of samples that a plan asks for and no part holds; empty when the run is complete."""

@@ -8,9 +8,10 @@ from robustatlas.checks.sanity import check_logits
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.scalars import count_of, seed_of, whole
 from robustatlas.evaluation.plan import Attacks, Data, Samples, chosen_attacks, positions_among, those_that_fit
-from robustatlas.evaluation.reading import question_of, readings_of
+from robustatlas.evaluation.reading import question_of
 from robustatlas.models.classifier import seeded, undisturbed
 from robustatlas.trust.full import read_in_full
+from robustatlas.trust.looking import looked_at
 from robustatlas.trust.subject import Model, Subject, known_of, samples_of_rows
 
 _BATCH = 128
@@ -31,9 +32,9 @@ def diagnose(
 ) -> Diagnosis:
     """Find out whether robustness numbers of a model can be trusted.
 
-    Indicators look at samples that are classified correctly: above all, whether the margin changes as its gradient
-    says. The verdict comes from the shares of samples that they speak against, with exact intervals. It is also part of
-    every evaluation (``result.diagnosis``).
+    Indicators look at samples that are classified correctly, and at where searches from these end: above all, whether
+    the margin changes as its gradient says. The verdict comes from the shares of samples that they speak against, with
+    exact intervals. It is also part of every evaluation (``result.diagnosis``).
 
     Args:
         model_or_result: a model, or a result or the folder of a run; the model of a run is loaded from its source.
@@ -82,7 +83,7 @@ def diagnose(
         chosen, _ = those_that_fit(chosen, asked, x[:1])
         plans = [attack.plans[attack.searched_by(None)] for attack in chosen]
         question = question_of(work, chosen, plans, seed, _BATCH, count, everything=everything or full)
-        record = readings_of(known.model, question)
+        record = looked_at(known, question)
         record = read_in_full(known, record, chosen, seed) if full else record
     if known.result is not None:
         known.result.keep_diagnosis(record)

@@ -32,12 +32,13 @@ from robustatlas.common.tabular import Grid, Tabular, objects
 from robustatlas.evaluation.auditing import shortened
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import Data, Work, samples_of
-from robustatlas.evaluation.reading import question_of, readings_of
+from robustatlas.evaluation.reading import question_of
 from robustatlas.evaluation.request import Request
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
 from robustatlas.outcomes.outcome import percent
 from robustatlas.results.result import Result
 from robustatlas.trust.gates import failed_gate
+from robustatlas.trust.looking import looked_at
 from robustatlas.trust.subject import KnownSubject, Model, Subject, known_of
 
 _BATCH = 128
@@ -133,15 +134,17 @@ class Repair(Tabular):
 
 REMEDIES: Mapping[str, frozenset[str]] = {
     "inside": frozenset({"border-gradient"}),
-    "logits": frozenset({"zero-gradient", "gradient", "probabilities"}),
+    "logits": frozenset({"zero-gradient", "gradient", "end-gradient", "probabilities"}),
     "rescaled": frozenset({"logit-scale", "probabilities"}),
-    "around": frozenset({"zero-gradient", "gradient"}),
-    "float64": frozenset({"zero-gradient", "gradient", "probabilities"}),
+    "around": frozenset({"zero-gradient", "gradient", "end-gradient"}),
+    "float64": frozenset({"zero-gradient", "gradient", "end-gradient", "probabilities"}),
     "starts": frozenset({"zero-gradient", "border-gradient"}),
     "eot": frozenset({"random"}),
-    "estimated": frozenset({"zero-gradient", "gradient"}),
-    "distilled": frozenset({"zero-gradient", "gradient"}),
-    "black-box": frozenset({"zero-gradient", "gradient", "border-gradient", "probabilities", "unconstrained"}),
+    "estimated": frozenset({"zero-gradient", "gradient", "end-gradient"}),
+    "distilled": frozenset({"zero-gradient", "gradient", "end-gradient"}),
+    "black-box": frozenset(
+        {"zero-gradient", "gradient", "end-gradient", "border-gradient", "probabilities", "unconstrained"}
+    ),
 }
 """Remedy -> the flags that it is tried for, in the order in which they are tried: gradients just inside [0, 1], of the
 last linear layer, of rescaled outputs, around guilty modules, in float64; random starts; gradients averaged over draws,
@@ -211,7 +214,7 @@ def _looked_at(known: KnownSubject, result: Result) -> Diagnosis:
     attacks = [attack_named(name).bound_to(known.model) for name in result.attacks if name in catalogue()]
     plans = [attack.plans[attack.searches[0]] for attack in attacks]
     question = question_of(known.work, attacks, plans, 0, _BATCH, count=len(known.work.index))
-    return Diagnosis.of(readings_of(known.model, question))
+    return Diagnosis.of(looked_at(known, question))
 
 
 def _tried(known: KnownSubject, result: Result, diagnosis: Diagnosis, remedies: Sequence[str]) -> Iterator[Remedy]:
@@ -227,7 +230,7 @@ def _concerned(diagnosis: Diagnosis, flags: Collection[str]) -> NDArray[np.int64
     """Positions of the samples that flagged indicators among ``flags`` doubt; all, where that is more than half."""
     index = np.array(diagnosis.record.index, np.int64)
     flagged = [finding for finding in diagnosis.indicators if finding.flagged and finding.decides]
-    rows = sorted({row for finding in flagged if finding.name in flags for row in finding.reading.doubtful})
+    rows = sorted({row for finding in flagged if finding.kind in flags for row in finding.reading.doubtful})
     return index if 2 * len(rows) > len(index) else index[rows]
 
 

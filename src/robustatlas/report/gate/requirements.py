@@ -13,6 +13,7 @@ from robustatlas.common.scalars import fraction
 from robustatlas.common.wording import instead
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import against_reference
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, same_strength
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.results.result import Result
@@ -125,6 +126,19 @@ def rests_on(requirement: Requirement, result: Result) -> tuple[str, ...]:
         return ()
     one = what.partition("@")[0] if "@" in what else what.partition("-")[2]
     return (one,) if one in result.attacks else tuple(result.attacks)
+
+
+def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, float]]:
+    """The attacks and strengths of ``result`` that the number of a requirement is computed from; for one at a strength
+    between two that were evaluated both."""
+    grids = {attack: result.strengths(attack).tolist() for attack in rests_on(requirement, result)}
+    attack, _, asked = requirement.what.partition("@")
+    if asked and attack in grids:
+        grid, strength = grids[attack], fraction(asked)
+        last = next((k for k, known in enumerate(grid) if known >= strength * (1 - STRENGTH_TOLERANCE)), len(grid) - 1)
+        first = last if same_strength(grid[last], strength) else max(0, last - 1)
+        grids = {attack: grid[first : last + 1]}
+    return [(attack, strength) for attack, grid in grids.items() for strength in grid]
 
 
 def _accuracy_at(requirement: Requirement, result: Result) -> Interval:

@@ -1,0 +1,201 @@
+"""What is looked at after the work: whether gradients tell the truth where the searches ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robustatlas.attacks.definition import Attack
+from robustatlas.attacks.search.plan import Stage
+from robustatlas.checks.indicators import LookedAt, Measured
+from robustatlas.checks.indicators.ends import EndGradient
+from robustatlas.checks.verdict import Diagnosis
+from robustatlas.common.noise import Noise
+from robustatlas.engine.ends import Ends, ending_stage, ends_of
+from robustatlas.evaluation.reading import Question, diagnosed, halving, reading_of
+from robustatlas.models.classifier import Classifier, seeded
+from robustatlas.models.classifier.failing import with_what_gradient_it_has
+from robustatlas.outcomes import Run
+from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.readings import DiagnosisRecord, Reading
+from robustatlas.outcomes.strengths import merged_strengths
+from robustatlas.outcomes.table import OutcomeTable
+
+Levels = Mapping[str, NDArray[np.int64]]
+"""Attack -> [n] of each sample of a diagnosis: index of the largest strength that it withstands; -1: none."""
+
+
+def diagnosed_at_ends(store: Run, model: Classifier, question: Question) -> Diagnosis:
+    """The diagnosis of a run with what is read where its searches ended, of the attacks that are through with the
+    samples of the diagnosis."""
+    diagnosis = diagnosed(store, model, question)
+    index = np.array(diagnosis.record.index, np.int64)
+    before = {attack.name: diagnosis.looked_at.get(attack.name, ()) for attack in question.attacks}
+    question = replace(question, attacks=[_at(attack, before[attack.name]) for attack in question.attacks])
+    through = {
+        attack.name: attack.strengths
+        for attack, _ in _searching(question)
+        if len(attack.strengths) > len(before[attack.name])
+        and np.isin(index, store.finished(attack.name, attack.strengths)).all()
+    }
+    if not through or not diagnosis.open:
+        return diagnosis
+    levels = withstood(store.table(list(through), index, through), index)
+    record = with_ends(model, question, diagnosis.record, levels)
+    store.keep_diagnosis(record)
+    return Diagnosis.of(record)
+
+
+def _at(attack: Attack, strengths: Sequence[float]) -> Attack:
+    """The attack at these strengths as well."""
+    return replace(attack, strengths=tuple(merged_strengths([np.array(attack.strengths), np.array(strengths)])))
+
+
+def _at_three(attack: Attack) -> Attack:
+    """The attack at its smallest strength, the one in the middle and the largest."""
+    last = len(attack.strengths) - 1
+    return replace(attack, strengths=tuple(attack.strengths[k] for k in sorted({0, last // 2, last})))
+
+
+def withstood(table: OutcomeTable, index: NDArray[np.int64]) -> Levels:
+    """What the samples ``index`` [n] withstand of the attacks of a table."""
+    order = np.argsort(table.index)
+    rows = order[np.searchsorted(table.index, index, sorter=order)]
+    return {attack: _largest(table.correct(attack)[rows]) for attack in table.attacks}
+
+
+def _largest(correct: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """``[n]``: the last column that holds, of [n, S]; -1: none."""
+    return np.where(correct.any(1), correct.shape[1] - 1 - correct[:, ::-1].argmax(1), -1)
+
+
+def with_ends(
+    model: Classifier, question: Question, record: DiagnosisRecord, levels: Levels | None = None
+) -> DiagnosisRecord:
+    """A record with what is read where searches ended.
+
+    Of a sample that withstands a strength one run at the largest of these is made again, and the derivative test taken
+    at its last point and at its best. One that withstands none has its example, and nothing of it is doubted.
+
+    Args:
+        model: of the record.
+        question: of which it is the answer.
+        record: of the samples themselves.
+        levels: of the attacks to look at; None: of all, found by one run at each of three of their strengths.
+    """
+    if levels is None:
+        question = replace(question, attacks=[_at_three(attack) for attack in question.attacks])
+    model = with_what_gradient_it_has(model, question.work.rows[:2])
+    asked = [(attack, stage) for attack, stage in _searching(question) if levels is None or attack.name in levels]
+    if model.knowledge != "gradients" or not asked or not record.index:
+        return record
+    with model.counting() as passes:
+        read = []
+        for attack, stage in asked:
+            searches = _Searches.of(model, question, record, attack, stage)
+            read.append(searches.reading(searches.withstood() if levels is None else levels[attack.name]))
+    anew = {reading.name for reading in read}
+    return record.model_copy(
+        update={
+            "created": now("microseconds"),
+            "readings": (*(reading for reading in record.readings if reading.name not in anew), *read),
+            "forward": round(record.forward + passes.forward / len(record.index), 2),
+            "backward": round(record.backward + passes.backward / len(record.index), 2),
+        }
+    )
+
+
+def _searching(question: Question) -> list[tuple[Attack, Stage]]:
+    """The attacks of a question that go by gradients, and how the runs go whose ends are looked at."""
+    stages = [(attack, ending_stage(plan)) for attack, plan in zip(question.attacks, question.plans, strict=True)]
+    return [(attack, stage) for attack, stage in stages if stage is not None]
+
+
+@dataclass(frozen=True)
+class _Searches:
+    """Runs of one attack at the n samples of a diagnosis, which are the ``rows`` [n] of the question's."""
+
+    model: Classifier
+    question: Question
+    attack: Attack
+    stage: Stage
+    rows: Tensor
+
+    @classmethod
+    def of(
+        cls, model: Classifier, question: Question, record: DiagnosisRecord, attack: Attack, stage: Stage
+    ) -> _Searches:
+        """Those of a record."""
+        order = np.argsort(question.work.index)
+        rows = order[np.searchsorted(question.work.index, record.index, sorter=order)]
+        return cls(model.judged_by(attack.errors), question, attack, stage, torch.from_numpy(rows))
+
+    def withstood(self) -> NDArray[np.int64]:
+        """[n] index of the largest strength at which a run fails; -1: none."""
+        everyone = torch.arange(len(self.rows))
+        failed = [
+            torch.cat(halving(self.question.batch, partial(self._failed, everyone, torch.full_like(everyone, level))))
+            for level in range(len(self.attack.strengths))
+        ]
+        return _largest(torch.stack(failed, 1).numpy())
+
+    def reading(self, levels: NDArray[np.int64]) -> Reading:
+        """What the test says, of the first samples only where more withstand a strength than the question allows;
+        ``levels`` [n]: index of the largest that each does, -1: none."""
+        indicator, most = EndGradient(self.attack.name), self.question.ends
+        standing = np.flatnonzero(levels >= 0)
+        looked_at = torch.from_numpy(standing[:most])
+        judged = torch.arange(len(levels)) < (standing[most] if len(standing) > most else len(levels))
+        found = Measured(torch.ones(len(levels), dtype=torch.float64), torch.zeros_like(judged), judged)
+        if len(looked_at):
+            parts = halving(self.question.batch, partial(self._tested, looked_at, torch.from_numpy(levels)))
+            tested = Measured.joined(parts)
+            found.values[looked_at], found.doubtful[looked_at], judged[looked_at] = (
+                tested.values.double(),
+                tested.doubtful,
+                tested.judged,
+            )
+        told = reading_of(indicator, found)
+        return told.model_copy(update={"attack": self.attack.name, "strengths": tuple(self.attack.strengths)})
+
+    def _failed(self, places: Tensor, levels: Tensor, size: int) -> list[Tensor]:
+        """Whether a run of the samples at ``places`` finds nothing, so many at once."""
+        return [~self._ends(part, levels)[1].fooled.cpu() for part in torch.split(places, size)]
+
+    def _tested(self, places: Tensor, levels: Tensor, size: int) -> list[Measured]:
+        """The derivative test where runs of the samples at ``places`` end, so many at once: the worse of the last point
+        and the best."""
+        return [self._worse(*self._ends(part, levels)) for part in torch.split(places, size)]
+
+    def _worse(self, at: Tensor, ends: Ends) -> Measured:
+        found = self._measured(at, ends.last)
+        other = (ends.best != ends.last).flatten(1).any(1).nonzero().squeeze(1).cpu()
+        if len(other):
+            best = self._measured(at[other], ends.best[other.to(ends.best.device)])
+            found.values[other] = found.values[other].minimum(best.values)
+            found.doubtful[other] |= best.doubtful
+            found.judged[other] |= best.judged
+        return found
+
+    def _ends(self, places: Tensor, levels: Tensor) -> tuple[Tensor, Ends]:
+        """The rows of the samples at ``places``, and where runs of them end."""
+        rows, model, work = self.rows[places], self.model, self.question.work
+        x, labels = work.rows[rows].to(model.device, model.dtype), work.labels[rows].to(model.device)
+        noise = self._noise(rows, self.attack.name)
+        with seeded(self.question.seed, model.device):
+            return rows, ends_of(model, self.attack, self.stage, x, labels, noise, levels[places])
+
+    def _measured(self, rows: Tensor, x: Tensor) -> Measured:
+        labels = self.question.work.labels[rows].to(x.device)
+        look = LookedAt(self.model, x, labels, self._noise(rows, "diagnosis"), {self.stage.backward})
+        return Measured.joined([EndGradient(self.attack.name).measure(look)])
+
+    def _noise(self, rows: Tensor, of: str) -> Noise:
+        index = torch.from_numpy(self.question.work.index[rows.numpy()])
+        return Noise.of(self.question.seed, index.to(self.model.device), of)
