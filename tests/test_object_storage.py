@@ -344,3 +344,15 @@ def test_packs_are_of_parts_that_are_alike(store: Store, tmp_path: Path, monkeyp
     assert sorted(len(pack) for pack in packing.packs(root, names)) == [1] * 6
     monkeypatch.setattr(packing, "LEAST_BYTES", 1)
     assert sorted(len(pack) for pack in packing.packs(root, names)) == [1] * 6
+
+
+def test_a_certificate_that_is_withdrawn_is_gone_from_the_store(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ra.certify(net(), data(), ["linf", "l2"], run=AT, shard_size=3, progress=False)
+    run = Run.open(AT)
+    (record,) = (each for each in run.certified_by() if each.name == "linf")
+    run.certificates.withdraw(record)
+    assert not [name for name in store.names() if "linf" in name]
+    machine(monkeypatch, tmp_path / "two")
+    assert list(ra.load_result(AT).certified_sizes) == ["l2"]

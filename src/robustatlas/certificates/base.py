@@ -42,6 +42,11 @@ class Subject:
         """The network of the model, read once."""
         return Network(read(self.model, self.shape))
 
+    @property
+    def known(self) -> Network | None:
+        """The network, where a method has asked for it."""
+        return vars(self).get("network")
+
 
 @dataclass(frozen=True)
 class Samples:

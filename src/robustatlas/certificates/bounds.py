@@ -19,11 +19,14 @@ from robustatlas.certificates.activations import Activation, Lines
 from robustatlas.certificates.beyond import Sides
 from robustatlas.certificates.graph import Node
 from robustatlas.certificates.network import Network, add
-from robustatlas.certificates.operations import AffineOperation, Convolution, Dense, Sum, accumulated
+from robustatlas.certificates.operations import AffineOperation, Convolution, Dense, Moved, Sum, accumulated
 from robustatlas.certificates.pooling import MaxPool, Picked
 from robustatlas.certificates.regions import NormBall, Region, Segment
 from robustatlas.certificates.windowed import Windowed, least, side_by_side
 from robustatlas.common.bundle import per_sample
+
+_ON_THE_WAY = 8.0
+"""By how much larger than x and f(x) the numbers are that activations compute in between: hardswish takes 6 x."""
 
 
 @dataclass
@@ -37,6 +40,7 @@ class Bounds:
         rounding: of each node, ``[B, ...]``, what its own arithmetic may be off by.
         lines: of each nonlinear node, what encloses it.
         known: of nodes before activations, what holds on larger regions.
+        overflows: ``[B]``, where numbers may grow beyond the largest that the network has, so that nothing is certain.
 
     ``_direct``: of each node that is affine in the input, its values at the centre of a ball or the ends of a segment,
     and by how much roundings, and what lies beside the segment, may move it.
@@ -49,6 +53,7 @@ class Bounds:
     rounding: list[Tensor | None] = field(default_factory=list)
     lines: dict[int, Lines | Picked] = field(default_factory=dict)
     known: Sides = field(default_factory=dict)
+    overflows: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
     _direct: dict[int, tuple[tuple[Tensor, ...], Tensor]] = field(default_factory=dict)
 
     @classmethod
@@ -148,8 +153,8 @@ class Bounds:
         slopes: dict[int, Tensor] | None = None,
     ) -> tuple[Windowed | None, Tensor]:
         """Affine functions of the input below rows of a node: coefficients [R, ...] (None: there are none) and
-        constants [R]."""
-        coefficients, total = {start: rows}, rows.values.new_zeros(len(owner))
+        constants [R], -inf where numbers may overflow."""
+        coefficients, total = {start: rows}, torch.where(self.overflows[owner], -torch.inf, rows.values.new_zeros(1))
         for k in range(start, -1, -1):
             at = coefficients.pop(k, None)
             if at is None:
@@ -198,8 +203,13 @@ class Bounds:
         self.low.append(low if rounding is None else low - rounding)
         self.high.append(high if rounding is None else high + rounding)
 
+    def _grow(self, size: Tensor, rounding: Tensor) -> None:
+        """Look whether numbers on the way to a node, of the ``size`` at most, overflow."""
+        self.overflows = self.overflows | (size + rounding > self.network.graph.largest).flatten(1).any(1)
+
     def _begin(self) -> None:
         low, high = self.region.limits()
+        self.overflows = torch.zeros(len(low), dtype=torch.bool, device=low.device)
         rounding = torch.full_like(low, self.network.unit * self.region.roundings) if self.network.unit else None
         own = torch.zeros_like(low) if rounding is None else rounding
         if isinstance(self.region, Segment):
@@ -214,7 +224,9 @@ class Bounds:
         rounding = None
         if operation.terms and self.network.unit:
             largest = [torch.maximum(a.abs(), b.abs()) for a, b in zip(low, high, strict=True)]
-            rounding = operation.size(*largest) * accumulated(operation.count(*largest), self.network.unit)
+            size = operation.size(*largest)
+            rounding = size * accumulated(operation.count(*largest), self.network.unit)
+            self._grow(size * operation.terms if isinstance(operation, Moved) else size, rounding)
         if all(k in self._direct for k in node.inputs):
             points = zip(*(self._direct[k][0] for k in node.inputs), strict=True)
             values = tuple(operation.apply(*given) for given in points)
@@ -280,6 +292,7 @@ class Bounds:
         if self.network.unit and (operation.roundings or operation.error):
             size = torch.maximum(low.abs(), high.abs()) + torch.maximum(least.abs(), most.abs()) + operation.offset
             rounding = operation.roundings * self.network.unit * size + operation.error
+            self._grow(_ON_THE_WAY * size, rounding)
         self._enter(least, most, rounding)
 
 

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from robustatlas.certificates import Certificate, Subject
+from robustatlas.certificates.agreement import check_known
 from robustatlas.certificates.choice import Method, certificate_for
 from robustatlas.certificates.work import (
     LARGEST_BATCH,
@@ -23,7 +24,7 @@ from robustatlas.certificates.work import (
     inputs,
     record_of,
 )
-from robustatlas.checks.sanity import check_classes, check_logits
+from robustatlas.checks.sanity import check_classes, check_model
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.forecast import Expected, Forecast
@@ -35,6 +36,7 @@ from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Job, Manner
 from robustatlas.evaluation.workers import Cluster, work_elsewhere, work_here
 from robustatlas.outcomes import Identity, Run
+from robustatlas.outcomes.certified import CrossedError
 from robustatlas.outcomes.claims import Claims
 from robustatlas.results.result import Result
 
@@ -59,11 +61,14 @@ class _Ready:
     manner: Manner
     display: Progress
     seconds: float
+    warnings: Sequence[str]
 
 
 def certified(model: Model, data: Data, request: Request, method: Methods = None) -> Result:
     """:func:`robustatlas.certify`, of a request."""
     with _prepared(model, data, request, method) as ready:
+        for warning in ready.warnings:
+            tell(ready.display, warning)
         run = request.begin(ready.identity)
         check_answers(ready.subject.model, run, ready.work)
         for task in ready.tasks:
@@ -73,7 +78,8 @@ def certified(model: Model, data: Data, request: Request, method: Methods = None
             while not whole:
                 dispatcher = _dispatcher(run, ready, request, claims)
                 if dispatcher.lacking:
-                    _work_through(dispatcher, ready, request)
+                    with _withdrawn_if_wrong(run, ready):
+                        _work_through(dispatcher, ready, request)
                 else:
                     ready.display.note(f"Nothing to do: {run.path or 'the run'} has all of it.")
                 whole = run.certificates.intact(task.record for task in ready.tasks)
@@ -100,9 +106,7 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
     classifier, work = given(model, data, request)
     with surroundings(classifier, request) as display:
         begun = time.perf_counter()
-        with torch.no_grad():
-            few = work.rows[:_TRIED].to(classifier.device, classifier.dtype)
-            check_logits(classifier.logits(few, verifying=True), len(few), work.labels)
+        warnings = check_model(classifier, work.rows, work.labels)
         subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
         attacks = chosen_attacks(
             request.attacks_on(classifier), "default", request.strengths, request.exclude, classifier, work.first.images
@@ -112,12 +116,13 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
             attack.threat.check(work.rows[:1].to(classifier.device, classifier.dtype))
             certificate = certificate_for(attack, method, subject, request.effort)
             tasks.append(Certification(attack, certificate, record_of(attack, certificate, request.seed)))
+        check_known(subject, attacks, work, DEFAULT_BATCH)
         size = request.batch_size if isinstance(request.batch_size, int) else DEFAULT_BATCH
         manner = Manner(request.seed, min(size, len(work.labels)))
         identity = identity_of(classifier, work.rows.shape[1:], work.record)
         for warning in check_classes(work.labels, work.classes, classifier, drawn=request.by_number):
             tell(display, warning)
-        yield _Ready(subject, work, tasks, identity, manner, display, time.perf_counter() - begun)
+        yield _Ready(subject, work, tasks, identity, manner, display, time.perf_counter() - begun, warnings)
 
 
 def _dispatcher(run: Run, ready: _Ready, request: Request, claims: Claims) -> Dispatcher:
@@ -149,6 +154,18 @@ def _work_through(dispatcher: Dispatcher, ready: _Ready, request: Request) -> No
     each = 1 if isinstance(places, Cluster) else max(1, torch.get_num_threads() // len(places))
     make = partial(certifying_elsewhere, model, tuple(ready.tasks), ready.manner, ready.identity, ready.subject.shape)
     work_elsewhere(make, f"The model {model.name}", places, each, dispatcher)
+
+
+@contextmanager
+def _withdrawn_if_wrong(run: Run, ready: _Ready) -> Iterator[None]:
+    """Where an example is found within a certified size, nothing of what was read of the network stays in the run."""
+    try:
+        yield
+    except CrossedError:
+        for task in ready.tasks:
+            if task.certificate.own_model:
+                run.certificates.withdraw(task.record)
+        raise
 
 
 def _tried(ready: _Ready, task: Certification, missing: NDArray[np.int64]) -> Expected:

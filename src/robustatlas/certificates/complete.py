@@ -97,7 +97,7 @@ class Complete(Certificate):
                 (net.logits.rows(_margin(label, j, len(off[row]))), float(off[row][[label, j]].sum())) for j in others
             ]
             found.append(self._of_sample(net, inside, rows))
-        return torch.tensor(found, dtype=torch.float64)
+        return torch.where(bounds.overflows.cpu(), 0.0, torch.tensor(found, dtype=torch.float64))
 
     def _of_sample(self, net: Piecewise, inside: Inside, margins: list[tuple[AffineMap, float]]) -> float:
         if inside.p == 2:

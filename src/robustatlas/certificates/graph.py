@@ -31,12 +31,14 @@ class Node:
 class Graph:
     """A network in float64: its ``nodes`` in an order in which each follows its inputs; the last are the logits.
 
-    ``unit``: half the distance from 1 to the next number, in the arithmetic of the network itself.
+    Of the arithmetic of the network itself, ``unit`` is half the distance from 1 to the next number, and ``largest``
+    the largest number.
     """
 
     nodes: tuple[Node, ...]
     unit: float
     device: torch.device
+    largest: float = torch.inf
 
     @property
     def output(self) -> int:

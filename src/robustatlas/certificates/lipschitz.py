@@ -18,7 +18,7 @@ from robustatlas.certificates.operations import Convolution, Dense, Moved, Scale
 from robustatlas.certificates.piecewise import deviations
 from robustatlas.certificates.pooling import MaxPool
 from robustatlas.certificates.regions import NormBall
-from robustatlas.certificates.windowed import Windowed
+from robustatlas.certificates.windowed import Shape, Windowed
 from robustatlas.common.errors import UserError
 
 Of = Literal["vector", "each", "one"]
@@ -87,7 +87,8 @@ class Lipschitz(Certificate):
         around = Bounds.of(network, NormBall(samples.x, reach, 2.0), backwards=False)
         off = deviations(around)
         margins = margins - off.gather(1, labels[:, None]) - off
-        return ((margins / rates).amin(1).clamp_min(0) / MARGIN_OF_SIZES).cpu()
+        sizes = (margins / rates).amin(1).clamp_min(0) / MARGIN_OF_SIZES
+        return torch.where(around.overflows, 0.0, sizes).cpu()
 
 
 def _margins(logits: Tensor, labels: Tensor) -> Tensor:
@@ -118,16 +119,16 @@ def _constant(node: Node, before: list[float], graph: Graph) -> float:
         return sum(abs(sign) * each for sign, each in zip(operation.signs, given, strict=True))
     if isinstance(operation, Moved):
         return _moved(operation, given, [graph.nodes[k].shape for k in node.inputs], graph.device)
-    return given[0] * _own(operation, graph.nodes[node.inputs[0]].shape)
+    return given[0] * _own(operation, graph.nodes[node.inputs[0]].shape, node.shape)
 
 
-def _own(operation: Dense | Convolution | Scaled | Activation | MaxPool | object, shape: tuple[int, ...]) -> float:
+def _own(operation: object, shape: Shape, out: Shape) -> float:
     if isinstance(operation, Dense):
         return float(torch.linalg.matrix_norm(operation.weight, 2))
     if isinstance(operation, Convolution):
         return _convolution(operation, shape[1:])
     if isinstance(operation, Scaled):
-        return float(operation.factor.abs().max())
+        return operation.rate(shape, out)
     if isinstance(operation, Activation):
         return max(map(abs, operation.slopes))
     assert isinstance(operation, MaxPool)

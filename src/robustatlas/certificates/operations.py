@@ -6,6 +6,7 @@ become coefficients of each of its inputs, within windows where it keeps these.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -141,7 +142,8 @@ class Convolution(AffineOperation):
 
 @dataclass(frozen=True)
 class Scaled(AffineOperation):
-    """factor x + shift, number by number: normalisation, batch normalisation, arithmetic with constants.
+    """factor x + shift, number by number: normalisation, batch normalisation, arithmetic with constants. A side of x
+    that is 1 is repeated where these are longer.
 
     ``terms``: roundings on the way; ``shift_size``: what of the shift rounding is relative to.
     """
@@ -161,7 +163,12 @@ class Scaled(AffineOperation):
         return self.spread(*largest) + self.shift_size
 
     def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
-        return (rows.but(rows.values * rows.of(self.factor)),)
+        return (rows.but(rows.values * rows.of(self.factor)).repeated(shapes[0]),)
+
+    def rate(self, given: Shape, shape: Shape) -> float:
+        """By how much, in l2, the output changes with the input, at most; a number may go into several."""
+        squares = Windowed.all(self.factor.square().expand(1, *shape))
+        return math.sqrt(float(squares.repeated(given).values.max()))
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 import operator
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch._ops import OpOverload
 
 from robustatlas.certificates.graph import Graph, Node
-from robustatlas.certificates.operations import Moved
-from robustatlas.certificates.readings import NOTHING, PLACES, READINGS, Call, Of, depends, flat, in_double, inputs_of
+from robustatlas.certificates.operations import AffineOperation, Moved
+from robustatlas.certificates.readings import NOTHING, READINGS, Call, Of, Reading, arguments_of, in_double, inputs_of
 from robustatlas.certificates.windowed import Shape
 from robustatlas.common.errors import UserError, first_line
 from robustatlas.models.classifier import Classifier
@@ -44,8 +46,8 @@ def read(model: Classifier, shape: Shape) -> Graph:
     """The graph of a classifier for inputs [B, *shape].
 
     Raises:
-        UserError: the model draws random numbers, transforms its inputs or may reject them, cannot be exported, or has
-            an operation that no bound is known of.
+        UserError: the model draws random numbers, transforms its inputs or may reject them, changes as it runs, adds up
+            more than its kind of number allows, cannot be exported, or has an operation that no bound is known of.
 
     Example:
         >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
@@ -57,14 +59,22 @@ def read(model: Classifier, shape: Shape) -> Graph:
     with model.evaluating():
         program = _exported(_Whole(model).eval(), example, model.name)
     reader = _Reader(program, model.name)
-    return Graph(tuple(reader.nodes), _UNITS[model.network_dtype], model.device)
+    unit, largest = _UNITS[model.network_dtype], torch.finfo(model.network_dtype).max
+    operations = (node.operation for node in reader.nodes)
+    longest = max((each.terms for each in operations if isinstance(each, AffineOperation)), default=0)
+    if longest * unit >= 1:
+        raise UserError(
+            f"{model.name} adds up {longest:,} products in {str(model.network_dtype).removeprefix('torch.')}, whose "
+            "rounding has no bound; certify the network in float32 (net.float())."
+        )
+    return Graph(tuple(reader.nodes), unit, model.device, largest)
 
 
 def program_of(net: nn.Module, x: Tensor) -> Any:
     """A network exported for inputs like ``x`` [B, ...], as :func:`graph_of` reads it, as often as its weights change.
 
     Raises:
-        UserError: it cannot be exported.
+        UserError: it draws random numbers, changes as it runs, or cannot be exported.
     """
     return _exported(net, torch.cat([x[:1], x[:1]]), type(net).__name__)
 
@@ -110,7 +120,11 @@ def _exported(whole: nn.Module, example: Tensor, name: str) -> Any:
         logger.setLevel(logging.ERROR)
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            return torch.export.export(whole, (example,)).run_decompositions({})
+            program = torch.export.export(whole, (example,))
+            _refuse_draws(program, name)
+            program = program.run_decompositions({})
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(
             f"The model {name} cannot be read by torch.export: {first_line(error)}. Bounds need a network without "
@@ -118,6 +132,34 @@ def _exported(whole: nn.Module, example: Tensor, name: str) -> Any:
         ) from error
     finally:
         logger.setLevel(level)
+    if changed := list(program.graph_signature.buffers_to_mutate.values()):
+        raise UserError(
+            f"{name} changes its buffer {changed[0]!r} as it runs, and bounds are of one fixed function; keep such "
+            "buffers still in eval mode."
+        )
+    return program
+
+
+def _refuse_draws(program: Any, name: str) -> None:
+    """Raise :class:`UserError` where something is drawn at random, used or not, but for dropout that is off."""
+    for node in _calls(program):
+        drawing = isinstance(node.target, OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+        if drawing and not ("dropout" in str(node.target) and _argument(node, "train") is False):
+            raise UserError(
+                f"{name} draws random numbers as it runs ({node.target}), and bounds are of one fixed function; "
+                "certify the network without that, or look at what attacks find alone."
+            )
+
+
+def _calls(program: Any) -> Iterator[fx.Node]:
+    """All calls of a program, those in graphs within its graph too."""
+    for module in program.graph_module.modules():
+        if isinstance(module, fx.GraphModule):
+            yield from (node for node in module.graph.nodes if node.op == "call_function")
+
+
+def _argument(node: fx.Node, name: str) -> Any:
+    return arguments_of(node.target, node.args, node.kwargs).get(name)  # type: ignore[arg-type]
 
 
 class _Reader:
@@ -128,6 +170,7 @@ class _Reader:
         self.nodes: list[Node] = []
         self._values: dict[fx.Node, Any] = {}
         placeholders = self._placeholders(program, live or {})
+        logits = program.graph_signature.user_outputs[0]
         for node in program.graph.nodes:
             if node.op == "placeholder":
                 self._place(node, placeholders[node.name])
@@ -136,12 +179,13 @@ class _Reader:
             elif node.op == "get_attr":
                 self._values[node] = operator.attrgetter(str(node.target))(program.graph_module)
             elif node.op == "output":
-                self._finish(node.args[0][0])
+                named = {str(each): self._values[each] for each in node.args[0] if isinstance(each, fx.Node)}
+                self._finish(named.get(str(logits)))
 
     @staticmethod
     def _placeholders(program: Any, live: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
-        """Names of what goes into the graph -> parameters, buffers and constants in float64, None for the input; those
-        that are ``live`` with their gradients."""
+        """Names of what goes into the graph -> parameters, buffers and constants, None for the input; those that are
+        ``live`` with their gradients."""
         signature = program.graph_signature
         held = {**program.state_dict, **program.constants}
         of = {
@@ -151,41 +195,56 @@ class _Reader:
         }
         names = [node.name for node in program.graph.nodes if node.op == "placeholder"]
         values = {name: live[key] if key in live else held[key].detach() for name, key in of.items()}
-        return {name: in_double(values[name]) if name in of else None for name in names}
+        return {name: values.get(name) for name in names}
 
     def _place(self, node: fx.Node, value: Tensor | None) -> None:
         if value is None:
             self._values[node] = Of(0)
+            self._kind = node.meta["val"].dtype
             self.nodes.append(Node(None, (), tuple(node.meta["val"].shape[1:])))
         else:
             self._values[node] = value
 
     def _called(self, node: fx.Node) -> Any:
+        target: Any = node.target
         args: Any = fx.map_arg(node.args, self._values.__getitem__)
         named: Any = fx.map_arg(node.kwargs, self._values.__getitem__)
-        name = str(getattr(node.target, "_opname", None) or getattr(node.target, "__name__", node.target))
-        if name == "getitem" and isinstance(args[0], Of):
+        if not inputs_of([*args, *named.values()]):
+            return target(*args, **named)  # a constant, as the network itself computes it
+        if target is operator.getitem and args[1] == 0:
             return args[0]
-        if not depends(args):
-            return node.target(*args, **{key: value for key, value in named.items() if key not in PLACES})  # type: ignore[operator]
-        reading = READINGS.get(name.rstrip("_")) or READINGS.get(name)
+        if target is torch.ops.aten._assert_tensor_metadata.default:
+            return None
+        name = str(getattr(target, "_opname", None) or getattr(target, "__name__", target))
+        reading = READINGS.get(name) if isinstance(target, OpOverload) else None
         if reading is None:
             raise self._unsupported(name)
         value = node.meta["val"]
         made = value[0] if isinstance(value, (tuple, list)) else value
+        if made.dtype != self._kind:
+            raise self._unsupported(f"{name} to {made.dtype}")
         if tuple(made.shape[:1]) != (2,):
             raise self._unsupported(f"{name} across the samples of a batch")
-        given = Call(tuple(made.shape[1:]), args, named, tuple(self.nodes[k].shape for k in inputs_of(args)), node)
-        operation = reading(given)
-        if operation is None:
-            raise self._unsupported(f"{name} with these arguments")
+        return self._read(name, reading, target, arguments_of(target, args, named), tuple(made.shape[1:]))
+
+    def _read(self, name: str, reading: Reading, target: OpOverload, arguments: dict[str, Any], shape: Shape) -> Of:
+        """The node that an operation becomes."""
+        arguments = fx.node.map_aggregate(arguments, in_double)
+        inputs = inputs_of(arguments.values())
+        given = tuple(self.nodes[k].shape for k in inputs)
+        call = Call(target, arguments, shape, given, self._kind)
+        operation = reading(call)
+        ignored = "these arguments" if operation is None else call.ignored()
+        if operation is None or ignored:
+            raise self._unsupported(f"{name} with {ignored}")
         if operation is NOTHING:
-            return next(each for each in flat(args) if isinstance(each, Of))
-        self.nodes.append(Node(operation, inputs_of(args), given.shape))
+            return Of(inputs[0])
+        if isinstance(operation, Moved) and not _sample_by_sample(operation, given, shape):
+            raise self._unsupported(f"{name} across the samples of a batch")
+        self.nodes.append(Node(operation, inputs, shape))
         return Of(len(self.nodes) - 1)
 
-    def _finish(self, output: fx.Node) -> None:
-        found = self._values[output]
+    def _finish(self, found: Any) -> None:
         if not isinstance(found, Of) or len(self.nodes[found.position].shape) != 1:
             raise UserError(f"The logits of {self.name} are not [B, C] of its input; bounds need a classifier.")
         if found.position != len(self.nodes) - 1:
@@ -198,3 +257,14 @@ class _Reader:
             "convolutions, batch normalisation, sums, views, pooling and the usual activations: replace it, or look at "
             "what attacks find alone."
         )
+
+
+def _sample_by_sample(operation: Moved, given: tuple[Shape, ...], shape: Shape) -> bool:
+    """Whether an operation makes of each sample what it makes of it alone."""
+    several = [torch.arange(3.0 * math.prod(each), dtype=torch.float64).view(3, *each) for each in given]
+    try:
+        together = operation.apply(*several)
+        alone = torch.cat([operation.apply(*(each[k : k + 1] for each in several)) for k in range(3)])
+    except (RuntimeError, IndexError):
+        return False
+    return together.shape == (3, *shape) and torch.equal(together, alone)

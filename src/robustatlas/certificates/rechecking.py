@@ -14,12 +14,15 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.description import plain
 from robustatlas.certificates import Samples, Subject, certificate_named
+from robustatlas.certificates.agreement import check_known
+from robustatlas.certificates.crossing import crossing
 from robustatlas.certificates.work import LARGEST_BATCH
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
 from robustatlas.data import Dataset, as_inputs, load_dataset
 from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.plan import Work, samples_of
+from robustatlas.evaluation.prepared import DEFAULT_BATCH
 from robustatlas.evaluation.verification.asked import model_of
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.outcomes import Run
@@ -74,8 +77,8 @@ def recheck(
         for each method and attack of the run which sizes hold.
 
     Raises:
-        UserError: no such run, nothing certified in it, another model or data than the run's, or an attack or a method
-            that is not known here.
+        UserError: no such run, nothing certified in it, another model or data than the run's, an attack or a method
+            that is not known here, or a network that is read otherwise than it runs.
 
     Example:
         >>> import tempfile, robustatlas as ra
@@ -107,6 +110,7 @@ def _rechecked(store: Run, record: CertificateRecord, model: Classifier, work: W
     attack = _attack(record, work.first.images, model)
     subject = Subject(model, tuple(work.rows.shape[1:]), int(str(record.settings.get("seed", 0))))
     certificate.check(subject, attack)
+    check_known(subject, [attack], work, DEFAULT_BATCH)
     sizes = torch.from_numpy(store.certificates.columns(record, index)["certified_size"])
     held = sizes == 0  # of which nothing is said
     place = {int(position): row for row, position in enumerate(work.index)}
@@ -116,6 +120,8 @@ def _rechecked(store: Run, record: CertificateRecord, model: Classifier, work: W
             samples = _samples(work, rows, model)
             with torch.no_grad():
                 held[some] = certificate.holds(subject, attack, samples, sizes[some])
+            if certificate.own_model:
+                held[some] &= crossing(model, attack, samples, sizes[some], subject.seed).isinf()
     return Rechecked(record, index, index[~held.numpy()])
 
 

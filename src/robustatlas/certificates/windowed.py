@@ -62,6 +62,19 @@ class Windowed:
         """Others of the same window."""
         return Windowed(values, self.shape, self.window)
 
+    def repeated(self, shape: Shape) -> Windowed:
+        """Rows of a layer of the ``shape``, of which this one repeats the sides that are 1: what is added up there.
+
+        Example:
+            >>> Windowed.all(torch.ones(1, 3, 2)).repeated((1, 2)).values.tolist()
+            [[[3.0, 3.0]]]
+        """
+        sides = [side for side, (one, other) in enumerate(zip(shape, self.shape, strict=True)) if one < other]
+        if not sides:
+            return self
+        window = tuple(slice(0, 1) if side in sides else part for side, part in enumerate(self.window, 1))
+        return Windowed(self.values.sum([side + 1 for side in sides], keepdim=True), shape, window)
+
     def __add__(self, other: Windowed) -> Windowed:
         window = tuple(
             slice(min(one.start, two.start), max(one.stop, two.stop))

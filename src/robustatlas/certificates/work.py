@@ -15,6 +15,7 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.description import plain
 from robustatlas.certificates import Certificate, Samples, Subject
+from robustatlas.certificates.crossing import crossing
 from robustatlas.data import as_inputs
 from robustatlas.evaluation.identity import check_same
 from robustatlas.evaluation.work import Arrays, Found, Job, Manner
@@ -23,7 +24,7 @@ from robustatlas.evaluation.workers.memory import hand_back
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes import Identity
-from robustatlas.outcomes.certified import CertificateRecord
+from robustatlas.outcomes.certified import CertificateRecord, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import circumstances
 
 LARGEST_BATCH = 64
@@ -66,7 +67,11 @@ def record_of(attack: Attack, certificate: Certificate, seed: int) -> Certificat
 
 
 def done(subject: Subject, task: Certification, job: Job, manner: Manner, report: Callable[[int], None]) -> Found:
-    """Certify the samples of a job; ``report`` is called with how many are through."""
+    """Certify the samples of a job; ``report`` is called with how many are through.
+
+    Raises:
+        UserError: an input within a certified size is misclassified.
+    """
     begun = time.perf_counter()
     model = subject.model
     x = inputs(model, job)
@@ -82,6 +87,8 @@ def done(subject: Subject, task: Certification, job: Job, manner: Manner, report
                 given = Samples(x[at].double(), labels[at], torch.from_numpy(job.index)[some])
                 with torch.no_grad():
                     sizes[some] = task.certificate.sizes(subject, task.attack, given)
+                if task.certificate.own_model:
+                    _try_out(subject, task, given, sizes[some])
                 report(int(some[-1]) + 1)
     seconds = time.perf_counter() - begun
     certain = sizes.nan_to_num(nan=0.0, posinf=torch.inf).numpy()
@@ -90,6 +97,14 @@ def done(subject: Subject, task: Certification, job: Job, manner: Manner, report
     columns["abstained"] = sizes.isnan().numpy().astype(np.int8)
     about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
     return Found(columns, samples, None, about, seconds, manner.batch_size)
+
+
+def _try_out(subject: Subject, task: Certification, samples: Samples, sizes: Tensor) -> None:
+    """Raise :class:`UserError` where an input within a certified size is misclassified."""
+    name, found = subject.model.name, crossing(subject.model, task.attack, samples, sizes, subject.seed)
+    certified = CertifiedSizes(task.attack.name, sizes.numpy(), (task.record.method,))
+    below = np.minimum(found.numpy(), np.nextafter(certified.sizes, 0))  # the set of the very size is certified too
+    check_sides(name, task.attack.name, samples.index.numpy(), certified, np.where(found < torch.inf, below, np.inf))
 
 
 def inputs(model: Classifier, job: Job) -> Tensor:

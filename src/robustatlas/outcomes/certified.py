@@ -143,6 +143,10 @@ class CertifiedSizes:
         return percent((self.sizes[:, None] > at).sum(axis=0), len(self.sizes))
 
 
+class CrossedError(UserError):
+    """An example within a certified size: one of the two is wrong."""
+
+
 class Certificates:
     """The certificates of a run: written and read like its outcomes, part by part."""
 
@@ -153,6 +157,12 @@ class Certificates:
     def add(self, record: CertificateRecord) -> None:
         """Announce a method on an attack."""
         self._storage.put_text(f"certificates/{record.key}", record.to_json())
+
+    def withdraw(self, record: CertificateRecord) -> None:
+        """Take out what a method has certified, as it was found wrong."""
+        self._read = {name: part for name, part in self._read.items() if name not in self._names(record)}
+        self._storage.drop(f"certified/{record.key}")
+        self._storage.drop(f"certificates/{record.key}")
 
     def done(self, record: CertificateRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that a record covers, increasing."""
@@ -253,14 +263,14 @@ def check_sides(name: str, attack: str, index: Integers, certified: CertifiedSiz
         found: ``[N]``, sizes of the smallest examples.
 
     Raises:
-        UserError: the first such sample, with both sides.
+        CrossedError: the first such sample, with both sides.
     """
     crossed = np.flatnonzero(certified.sizes > found)
     if not len(crossed):
         return
     row = int(crossed[0])
     more = f" ({len(crossed)} samples cross)" if len(crossed) > 1 else ""
-    raise UserError(
+    raise CrossedError(
         f"{name}: of sample {index[row]} an example under {attack!r} has the size {written(float(found[row]))}, and "
         f"{', '.join(certified.methods)} certifies that none is below {written(float(certified.sizes[row]))}{more}. "
         "One of the two is wrong, so none of these numbers can be trusted: please report it, with the model."

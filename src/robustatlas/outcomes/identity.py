@@ -68,8 +68,9 @@ class ModelRecord(Record):
             found.append("the code that makes it has changed")
         mine, other = np.array(self.probe), np.array(given.probe)
         if mine.size and other.size:
-            scale = max(float(np.abs(mine).max()), 1e-6)
-            if mine.shape != other.shape or not np.allclose(mine, other, rtol=0, atol=LOGIT_TOLERANCE * scale):
+            scale = max(float(np.abs(mine[np.isfinite(mine)]).max(initial=0.0)), 1e-6)
+            atol = LOGIT_TOLERANCE * scale
+            if mine.shape != other.shape or not np.allclose(mine, other, rtol=0, atol=atol, equal_nan=True):
                 gap = "of another shape" if mine.shape != other.shape else f"off by {np.abs(mine - other).max():.2g}"
                 found.append(f"its logits on the probe's images are {gap}")
         return found

@@ -1,4 +1,5 @@
-"""Runs: where outcomes are kept, on disk or in memory. A run only grows, by whole files.
+"""Runs: where outcomes are kept, on disk or in memory. A run only grows, by whole files; what alone is ever taken out
+are certificates that were found wrong.
 
 A run on disk is a directory::
 
@@ -30,7 +31,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, warn
 from robustatlas.common.files import inside
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
@@ -334,8 +335,14 @@ class Run:
         )
 
     def certified_by(self) -> list[CertificateRecord]:
-        """The methods that certified something, on which attacks."""
-        return self._records("certificates", CertificateRecord)
+        """The methods that certified something, on which attacks; of those that are damaged a warning."""
+        found = []
+        for place, text in self._storage.texts("certificates").items():
+            try:
+                found.append(parse(CertificateRecord, text, place))
+            except UserError as error:
+                warn(f"A damaged certificate counts as not done: {error}")
+        return found
 
     def _certified(self, index: Integers, outcomes: Mapping[str, Outcome]) -> dict[str, CertifiedSizes]:
         """What is certified of some samples, checked against what was found of them."""
@@ -346,10 +353,11 @@ class Run:
         return certified
 
     def _uncontested(self, index: Integers | None) -> Integers:
-        """Samples of a run without outcomes: all that are known, or by default those that every certificate covers."""
+        """Samples of a run without outcomes: all that are known, or by default those that every certificate covers of
+        which there is anything."""
         if index is not None:
             return np.sort(self._parts.samples()["index"])
-        return intersection([self.certificates.done(record) for record in self.certified_by()])
+        return intersection([done for record in self.certified_by() if len(done := self.certificates.done(record))])
 
     def finished(self, attack: str, strengths: Sequence[float] | None = None) -> Integers:
         """Samples that were searched at every one of the strengths (default: all) of an attack, increasing."""

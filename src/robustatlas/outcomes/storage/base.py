@@ -42,6 +42,10 @@ class Storage(Protocol):
         """Keep a text, unless there is one of this name."""
         ...
 
+    def drop(self, name: str) -> None:
+        """Forget the tables of a folder, or a text."""
+        ...
+
     def adopt(self, file: Path, name: str) -> None:
         """Keep a copy of a file of another run, ``name`` with its ending, unless there is one of this name."""
         ...

@@ -65,6 +65,13 @@ class Bucket(Directory):
         if not self._sending.send_now(f"{name}.json"):
             self._sending.begin()
 
+    def drop(self, name: str) -> None:
+        self.flush()
+        for each in self._objects.listed():
+            if each.startswith((f"{name}/", f"{name}.json")):
+                self._objects.remove(each)
+        super().drop(name)
+
     def adopt(self, file: Path, name: str) -> None:
         if not self._is_there(self._root / name):
             with self._to_be_sent(self._root / name):

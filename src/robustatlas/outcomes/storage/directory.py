@@ -61,10 +61,14 @@ class Directory:
             write_parquet(path, columns, about)
 
     def texts(self, folder: str) -> dict[str, str]:
-        return {str(path): text_of(path) for path in self.files(folder, ".json")}
+        return {str(path): _text_in(path) for path in self.files(folder, ".json")}
 
     def put_text(self, name: str, text: str) -> None:
         publish_once(self._at(f"{name}.json"), text)
+
+    def drop(self, name: str) -> None:
+        for path in [*self.files(name, ".parquet"), self._root / f"{name}.json"]:
+            path.unlink(missing_ok=True)
 
     def adopt(self, file: Path, name: str) -> None:
         if not (target := self._at(name)).exists():
@@ -100,6 +104,14 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from error
+
+
+def _text_in(path: Path) -> str:
+    """What a file says; nothing where it is no text, which whoever wants a record of it refuses by name."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""
 
 
 def _write_npz(path: Path, arrays: Columns, about: Mapping[str, str]) -> None:

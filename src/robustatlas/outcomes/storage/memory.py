@@ -38,6 +38,10 @@ class Memory:
     def put_text(self, name: str, text: str) -> None:
         self._texts.setdefault(name, text)
 
+    def drop(self, name: str) -> None:
+        self._tables = {key: table for key, table in self._tables.items() if not key.startswith(f"{name}/")}
+        self._texts.pop(name, None)
+
     def adopt(self, file: Path, name: str) -> None:
         raise UserError(f"{file} cannot be kept in memory; give the folder of a run.")
 

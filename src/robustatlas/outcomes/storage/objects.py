@@ -89,6 +89,10 @@ class Objects:
         """
         self._tried("put", lambda: self._system.pipe_file(self._path(name), content, **self._whole), patient)
 
+    def remove(self, name: str) -> None:
+        """Take out an object, where there is one."""
+        self._tried("remove", lambda: self._system.rm_file(self._path(name)), absent=None)
+
     def create(self, name: str, content: bytes) -> bytes:
         """Keep an object unless there is one of that name, by a condition where the store knows them; what is there
         afterwards, read back."""
