@@ -90,14 +90,15 @@ def card_of(
     measured = _measured(facts)
     scale = scale_of({one.attack: one.last for one in measured}, reference, distances)
     strips = [strip_of(one, scale) for one in measured if one.attack in scale.units][:MOST_STRIPS]
-    ratio = facts.reference.numbers.get("CR ind-avg") if facts.reference and facts.reference.complete else None
-    place = facts.reference.place if facts.reference else None
+    against = facts.reference if facts.reference and not facts.reference.held.doubts else None  # no room to say them
+    ratio = against.numbers.get("CR ind-avg") if against and against.complete else None
+    place = against.place if against else None
     judged = [attack.attack for attack in facts.attacks if attack.average is not None]
-    why = masked(facts, judged) if ratio is None else facts.reference.masked if facts.reference else {}
+    why = masked(facts, judged) if ratio is None else against.masked if against else {}
     return ResultCard(
         title=shortened(facts.name, _TITLE),
         scope=f"{counted(facts.samples, 'image')} of {facts.data}",
-        place=MASKED if why else place.words(facts.reference.held.approximate) if facts.reference and place else "",
+        place=MASKED if why else place.words(against.held.approximate) if against and place else "",
         clean=facts.clean,
         score=facts.average if ratio is None else ratio,
         score_name=f"average over {counted(len(judged), 'attack')}" if ratio is None else "CR ind-avg",
