@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
+from robustatlas.common.errors import RobustnessWarning
 from robustatlas.metrics.intervals import Interval
 from robustatlas.training.callbacks import Look, watching
 from robustatlas.training.callbacks.undisturbed import bare
@@ -83,6 +84,129 @@ def test_a_training_is_the_same_with_and_without(tmp_path: Path) -> None:
     assert last.robust["pgd-linf"].value == pytest.approx(np.mean(again.values("pgd-linf")))
     path = look.plot()
     assert path is not None and path.stat().st_size > 1000
+
+
+class Keeping(nn.Module):
+    """Keeps, beside what ``state_dict`` has, everything that a module may, and changes it in every pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+        self.register_buffer("mean", torch.zeros(10))
+        self.last, self.inside, self.passes = torch.zeros(10), torch.zeros(10), 0
+        self.history: list[Tensor] = [torch.zeros(10)]
+        self.sums: dict[str, Any] = {"mean": torch.zeros(10), "numbers": np.zeros(10)}
+        self.own, self.other = torch.Generator().manual_seed(0), random.Random(0)
+        self.third, self.fourth = np.random.default_rng(0), (np.random.RandomState(0),)
+        self.unregistered = [nn.BatchNorm1d(10)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        answered = self.layers(x) + 0.01 * torch.randn(len(x), 10, generator=self.own)
+        answered = answered + 0.01 * (self.other.random() + self.third.random() + self.fourth[0].rand())
+        seen = answered.detach().mean(0)
+        self.mean = 0.9 * self.mean + seen  # another tensor
+        self.last = seen
+        self.inside += seen
+        self.passes += 1
+        self.history.append(seen)
+        self.history[0] += seen
+        self.sums["mean"] += seen
+        self.sums["numbers"] += seen.numpy()
+        self.sums["late"] = self.passes
+        self.unregistered[0](answered.detach().repeat(2, 1))
+        return answered + 0.01 * (self.mean + self.last + self.inside / self.passes + len(self.history))
+
+    def held(self) -> list[Any]:
+        tensors = [self.mean, self.last, self.inside, *self.history, self.sums["mean"], *self.parameters()]
+        tensors += [torch.tensor(self.sums["numbers"]), *self.unregistered[0].buffers()]
+        drawn = torch.rand(1, generator=self.own).item(), self.other.random(), self.third.random()
+        told = [self.passes, self.sums["late"], len(self.history), *drawn, self.fourth[0].rand()]
+        return [*(tensor.tolist() for tensor in tensors), *told]
+
+
+class HoldingAResult(Keeping):
+    """Which torch does not copy."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.result = super().forward(x)
+        return self.result
+
+
+class OneOfItsKind(Keeping):
+    def __deepcopy__(self, memo: Any) -> nn.Module:
+        return self
+
+
+class Refusing(Keeping):
+    def __deepcopy__(self, memo: Any) -> nn.Module:
+        raise MemoryError("too large")
+
+
+def kept_by(net: Keeping, look: Callable[[Any, int], Any]) -> list[Any]:
+    """What a network holds after two epochs."""
+    torch.manual_seed(0)
+    net.layers[1].reset_parameters()
+    optimizer = torch.optim.SGD(net.layers.parameters(), 0.1)
+    for epoch in (1, 2):
+        for chosen in torch.arange(128).split(32):
+            nn.functional.cross_entropy(net(TRAIN.images[chosen]), TRAIN.labels[chosen]).backward()
+            optimizer.step()
+        look(net, epoch)
+    return net.held()
+
+
+@pytest.mark.parametrize("kind", [Keeping, HoldingAResult, OneOfItsKind, Refusing])
+def test_whatever_a_network_keeps_is_as_without(kind: type[Keeping], tmp_path: Path) -> None:
+    alone = kept_by(kind(), lambda net, epoch: None)
+    look = ra.callbacks.watch("digits", **SHORT, folder=tmp_path)
+    with pytest.warns(RobustnessWarning) as said:
+        watched = kept_by(kind(), look)
+    assert watched == alone
+    assert len(look.looks) == 2
+    told = [str(each.message) for each in said if "cannot be copied" in str(each.message)]
+    assert len(told) == (kind is not Keeping)
+    assert all(f"({kind.__name__}) cannot be copied" in sentence for sentence in told)
+
+
+def test_what_stands_behind_an_object_is_as_without(tmp_path: Path) -> None:
+    """Where no network is given but something that has one."""
+    alone = kept_by(Keeping(), lambda net, epoch: None)
+    for number, model in enumerate((lambda pair: pair[0], lambda pair: ra.Classifier(pair[0]))):
+        look = ra.callbacks.watch("digits", **SHORT, folder=tmp_path / f"{number}", model=model)
+        assert kept_by(Keeping(), lambda net, epoch, look=look: look((net, "an optimizer"), epoch)) == alone
+        assert len(look.looks) == 2
+
+
+def test_a_look_is_at_the_network_as_it_is_then(tmp_path: Path) -> None:
+    """Not at one that was copied before."""
+    look = ra.callbacks.watch("digits", **SHORT, folder=tmp_path)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    for epoch, biased in ((1, 3), (2, 7)):
+        with torch.no_grad():
+            net[1].weight.zero_()
+            net[1].bias.copy_(torch.eye(10)[biased])
+        look(net, epoch)
+    data = ra.load_dataset("digits")
+    assert [each.clean.value for each in look.looks] == [
+        100 * float((data.labels[:8] == biased).float().mean()) for biased in (3, 7)
+    ]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_watch_never_raises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not where warnings end programs, and not by what it is given in a training or finds at its end."""
+    (tmp_path / "file").write_text("")
+    look = ra.callbacks.watch("digits", **SHORT, folder=tmp_path / "looks")
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    for wrong in ((net, "first"), (net, None), (None, 1), (nn.Linear(3, 2), 1), ("net", 2)):
+        assert look(*wrong) == {}
+    assert look.plot() is None
+    assert "after epoch first failed" in capsys.readouterr().err
+    assert look(net, 3)
+    assert look.plot(tmp_path / "file" / "picture.png") is None
+    assert "could not be drawn" in capsys.readouterr().err
+    inside_a_file = ra.callbacks.watch("digits", **SHORT, folder=tmp_path / "file")
+    assert inside_a_file(net, 1) == {} and inside_a_file.plot() is None
 
 
 def test_a_look_that_fails_ends_no_training(tmp_path: Path) -> None:

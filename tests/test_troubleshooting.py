@@ -14,7 +14,7 @@ SOURCES = ROOT / "src" / "robustatlas"
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 
 SAID_BY = {
-    "training/callbacks/watching.py": ("_failed", "_none_fitted"),
+    "training/callbacks/watching.py": ("_failed", "_none_fitted", "_uncopied", "_undrawn"),
     "evaluation/evaluating.py": ("_rejections",),
     "evaluation/plan.py": ("those_that_fit",),
     "checks/verdict.py": ("warned",),

@@ -2,39 +2,134 @@
 
 from __future__ import annotations
 
+import copy
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
 
 
 @contextmanager
 def unnoticed(net: nn.Module) -> Iterator[None]:
-    """Whatever is done to ``net`` inside, the training around goes on as it would have: the random states of Python,
-    NumPy and torch, the mode of every module, buffers and gradients are afterwards what they were before."""
-    modes = [(module, module.training) for module in net.modules()]
-    buffers = [(buffer, buffer.clone()) for buffer in net.buffers()]
-    gradients = [(weight, weight.grad) for weight in net.parameters()]
+    """Whatever is done inside, the training around goes on as it would have: the random states of Python, NumPy and
+    torch are afterwards what they were before, and what ``net`` holds as well, see :func:`put_back`."""
     python, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002 - the state that a training draws from
     try:
-        with torch.random.fork_rng(_devices(net)), _full_precision(net):
+        with torch.random.fork_rng(_devices(net)), _full_precision(net), put_back(net):
             yield
     finally:
         random.setstate(python)
         np.random.set_state(numbers)  # noqa: NPY002
-        for module, training in modes:
-            module.training = training
-        for weight, gradient in gradients:
-            weight.grad = gradient
-        with torch.no_grad():
-            for buffer, before in buffers:
-                if not torch.equal(buffer, before):
-                    buffer.copy_(before)
+
+
+@contextmanager
+def put_back(net: nn.Module) -> Iterator[None]:
+    """What ``net`` holds is afterwards, module by module and name by name, the objects that it was, with the content
+    that they had: modes, buffers, gradients, tensors, numbers, generators of random numbers, and containers of these.
+
+    Left out are the values of parameters, and what objects of other kinds hold.
+    """
+    with ExitStack() as afterwards:
+        _remember(net, afterwards.callback, set())
+        yield
+
+
+def copied(net: nn.Module) -> nn.Module | None:
+    """A network of its own that holds all that ``net`` does; None where it cannot be copied.
+
+    Example:
+        >>> net = nn.Linear(2, 2)
+        >>> net.last = net(torch.rand(1, 2))  # which torch does not copy, as it is the result of a computation
+        >>> copied(nn.Linear(2, 2)) is None, copied(net) is None
+        (False, True)
+    """
+    try:
+        other = copy.deepcopy(net)
+    except Exception:
+        return None
+    return None if _parts(net) & _parts(other) else other
+
+
+def _parts(net: nn.Module) -> set[int]:
+    """What tells the modules and the tensors of a network from those of another one."""
+    tensors = [tensor for tensor in (*net.parameters(), *net.buffers()) if tensor.numel() and not tensor.is_meta]
+    return {*map(id, net.modules()), *(tensor.data_ptr() for tensor in tensors)}
+
+
+def _remember(value: Any, afterwards: Callable[..., Any], seen: set[int]) -> None:
+    """Have ``afterwards`` give ``value`` the content that it has now; ``seen``: ids of what is remembered already."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    within: list[Any] = []
+    if isinstance(value, nn.Module):
+        within = [vars(value)]
+    elif isinstance(value, nn.Parameter):
+        afterwards(setattr, value, "grad", value.grad)
+    elif isinstance(value, Tensor):
+        if not value.is_meta:
+            afterwards(_refill, value, value.detach().clone())
+    elif isinstance(value, dict):
+        within = list(value.values())
+        afterwards(_replace, value, dict(value))
+    elif isinstance(value, (list, deque)):
+        within = list(value)
+        afterwards(_replace, value, within)
+    elif isinstance(value, set):
+        afterwards(_replace, value, set(value))
+    elif isinstance(value, tuple):
+        within = list(value)
+    elif isinstance(value, np.ndarray):
+        afterwards(np.copyto, value, value.copy())
+    elif (state := _state_of(value)) is not None:
+        afterwards(state)
+    for each in within:
+        _remember(each, afterwards, seen)
+
+
+def _refill(tensor: Tensor, before: Tensor) -> None:
+    with torch.no_grad():
+        if tensor.shape != before.shape:
+            tensor.data = before
+        elif not torch.equal(tensor, before):
+            tensor.data.copy_(before)
+
+
+_CONTAINERS = (dict, OrderedDict, defaultdict, list, deque, set)
+"""Types that are filled anew; of those derived from them nobody knows what that does."""
+
+
+def _replace(container: Any, content: Any) -> None:
+    if type(container) in _CONTAINERS and not _same(container, content):
+        container.clear()
+        container.extend(content) if isinstance(container, (list, deque)) else container.update(content)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two containers hold the same objects, in the same order."""
+    first, second = ([*each.items()] if isinstance(each, dict) else [(None, v) for v in each] for each in (one, other))
+    return len(first) == len(second) and all(a == c and b is d for (a, b), (c, d) in zip(first, second, strict=True))
+
+
+def _state_of(value: Any) -> Callable[[], Any] | None:
+    """What sets a generator of random numbers back to where it is; None for what is none."""
+    if isinstance(value, torch.Generator):
+        return partial(value.set_state, value.get_state())
+    if isinstance(value, random.Random):
+        return partial(value.setstate, value.getstate())
+    if isinstance(value, np.random.RandomState):
+        return partial(value.set_state, value.get_state())
+    if isinstance(value, np.random.Generator):
+        return partial(setattr, value.bit_generator, "state", value.bit_generator.state)
+    return None
 
 
 def _devices(net: nn.Module) -> list[torch.device]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.placement import check_numbers
 from robustatlas.results.result import Result
 from robustatlas.training.callbacks.looks import Look, folder_of, looks_in, save_plot
-from robustatlas.training.callbacks.undisturbed import bare, unnoticed
+from robustatlas.training.callbacks.undisturbed import bare, copied, put_back, unnoticed
 
 FIRST = 8
 """Images that the first look begins with: by what they take it is known what all would."""
@@ -132,26 +133,26 @@ class Watch:
         return epoch % self.every == 0
 
     def __call__(self, net: Any, epoch: int) -> dict[str, float]:
-        """Look at ``net`` after an epoch (from 1). Never raises what would end a training.
+        """Look at ``net`` after an epoch (from 1): at a copy of it where it can be copied. Never raises.
 
         Under distributed training call it in one process, or in all: only rank 0 works, and asks no other.
 
         Returns:
             name -> number in percent, for a logger; empty where the epoch is passed over.
         """
-        if not self.due(epoch) or not _first_of_processes():
-            return {}
         begun = time.perf_counter()
         try:
+            if not self.due(epoch) or not _first_of_processes():
+                return {}
             look = self._look(net, epoch)
+            numbers = {} if look is None else look.numbers()
         except Exception as error:
             self._say(_failed(epoch, error))
-            look = None
-        self._spent += time.perf_counter() - begun
-        if look is None:
             return {}
-        self.looks.append(look)
-        return look.numbers()
+        finally:
+            self._spent += time.perf_counter() - begun
+        self.looks += [] if look is None else [look]
+        return numbers
 
     def plot(self, path: str | Path | None = None) -> Path | None:
         """Draw robust accuracy over epochs by attack.
@@ -160,15 +161,19 @@ class Watch:
             path: of the picture; default: ``robustness.png`` in the folder.
 
         Returns:
-            where it is; None where no look fitted into the share of the time, which a warning says.
+            where it is; None, and a warning, where no look fitted into the share of the time or it cannot be drawn.
         """
-        if not _first_of_processes():
+        try:
+            if not _first_of_processes():
+                return None
+            if not self.looks:
+                self._say(_none_fitted(1.0 if self.share is None else self.share))
+                return None
+            target = self.folder / "robustness.png" if path is None else named(path)
+            save_plot(looks_in(self.folder), target)
+        except Exception as error:
+            self._say(_undrawn(error))
             return None
-        if not self.looks:
-            self._say(_none_fitted(1.0 if self.share is None else self.share))
-            return None
-        target = self.folder / "robustness.png" if path is None else named(path)
-        save_plot(looks_in(self.folder), target)
         return target
 
     def _look(self, net: Any, epoch: int) -> Look | None:
@@ -180,10 +185,20 @@ class Watch:
         check_numbers(watched)
         with unnoticed(watched), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            look = self._evaluated(self._model(trained), epoch)
+            model = self._model(self._to_look_at(trained))
+            network = model.net if isinstance(model, Classifier) else model
+            with put_back(network if isinstance(network, nn.Module) else nn.Module()):
+                look = self._evaluated(model, epoch)
         for warning in said:
             self._say(str(warning.message))
         return look
+
+    def _to_look_at(self, trained: Any) -> Any:
+        """A copy of the network, or where there is none itself."""
+        copy = copied(trained) if isinstance(trained, nn.Module) else None
+        if copy is None and isinstance(trained, nn.Module):
+            warn(_uncopied(type(trained).__name__))
+        return trained if copy is None else copy
 
     def _evaluated(self, model: Any, epoch: int) -> Look:
         """The whole look; the first one ends where all its images would take more than there is time for."""
@@ -209,11 +224,25 @@ class Watch:
     def _say(self, sentence: str) -> None:
         if sentence not in self._told:
             self._told.add(sentence)
-            warn(sentence)
+            try:
+                warn(sentence)
+            except Warning:  # of those who have warnings end their programs
+                print(sentence, file=sys.stderr)
 
 
 def _failed(epoch: int, error: Exception) -> str:
     return f"The look at the network after epoch {epoch} failed ({first_line(error)}); the training goes on."
+
+
+def _uncopied(name: str) -> str:
+    return (
+        f"The network ({name}) cannot be copied, so looks run it itself and put back what it held: modes, buffers, "
+        "gradients, tensors, numbers, generators. What else a pass changes stays changed."
+    )
+
+
+def _undrawn(error: Exception) -> str:
+    return f"The accuracies over the epochs could not be drawn ({first_line(error)}); looks_in(folder) has them."
 
 
 def _none_fitted(share: float) -> str:
