@@ -23,13 +23,13 @@ from robustatlas.certificates.work import (
     inputs,
     record_of,
 )
-from robustatlas.checks.sanity import check_logits
+from robustatlas.checks.sanity import check_logits, first_taken
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.forecast import Expected, Forecast
 from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.plan import Data, Work, chosen_attacks
-from robustatlas.evaluation.prepared import DEFAULT_BATCH, Model, given, surroundings
+from robustatlas.evaluation.prepared import DEFAULT_BATCH, Model, given, surroundings, tell
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Job, Manner
@@ -103,6 +103,8 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
         with torch.no_grad():
             few = work.rows[:_TRIED].to(classifier.device, classifier.dtype)
             check_logits(classifier.logits(few, verifying=True), len(few), work.labels)
+            for warning in first_taken(classifier, classifier.raw(few).shapes):
+                tell(display, warning)
         subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
         attacks = chosen_attacks(
             request.attacks_on(classifier), "default", request.strengths, request.exclude, classifier, work.first.images

@@ -2,6 +2,6 @@
 
 from robustatlas.checks.sanity.attacks import check_attacks, ways_back
 from robustatlas.checks.sanity.inputs import check_inputs
-from robustatlas.checks.sanity.model import GRADIENTS, check_logits, check_model
+from robustatlas.checks.sanity.model import GRADIENTS, check_logits, check_model, first_taken
 
-__all__ = ["GRADIENTS", "check_attacks", "check_inputs", "check_logits", "check_model", "ways_back"]
+__all__ = ["GRADIENTS", "check_attacks", "check_inputs", "check_logits", "check_model", "first_taken", "ways_back"]
