@@ -30,6 +30,7 @@ HANDED_ON = {
     "training/callbacks/watching.py",
     "common/errors.py",
     "compat/smallest.py",
+    "trust/diagnosing.py",
     "evaluation/prepared.py",
     "outcomes/accuracies.py",
     "training/epoch.py",

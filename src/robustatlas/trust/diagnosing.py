@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from robustatlas.checks.sanity import check_logits
+from robustatlas.checks.sanity import check_logits, first_taken
 from robustatlas.checks.verdict import Diagnosis
+from robustatlas.common.errors import warn
 from robustatlas.common.scalars import count_of, seed_of, whole
 from robustatlas.evaluation.plan import Attacks, Data, Samples, chosen_attacks, positions_among, those_that_fit
 from robustatlas.evaluation.reading import question_of
@@ -79,6 +80,8 @@ def diagnose(
         x = work.rows[:2].to(known.model.device, known.model.dtype)
         with torch.no_grad():
             check_logits(known.model.logits(x, verifying=True), len(x), work.labels)
+            for warning in first_taken(known.model, known.model.raw(x).shapes):
+                warn(warning)
         chosen = chosen_attacks(asked, "default", None, (), known.model, work.first.images)
         chosen, _ = those_that_fit(chosen, asked, x[:1])
         plans = [attack.plans[attack.searched_by(None)] for attack in chosen]

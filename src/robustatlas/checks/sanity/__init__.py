@@ -3,7 +3,7 @@
 from robustatlas.checks.sanity.attacks import check_attacks, ways_back
 from robustatlas.checks.sanity.classes import NOT_KNOWN, ClassesHeld, check_classes
 from robustatlas.checks.sanity.inputs import check_inputs
-from robustatlas.checks.sanity.model import GRADIENTS, check_logits, check_model
+from robustatlas.checks.sanity.model import GRADIENTS, check_logits, check_model, first_taken
 
 __all__ = [
     "GRADIENTS",
@@ -14,5 +14,6 @@ __all__ = [
     "check_inputs",
     "check_logits",
     "check_model",
+    "first_taken",
     "ways_back",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -86,15 +88,34 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
             "logits are used here; give Classifier(net, rejection='score') to count as errors what is accepted and "
             "wrong."
         )
-    elif shapes and model.rejection != "score":
-        found.append(
-            f"The model returns {len(shapes)} tensors, of shapes {' and '.join(map(str, shapes))}; the first is taken "
-            "for the logits. Where another one holds them, give a function that returns it alone."
-        )
+    else:
+        found += first_taken(model, shapes)
     if model.knowledge == "gradients":
         found += _gradient_warnings(model, images[:_PROBE], labels[:_PROBE])
     found += writing_warnings(model, x) + _repetition_warnings(model, x, logits)
     return found + accuracy_warnings(model, images, labels, classes)
+
+
+def first_taken(model: Classifier, shapes: Sequence[tuple[int, ...]]) -> list[str]:
+    """A warning where a model returns several tensors, of these ``shapes``, and the first is taken for the logits.
+
+    Args:
+        model: that returns them.
+        shapes: as :meth:`Classifier.raw` tells them.
+
+    Returns:
+        the warning, or nothing.
+
+    Example:
+        >>> first_taken(Classifier(torch.nn.Linear(4, 2)), ())
+        []
+    """
+    if not shapes or model.rejection == "score":
+        return []
+    return [
+        f"The model returns {len(shapes)} tensors, of shapes {' and '.join(map(str, shapes))}; the first is taken for "
+        "the logits. Where another one holds them, give a function that returns it alone."
+    ]
 
 
 def check_logits(logits: Tensor, count: int, labels: Tensor) -> None:
