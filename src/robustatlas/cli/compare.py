@@ -19,7 +19,7 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli.show import named_points
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import LONGEST_NAME, UPPER_BOUND, counted, listed, shortened_apart, some
+from robustatlas.common.wording import LONGEST_NAME, UPPER_BOUND, counted, listed, shortened_apart, some, strength
 from robustatlas.metrics import (
     AdversarialHypervolume,
     Interval,
@@ -333,5 +333,5 @@ def _hypervolume_bounds(
 
 def _range(strengths: NDArray[np.float64]) -> str:
     if strengths.size == 1:
-        return f"{strengths[0]:.4g}"
-    return f"between {strengths[0]:.4g} and {strengths[-1]:.4g}"
+        return strength(strengths[0])
+    return f"between {strength(strengths[0])} and {strength(strengths[-1])}"

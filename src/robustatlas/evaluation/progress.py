@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
-from robustatlas.common.wording import duration
+from robustatlas.common.wording import duration, strength
 
 _LINE_EVERY = 30.0
 """Seconds between the lines of a log."""
@@ -94,7 +94,9 @@ class _Tally:
 
     @property
     def note(self) -> str:
-        return f"{100 * self.robust / self.through:.1f} % {self.kept} at {self.middle:g}" if self.through else ""
+        return (
+            f"{100 * self.robust / self.through:.1f} % {self.kept} at {strength(self.middle)}" if self.through else ""
+        )
 
     def rate(self, settled: int = 0) -> float:
         """Samples a second since the work began; what was found in the run does not count."""

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from robustatlas.common.wording import counted, listed, ordinal, wording
-from robustatlas.common.wording import size as written
+from robustatlas.common.wording import counted, listed, ordinal, strength, wording
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds, proportion_interval
@@ -46,10 +45,7 @@ class Elsewhere:
     @property
     def words(self) -> str:
         """Such as "L2 0.5: 61.0 %"."""
-        levels = 255 * self.strength
-        whole = self.attack == "linf" and abs(levels - round(levels)) < 1e-6
-        where = f"{round(levels)}/255" if whole else written(self.strength)
-        return f"{wording(self.attack).label} {where}: {self.accuracy:.1f} %"
+        return f"{wording(self.attack).label} {strength(self.strength)}: {self.accuracy:.1f} %"
 
 
 @dataclass(frozen=True)
