@@ -132,6 +132,42 @@ def test_the_exit_code_is_the_verdict(run: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("linf@0.2>=0.45", "linf@0.2>=45"),
+        ("clean>=0.9", "clean>=90"),
+        ("average<=1/2", "average<=50"),
+        ("union>=0.333", "union>=33.3"),
+        ("cr>=0.5", "cr>=50"),
+        ("uar>=0.5", "uar>=50"),
+        ("cr-ind-worst>=0.5", "cr-ind-worst>=50"),
+    ],
+)
+def test_a_fraction_where_percent_are_expected_is_refused(text: str, meant: str) -> None:
+    with pytest.raises(ra.UserError, match=f"is in percent; for .* % give {meant}"):
+        verdict(text, result(SIZES))
+
+
+@pytest.mark.parametrize("text", ["median-linf>=0.1", "clean>=1", "linf@0.3>=0", "linf@0.3<=45.5"])
+def test_a_bound_that_may_be_meant_is_not(text: str) -> None:
+    assert verdict(text, result(SIZES)).sentence
+    with pytest.raises(ra.UserError, match="has no ah-linf"):
+        verdict("ah-linf>=0.5", result(SIZES))
+
+
+def test_strengths_in_levels_are_named_as_they_are_meant() -> None:
+    net = result(SIZES)
+    with pytest.raises(ra.UserError, match=r"evaluated up to 0.3; for 8 of 255 give 8/255"):
+        verdict("linf@8>=45", net)
+    with pytest.raises(ra.UserError, match=r"evaluated up to 0.3; evaluate it at 100/255 as well .*linf=100/255"):
+        verdict("linf@100/255>=45", net)
+    with pytest.raises(ra.UserError, match=r"--union linf=8 is beyond .*; for 8 of 255 give 8/255"):
+        facts_of(net, union={"linf": 8.0})
+    with pytest.raises(ra.UserError, match=r"--union linf=8/255 is below the smallest strength .* 0.1\."):
+        facts_of(net, union={"linf": 8 / 255})
+
+
+@pytest.mark.parametrize(
     ("line", "said"),
     [
         ("run", "Nothing is required"),

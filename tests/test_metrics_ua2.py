@@ -78,6 +78,9 @@ def test_where_it_stands() -> None:
     assert {number.name for number in numbers_of(facts)} >= {"ua2_low", "ua2_medium", "ua_worst_high"}
     assert run_row(result(), Ground.of([result()]).reference).own["UA2 medium"] == pytest.approx(value)
     assert number_of(Requirement.parse("ua2-medium>=10"), result(), facts).value == pytest.approx(value)
+    for given, meant in (("ua2-medium>=0.1", "ua2-medium>=10"), ("ua-worst-high<=0.25", "ua-worst-high<=25")):
+        with pytest.raises(UserError, match=f"is in percent; for .* give {meant}"):
+            number_of(Requirement.parse(given), result(), facts)
 
 
 def test_published_numbers_are_those_of_the_source() -> None:

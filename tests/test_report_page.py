@@ -347,7 +347,7 @@ def test_equal_settings_are_written_once(tmp_path: Path) -> None:
 
 
 def test_numbers_without_noise_and_without_exponents() -> None:
-    assert [strength(x) for x in (0.16799999999999998, 8 / 255, 12345.0, 1.0)] == ["0.168", "0.03137", "12345", "1"]
+    assert [strength(x) for x in (0.16799999999999998, 0.031372, 12345.0, 1.0)] == ["0.168", "0.03137", "12345", "1"]
     assert [size(x) for x in (1234.6, 0.0123456, 255.0)] == ["1235", "0.0123", "255"]
 
 

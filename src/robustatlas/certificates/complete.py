@@ -15,11 +15,11 @@ from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples,
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.cells import distance_to
 from robustatlas.certificates.crown import Crown
-from robustatlas.certificates.interval import whole
 from robustatlas.certificates.milp import Inside, NearestPoint
 from robustatlas.certificates.piecewise import AffineMap, Floats, Piecewise, deviations, other_than_relu
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError
+from robustatlas.threats.lp import whole
 
 _MOST_NEURONS = 2048
 _CERTAIN = 1 - 1e-7

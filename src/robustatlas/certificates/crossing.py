@@ -9,14 +9,13 @@ from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import Samples, norm_of
-from robustatlas.certificates.interval import whole
 from robustatlas.common.noise import Noise
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.failing import BackwardError, slope_of
 from robustatlas.models.objectives import margin_of
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Line
-from robustatlas.threats.lp import Lp
+from robustatlas.threats.lp import Lp, whole
 
 _STEPS = (1.0, 0.5, 0.5, 0.25, 0.25)
 """Of the size: lengths of the steps of an ascent."""

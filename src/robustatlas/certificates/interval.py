@@ -24,6 +24,7 @@ from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.price import most_seconds
 from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.sizes import largest
+from robustatlas.threats.lp import whole
 
 _BOUNDS = 6
 """Bounds that a sample takes, about: 4 to 6 on the digits, 6 to 7 on residual networks of CIFAR-10."""
@@ -86,11 +87,6 @@ class InBalls(Certificate):
     @abstractmethod
     def reaches(self, bounds: Bounds, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The margins [B, C], and the radii [B, C] up to which the same lines keep each above 0; 0: nothing is said."""
-
-
-def whole(p: float, numbers: int) -> float:
-    """The size of the ball that holds all of [0, 1]^n, wherever it is."""
-    return 1.0 if p == torch.inf else float(numbers) ** (1 / p)
 
 
 @dataclass(frozen=True)

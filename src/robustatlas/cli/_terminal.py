@@ -17,7 +17,7 @@ from rich.markup import escape, render
 from rich.padding import Padding
 from rich.table import Table
 
-from robustatlas.common.wording import MARK, MASKED, in_shell, marked
+from robustatlas.common.wording import MARK, MASKED, in_shell, marked, strength
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
 from robustatlas.outcomes.display import classes_in
@@ -195,7 +195,7 @@ class AccuracyTables:
         self, attack: str, name: str, strengths: Sequence[float], lines: Mapping[str, Sequence[float]], room: int
     ) -> tuple[list[list[int]], list[RenderableType]]:
         """Which strengths stand together, and a table for each such group."""
-        headings = [f"{strength:.3g}" for strength in strengths]
+        headings = [strength(each, 3) for each in strengths]
         groups = in_groups([max(5, len(heading)) for heading in headings], room)
         if not self.every:
             groups = [_spread(len(headings), len(groups[0]), _usual(attack, strengths))]
@@ -212,7 +212,7 @@ class AccuracyTables:
 
     def _of(self, attack: str, width: int) -> tuple[list[RenderableType], bool]:
         outcome, certified = self.result.outcome(attack), self.result.certified_sizes.get(attack)
-        headings = [f"{strength:.3g}" for strength in outcome.strengths]
+        headings = [strength(each, 3) for each in outcome.strengths.tolist()]
         room = width - max(10, len(attack) + len(MARK) + 1) - _GAP
         if outcome.judged:
             lines = {"": outcome.accuracies().tolist()}

@@ -14,6 +14,7 @@ from rich.table import Table
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
 from robustatlas.common.errors import UserError
+from robustatlas.common.wording import strength
 
 if TYPE_CHECKING:
     from robustatlas.data import Dataset
@@ -85,8 +86,8 @@ def _say(trained: Trained, out: Path, page: Path) -> None:
     table.add_column("held-out accuracy, %")
     table.add_column("", justify="right")
     for name, value in trained.card.accuracies.items():
-        strength = trained.card.trained_on.get(name)
-        table.add_row(name if strength is None else f"{name} {strength:.4g}", f"{value:.1f}")
+        at = trained.card.trained_on.get(name)
+        table.add_row(name if at is None else f"{name} {strength(at)}", f"{value:.1f}")
     console.print(table)
     for note in trained.card.notes:
         console.print(safe(note), highlight=False, soft_wrap=True)

@@ -14,7 +14,7 @@ from robustatlas.cli._help import ATTACKS
 from robustatlas.cli._terminal import safe, shown, table
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import counted, strength
 
 if TYPE_CHECKING:
     from robustatlas.evaluation.request import Request
@@ -72,7 +72,7 @@ def known_table(result: Result, clean: Interval, accuracies: Mapping[str, Sequen
         strengths = result.strengths(attack)
         middle = (len(strengths) - 1) // 2
         for place in sorted({0, middle, len(strengths) - 1}):
-            rows.add_row(safe(f"{attack} {strengths[place]:.4g}"), shown(row[place]))
+            rows.add_row(safe(f"{attack} {strength(strengths[place])}"), shown(row[place]))
     return rows
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from robustatlas.cli._help import ATTACKS, OUTPUT, REFERENCE
 from robustatlas.cli._terminal import safe
+from robustatlas.common.wording import strength
 
 
 def calibrate(
@@ -90,8 +91,8 @@ def calibrate(
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(attack, justify="right")
     table.add_column("ATA, %", justify="right")
-    for strength, ata in zip(found.strengths, found.ata, strict=True):
-        table.add_row(f"{strength:.4g}", f"{ata:.1f}")
+    for at, ata in zip(found.strengths, found.ata, strict=True):
+        table.add_row(strength(at), f"{ata:.1f}")
     console = Console(highlight=False)
     console.print(table)
     for what, value in (("smallest worth while (eps_min)", found.smallest), ("largest (eps_max)", found.largest)):

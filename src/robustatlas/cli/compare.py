@@ -27,6 +27,7 @@ from robustatlas.common.wording import (
     listed,
     shortened_apart,
     some,
+    strength,
     unmarked,
     why_masked,
 )
@@ -367,5 +368,5 @@ def _hypervolume_bounds(
 
 def _range(strengths: NDArray[np.float64]) -> str:
     if strengths.size == 1:
-        return f"{strengths[0]:.4g}"
-    return f"between {strengths[0]:.4g} and {strengths[-1]:.4g}"
+        return strength(strengths[0])
+    return f"between {strength(strengths[0])} and {strength(strengths[-1])}"

@@ -15,6 +15,7 @@ from robustatlas.cli._options import parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
+from robustatlas.common.wording import strength
 
 if TYPE_CHECKING:
     from robustatlas.metrics.references import Reference
@@ -208,7 +209,7 @@ def _print(found: Reference | None, left: Sequence[str], file: Path) -> None:
         return
     for attack in found.accuracies.attacks:
         cells = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
-        console.print(f"{attack}: " + ", ".join(f"{s:.3g} -> {a:.1f}" for s, a in cells), highlight=False)
+        console.print(f"{attack}: " + ", ".join(f"{strength(s, 3)} -> {a:.1f}" for s, a in cells), highlight=False)
     for mark in (*found.marks, *found.warnings):
         console.print(f"[yellow]Warning:[/yellow] {safe(mark)}", highlight=False, soft_wrap=True)
     console.print(f"clean: {found.clean:.1f}\nReference: {safe(file)}", highlight=False, soft_wrap=True)

@@ -21,11 +21,12 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli._until import known_table
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import MASKED, UPPER_BOUND, beside_masked, listed, marked, rough, size, some
+from robustatlas.common.wording import MASKED, UPPER_BOUND, beside_masked, listed, marked, rough, size, some, strength
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import of_attack, of_model
 from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.strengths import in_levels
 from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.report.facts.card import ResultCard, card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
@@ -198,7 +199,7 @@ def _print_kinds(facts: RunFacts, console: Console) -> None:
 
 def named_points(strengths: Mapping[str, float]) -> str:
     """Such as `linf@0.1, l2@0.5`."""
-    return safe(", ".join(f"{attack}@{strength:.4g}" for attack, strength in strengths.items()))
+    return safe(", ".join(f"{attack}@{strength(most)}" for attack, most in strengths.items()))
 
 
 def _print_against(
@@ -294,7 +295,7 @@ def _query_tables(facts: RunFacts) -> list[Table]:
     """Success over queries, of models that can only be asked."""
     tables = []
     for found in (success for attack in facts.attacks for success in attack.queries):
-        rows = table(f"queries, {safe(found.attack)} at {found.strength:.4g}", "% broken, with 95 % interval")
+        rows = table(f"queries, {safe(found.attack)} at {strength(found.strength)}", "% broken, with 95 % interval")
         for limit, success in zip(found.limits, found.success, strict=True):
             rows.add_row(f"{limit:,}", shown(success))
         tables.append(rows)
@@ -326,8 +327,8 @@ def _write_csv(facts: RunFacts) -> None:
         ("clean", 0.0): [facts.clean.value, facts.clean.low, facts.clean.high]
     }
     for attack in facts.attacks:
-        for strength, cell in zip(attack.strengths.tolist(), attack.accuracy or (), strict=bool(attack.accuracy)):
-            rows[attack.attack, strength] = [cell.value, cell.low, cell.high]
+        for at, cell in zip(attack.strengths.tolist(), attack.accuracy or (), strict=bool(attack.accuracy)):
+            rows[attack.attack, at] = [cell.value, cell.low, cell.high]
     columns = ["attack", "strength", "accuracy", "low", "high"]
     if facts.void:
         columns.append("note")
@@ -348,9 +349,11 @@ def _write_csv(facts: RunFacts) -> None:
 def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | None) -> None:
     if reference is None:
         raise UserError("--trained-on needs a reference to judge the training by; give one with --reference.")
-    for attack in trained_on:
+    for attack, most in trained_on.items():
         if attack not in reference.accuracies.cells:
             raise UserError(
                 f"--trained-on names {attack!r}, which {reference.name} does not have; it has "
                 f"{some(reference.accuracies.attacks)}."
             )
+        if meant := in_levels(most, max(reference.accuracies.cells[attack])):
+            raise UserError(f"--trained-on {attack}={most:g} is beyond every strength of {reference.name}; {meant}.")

@@ -14,7 +14,7 @@ from rich.table import Table
 from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead
+from robustatlas.common.wording import instead, strength
 
 if TYPE_CHECKING:
     from robustatlas.training import Settings
@@ -278,7 +278,7 @@ def _list_presets() -> None:
     for source, presets in groupby(PRESETS.items(), lambda item: item[1].source):
         typer.echo(f"{source}:")
         for name, preset in presets:
-            against = ", ".join(f"{attack} {fight.strength:.3g}" for attack, fight in preset.fights.items())
+            against = ", ".join(f"{attack} {strength(fight.strength, 3)}" for attack, fight in preset.fights.items())
             how = f"{preset.kind} against {against}, {preset.settings.epochs} epochs of {preset.architecture}"
             typer.echo(f"  {name:24} {how}")
     raise typer.Exit

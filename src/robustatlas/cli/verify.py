@@ -12,7 +12,7 @@ from robustatlas.cli import _models
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, MODEL, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe, table
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import counted, strength
 from robustatlas.outcomes import Run
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def verify(
                 safe(name),
                 str(told.samples),
                 str(told.smaller),
-                f"{told.strengths[k]:.4g}",
+                strength(told.strengths[k]),
                 f"{told.before[k]:.1f}",
                 f"{told.after[k]:.1f}",
             )

@@ -99,30 +99,24 @@ def size(value: float) -> str:
     return "never" if math.isinf(value) else _significant(value, 3)
 
 
-def strength(value: float) -> str:
-    """A strength with four significant digits.
+def strength(value: float, digits: int = 4) -> str:
+    """A strength as people type it: parts of 255 that no decimal or simpler fraction is, else with so many digits.
 
     Example:
-        >>> strength(0.16799999999999998), strength(8 / 255), strength(2000.0)
-        ('0.168', '0.03137', '2000')
+        >>> strength(8 / 255), strength(128 / 255), strength(0.2), strength(1 / 3), strength(2000.0)
+        ('8/255', '128/255', '0.2', '0.3333', '2000')
     """
-    return _significant(value, 4)
+    steps = round(255 * value) if 0 < value < _LEVELS_END else 0
+    in_levels = abs(255 * value - steps) < _WHOLE * steps and 255 // math.gcd(steps, 255) > _SIMPLE
+    return f"{steps}/255" if in_levels else _significant(value, digits)
 
 
-def strength_under(attack: str, value: float) -> str:
-    """A strength of an attack as papers write it: whole parts of 255 under L∞.
-
-    Example:
-        >>> strength_under("linf", 8 / 255), strength_under("linf", 0.02), strength_under("l2", 0.5)
-        ('8/255', '0.02', '0.5')
-    """
-    steps = 255 * value
-    whole = attack == "linf" and steps >= 1 and abs(steps - round(steps)) < _WHOLE * steps
-    return f"{round(steps)}/255" if whole else strength(value)
-
-
-_WHOLE = 1e-4
-"""Parts of 255 are whole up to this relative difference: .0314 is not 8/255, and a float32 is."""
+_WHOLE = 1e-6
+"""Parts of 255 are whole up to this relative difference: .03137 is not 8/255, and a float32 is."""
+_SIMPLE = 15
+"""Fractions with denominators up to this one are written otherwise, such as 0.2 or a third."""
+_LEVELS_END = 40.0
+"""Strengths from here on are no parts of 255."""
 
 
 def rough(value: float) -> str:

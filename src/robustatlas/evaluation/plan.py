@@ -36,7 +36,7 @@ from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.records import BY_ITSELF
 from robustatlas.outcomes.storage import is_run
 from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of
-from robustatlas.threats.base import UnsupportedInputError
+from robustatlas.threats.base import UnsupportedInputError, beyond_images
 
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
 Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
@@ -203,7 +203,7 @@ def chosen_attacks(
 
     Raises:
         UserError: an unknown name, an attack named twice, strengths that do not increase or of no attack, an effort of
-            published procedures.
+            published procedures, a strength beyond what images can differ by.
     """
     if procedure != "default" and effort != "default":
         raise UserError(f"effort={effort!r} is not for procedure={procedure!r}, whose steps are those of its source.")
@@ -219,6 +219,10 @@ def chosen_attacks(
     if len(set(names)) < len(names):
         raise UserError(f"Some attack is named twice in {', '.join(names)}; name each once.")
     wanted = _strengths(strengths, names)
+    for attack in attacks:
+        largest = wanted.get(attack.name, attack.strengths)[-1]
+        if largest > max(attack.threat.most(first), attack.strengths[-1]):
+            raise UserError(beyond_images(attack.name, largest, attack.threat, first, attack.about.unit))
     return [
         replace(
             attack,

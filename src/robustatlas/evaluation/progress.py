@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
-from robustatlas.common.wording import duration
+from robustatlas.common.wording import duration, strength
 
 _LINE_EVERY = 30.0
 """Seconds between the lines of a log."""
@@ -95,7 +95,7 @@ class _Tally:
         if not self.through:
             return ""
         share = 100 * self.robust / self.through
-        return f"{share:.1f} % {self.record.kept} at {self.record.strengths[self.middle]:g}"
+        return f"{share:.1f} % {self.record.kept} at {strength(self.record.strengths[self.middle])}"
 
     def rate(self, settled: int = 0) -> float:
         """Samples a second since the work began; what was found in the run does not count."""

@@ -24,7 +24,7 @@ class Metric:
         name: in tables.
         definition: what it is, in a sentence or two.
         source: the paper.
-        heading: of its column on a page.
+        heading: of its column on a page; ends with ``%`` where the number is in percent.
         needs_clean: whether there is none where the reference has no clean accuracy.
         against: from a model's statistics and a reference at the same points; None for what needs no reference.
         of_attack: the same for one of the attacks.
@@ -139,6 +139,7 @@ _ALL = (
         "of the best examples that our searches found in the sound sets. UA worst low, medium and high: share of "
         "samples that none of the eight breaks up to that level.",
         "Kaufmann et al. 2023",
+        heading="UA2, %",
         of_model=ua2_statistics,
     ),
     Metric(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import strength_under
+from robustatlas.common.wording import strength
 from robustatlas.metrics.curves import Band, BandKind, RobustnessCurve
 
 CLOSED = 1.01
@@ -38,7 +38,7 @@ class Between:
     attack: str = ""
 
     def __str__(self) -> str:
-        at = strength_under(self.attack, self.size)
+        at = strength(self.size)
         return f"at least {self.least:.1f} %, at most {self.most:.1f} % robust at {at}"
 
 

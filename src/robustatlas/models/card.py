@@ -124,8 +124,8 @@ def read_card(folder: str | Path) -> Card:
         ...     read_card(folder) == trained.card
         True
     """
-    place = named(folder)
-    path = place if place.suffix == ".json" else place / CARD
+    path = named(folder)
+    path = path if path.suffix == ".json" else path / CARD
     try:
         return Card.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -115,8 +115,8 @@ class AccuracyTable(Tabular):
             if same_strength(known, strength):
                 return value
         raise UserError(
-            f"The table has no accuracy under {attack} at strength {strength:g}; it has the strengths "
-            f"{', '.join(f'{known:g}' for known in row)}."
+            f"The table has no accuracy under {attack} at strength {written(strength)}; it has the strengths "
+            f"{', '.join(f'{written(known)}' for known in row)}."
         )
 
     def restrict(

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import reals
+from robustatlas.common.wording import strength
 from robustatlas.outcomes.strengths import check_strengths, listed_strengths, position_of, positions_of, snapped
 
 Floats = NDArray[np.float64]
@@ -275,7 +276,7 @@ class Outcome:
         grid, wanted = self.strengths.tolist(), np.atleast_1d(reals(strengths, f"strengths of {self.attack}")).tolist()
         found = [position_of(strength, grid) for strength in wanted]
         if None in found:
-            raise UserError(f"{self.attack} was not evaluated at strength {wanted[found.index(None)]:g}.")
+            raise UserError(f"{self.attack} was not evaluated at strength {strength(wanted[found.index(None)])}.")
         kept = np.asarray(found, np.int64)
         return replace(
             self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import reduce
 
+from robustatlas.common.wording import strength
 from robustatlas.outcomes.strengths import position_of
 
 
@@ -61,6 +62,6 @@ def different_points(
             extra.append(attack)
         else:
             mine, wanted = list(ours[attack]), list(theirs[attack])
-            missing += [f"{attack}@{s:g}" for s in wanted if position_of(s, mine) is None]
-            extra += [f"{attack}@{s:g}" for s in mine if position_of(s, wanted) is None]
+            missing += [f"{attack}@{strength(s)}" for s in wanted if position_of(s, mine) is None]
+            extra += [f"{attack}@{strength(s)}" for s in mine if position_of(s, wanted) is None]
     return missing, extra

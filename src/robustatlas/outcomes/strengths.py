@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.wording import strength as written
 
 STRENGTH_TOLERANCE = 1e-5
 """Relative difference up to which two strengths are the same one (8/255 in float32 and in float64 are), and up to
@@ -72,16 +73,27 @@ def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[fl
         )
     for smaller, larger in pairwise(strengths):
         if same_strength(smaller, larger):
-            raise UserError(f"The strength {larger:g} of {attack} is given twice; give each strength once.")
+            raise UserError(f"The strength {written(larger)} of {attack} is given twice; give each strength once.")
         if smaller > larger:
             raise UserError(
                 f"The strengths of {attack} are not in increasing order ({listed_strengths(strengths)}); sort them."
             )
 
 
+def in_levels(strength: float, largest: float) -> str:
+    """What is meant by a strength that was given in levels of 255, where ``largest`` is that of strengths in [0, 1];
+    empty where it was not.
+
+    Example:
+        >>> in_levels(8, 0.1), in_levels(0.2, 0.1), in_levels(60, 50)
+        ('for 8 of 255 give 8/255', '', '')
+    """
+    return f"for {strength:g} of 255 give {strength:g}/255" if strength >= 1 > largest >= strength / 255 else ""
+
+
 def listed_strengths(strengths: Iterable[float]) -> str:
     """Strengths in a row, for a sentence."""
-    return ", ".join(f"{strength:g}" for strength in strengths)
+    return ", ".join(written(strength, 6) for strength in strengths)
 
 
 def merged_strengths(grids: Sequence[NDArray[np.float64]]) -> list[float]:

@@ -20,7 +20,7 @@ from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_atomically
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import shortened, strength_under, wording
+from robustatlas.common.wording import shortened, strength, wording
 from robustatlas.data import Dataset
 from robustatlas.evaluation import evaluate
 from robustatlas.models.classifier import Classifier
@@ -65,17 +65,17 @@ def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample
     """The strongest search at each chosen strength by itself, on one sample; where it fools nobody, the point of
     highest cross-entropy that an ascent of the same set finds."""
     found = []
-    for strength in chosen_strengths(attack, columns):
+    for at in chosen_strengths(attack, columns):
         result = evaluate(
-            model, data, attack, search="every", strengths={attack.name: [strength]}, samples=[sample],
+            model, data, attack, search="every", strengths={attack.name: [at]}, samples=[sample],
             seed=seed, keep_adversarial=True, progress=False,
         )  # fmt: skip
         outcome = result.outcome(attack.name)
         _, images = result.adversarial(attack.name)
         if len(images) and outcome.fooled[0, 0] == 1:
-            found.append(Cell(strength, images[0], int(outcome.found_class[0]), fooled=True))
+            found.append(Cell(at, images[0], int(outcome.found_class[0]), fooled=True))
         else:
-            found.append(_attempt(model, data, attack, strength, sample, seed))
+            found.append(_attempt(model, data, attack, at, sample, seed))
     return found
 
 
@@ -155,7 +155,7 @@ def _row(
     largest = max((float(np.abs(cell.image - clean).max()) for cell in found), default=0.0)
     factor = min(0.5 / max(largest, 1e-6), 100.0) if amplify is None else amplify
     name = wording(attack.name).label
-    sizes = [f"≤ {strength_under(attack.name, cell.strength)}," for cell in found]
+    sizes = [f"≤ {strength(cell.strength)}," for cell in found]
     roomy = all(len(name) + 1 + len(text) <= letters for text in sizes)  # else the label of the row names the attack
     _show(axes[0, 0], clean, f"clean,\n{shortened(data.classes[label], letters)}", size)
     axes[1, 0].text(0.5, 0.5, f"{name}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)

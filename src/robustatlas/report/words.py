@@ -73,7 +73,7 @@ def _attacks_and_strengths(facts: RunFacts) -> str:
 def _at_once(union_at: Mapping[str, float]) -> str:
     """The attacks of the union: "all 9 at once, each at the strength named below"."""
     if len(union_at) == 1:
-        return " ".join(f"{wording(attack).label} at {size(strength)}" for attack, strength in union_at.items())
+        return " ".join(f"{wording(attack).label} at {strength(most, 3)}" for attack, most in union_at.items())
     return f"{'both' if len(union_at) == 2 else f'all {len(union_at)}'} at once, each at the strength named below"
 
 
@@ -108,7 +108,7 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
     if facts.reference:
         found.append(_place(facts.reference))
     if facts.union is not None:
-        limits = [f"{wording(attack).label} {size(strength)}" for attack, strength in facts.union_at.items()]
+        limits = [f"{wording(attack).label} {strength(most, 3)}" for attack, most in facts.union_at.items()]
         several = (
             limits[0] if len(limits) == 1 else "both attacks" if len(limits) == 2 else f"all {len(limits)} attacks"
         )

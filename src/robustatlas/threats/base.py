@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,31 @@ if TYPE_CHECKING:
 
 class UnsupportedInputError(UserError):
     """The images do not fit the threat model (for instance grey images for a colour attack)."""
+
+
+def beyond_images(name: str, size: float, threat: ThreatModel, x: Tensor, unit: str = "") -> str:
+    """What is wrong with a ``size`` of the sets of ``threat`` that images shaped like ``x`` [B, ...] cannot differ by.
+
+    Args:
+        name: of the attack.
+        size: of its sets.
+        threat: its threat model.
+        x: images.
+        unit: of the size, in words.
+
+    Example:
+        >>> import torch
+        >>> from robustatlas.threats.lp import Linf
+        >>> beyond_images("linf", 8.0, Linf(), torch.zeros(1, 4), "change of a pixel value")
+        'linf=8 is no strength for images in [0, 1], which differ by at most 1 (change of a pixel value); for 8 of 255 \
+give 8/255.'
+    """
+    most = threat.most(x)
+    remedy = (
+        f"for {size:g} of 255 give {size:g}/255" if threat.in_pixels and size / 255 < most else "give a smaller one"
+    )
+    at_most = f"{most:.4g}{f' ({unit})' if unit else ''}"
+    return f"{name}={size:g} is no strength for images in [0, 1], which differ by at most {at_most}; {remedy}."
 
 
 class ThreatModel(ABC):
@@ -46,6 +72,9 @@ class ThreatModel(ABC):
     optimised: ClassVar[bool] = True
     """Something of theta is not :class:`~robustatlas.common.bundle.Fixed`."""
 
+    in_pixels: ClassVar[bool] = False
+    """Its size is in pixel values, of 8-bit images in parts of 255."""
+
     @property
     def chooses(self) -> bool:
         """What is drawn and never optimised is chosen among several draws, by :meth:`choose`, for each run that begins
@@ -63,6 +92,11 @@ class ThreatModel(ABC):
         """The threat model for a data set that begins with ``first`` [M, ...]; another one only where the set depends
         on the data."""
         return self
+
+    def most(self, x: Tensor) -> float:
+        """The size from which on the sets around inputs shaped like ``x`` [B, ...] grow no more, or hold what is no
+        change of an image in [0, 1] any more; inf where there is no such size."""
+        return math.inf
 
     @abstractmethod
     def neutral(self, x: Tensor) -> Tree:

@@ -78,6 +78,9 @@ class Hue(Line):
     def check(self, x: Tensor) -> None:
         require_colour(x, "hue")
 
+    def most(self, x: Tensor) -> float:
+        return math.pi
+
     def at(self, x: Tensor, theta: Tensor) -> Tensor:
         hue = hue_of(x)[:, None]
         turned = hue + theta * (3 / math.pi)
@@ -141,6 +144,11 @@ class Contrast(Line):
 @dataclass(frozen=True)
 class Brightness(Line):
     """theta added to all pixels, clipped to [0, 1], |theta| <= epsilon."""
+
+    in_pixels: ClassVar[bool] = True
+
+    def most(self, x: Tensor) -> float:
+        return 1.0
 
     def at(self, x: Tensor, theta: Tensor) -> Tensor:
         return (x + theta).clamp(0, 1)

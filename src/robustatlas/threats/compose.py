@@ -61,6 +61,9 @@ class Compose(ThreatModel):
         for part in self.parts:
             part.check(x)
 
+    def most(self, x: Tensor) -> float:
+        return max(part.most(x) / strength for part, strength in zip(self.parts, self.strengths, strict=True))
+
     def neutral(self, x: Tensor) -> Thetas:
         return tuple(part.neutral(x) for part in self.parts)
 

@@ -46,6 +46,9 @@ class StAdv(BoxThreat):
     def check(self, x: Tensor) -> None:
         require_images(x, "stadv")
 
+    def most(self, x: Tensor) -> float:
+        return 2.0
+
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (*x.shape[2:], 2)
 

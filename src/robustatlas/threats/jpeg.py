@@ -228,10 +228,16 @@ class JpegLinf(LinfBall, Jpeg):
 class JpegL2(L2Ball, Jpeg):
     """Euclidean norm of theta at most epsilon, and every number within [-2, 2]."""
 
+    def most(self, x: Tensor) -> float:
+        return COEFFICIENT_BOUND * math.sqrt(coefficient_count(x))
+
 
 @dataclass(frozen=True)
 class JpegL1(L1Ball, Jpeg):
     """Sum of absolute values of theta at most epsilon, and every number within [-2, 2]."""
+
+    def most(self, x: Tensor) -> float:
+        return COEFFICIENT_BOUND * coefficient_count(x)
 
     def linear_oracle(self, x: Tensor, theta: Tensor, gradient: Tensor, epsilon: Tensor) -> Tensor:
         """The theta of the set with the largest inner product with ``gradient`` (for Frank-Wolfe)."""

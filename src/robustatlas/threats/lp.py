@@ -46,6 +46,11 @@ def norm(delta: Tensor, p: float) -> Tensor:
     return size
 
 
+def whole(p: float, numbers: int) -> float:
+    """The size of the ball that holds all of [0, 1]^n, wherever it is; p in {0, 1, 2, inf}."""
+    return 1.0 if p == torch.inf else float(numbers) ** (1 / p) if p else float(numbers)
+
+
 def to_box(x: Tensor, delta: Tensor) -> Tensor:
     """``delta`` moved so that x + delta is in [0, 1]."""
     return delta.clamp(-x, 1 - x)
@@ -171,10 +176,14 @@ class Lp(ThreatModel):
     """
 
     additive: ClassVar[bool] = True
+    in_pixels: ClassVar[bool] = True
 
     starts: Literal["surface", "volume", "radial"] = "surface"
 
     p: float = 0.0
+
+    def most(self, x: Tensor) -> float:
+        return whole(self.p, x[:1].numel())
 
     def neutral(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x)
@@ -325,6 +334,8 @@ class L1(Lp):
 @dataclass(frozen=True)
 class L0(Lp):
     """At most epsilon coordinates changed (each channel of a pixel counts, as in FMN and sigma-zero)."""
+
+    in_pixels: ClassVar[bool] = False
 
     p: float = 0.0
 

@@ -43,6 +43,9 @@ class Patch(ThreatModel):
     def check(self, x: Tensor) -> None:
         require_images(x, "patch")
 
+    def most(self, x: Tensor) -> float:
+        return 1.0
+
     def neutral(self, x: Tensor) -> PatchTheta:
         return PatchTheta(torch.zeros_like(x), Fixed(x.new_full((len(x), 2), 0.5)), Fixed(x.new_zeros(len(x))))
 

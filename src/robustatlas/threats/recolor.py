@@ -88,6 +88,9 @@ class Recolor(BoxThreat):
     def check(self, x: Tensor) -> None:
         require_colour(x, "recolor")
 
+    def most(self, x: Tensor) -> float:
+        return 1.0
+
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (*LATTICE, 3)
 

@@ -95,6 +95,9 @@ class Perspective(Warp):
 class Rotation(OneNumber, Warp):
     """Rotation about the image's centre by at most epsilon degrees, counter-clockwise; theta is ``[B, 1]``."""
 
+    def most(self, x: Tensor) -> float:
+        return 180.0
+
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         angle = torch.deg2rad(theta[:, 0])
         cos, sin = angle.cos(), angle.sin()
@@ -108,6 +111,9 @@ class Rotation(OneNumber, Warp):
 @dataclass(frozen=True)
 class Translation(Warp):
     """A shift by at most epsilon times the image's width and height; theta is ``[B, 2]``, (right, down)."""
+
+    def most(self, x: Tensor) -> float:
+        return 1.0
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (2,)

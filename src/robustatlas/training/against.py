@@ -18,7 +18,7 @@ from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.strengths import check_strengths
-from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.base import ThreatModel, beyond_images
 from robustatlas.threats.lp import L1, Lp
 from robustatlas.threats.perceptual import Perceptual, distance_by
 
@@ -131,11 +131,6 @@ def _checked_strength(name: str, given: object, threat: ThreatModel, largest: fl
     strength = real(given)
     if not 0 < strength < inf:
         raise UserError(f"The strength of {name} is {brief(repr(given))}; expected a positive number ({unit}).")
-    if isinstance(threat, Lp) and threat.p == float("inf") and strength >= 1:
-        raise UserError(
-            f"{name}={strength:g} covers every image; strengths are in pixels of [0, 1]. For {strength:g} of 255 give "
-            f"{strength / 255:.4g}."
-        )
     if strength > _FAR * largest:
         raise UserError(
             f"{name}={strength:g} is more than {_FAR} times the catalogue's largest strength {largest:g}; its unit is: "
@@ -150,13 +145,8 @@ def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:
         threat = opponent.threat
         threat.check(x[:1])
         check_strengths([opponent.epsilon], opponent.name, threat.levels)
-        if isinstance(threat, Lp) and threat.p in (1, 2):
-            whole = float(x[0].numel()) ** (1 / threat.p)
-            if opponent.epsilon >= whole:
-                raise UserError(
-                    f"{opponent.name}={opponent.epsilon:g} covers every image of {x[0].numel()} values (at most "
-                    f"{whole:.4g}); strengths are in pixels of [0, 1]: divide those of 255 by 255."
-                )
+        if opponent.epsilon >= threat.most(x):
+            raise UserError(beyond_images(opponent.name, opponent.epsilon, threat, x))
 
 
 def parse_against(text: str) -> dict[str, float]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.wording import strength
 from robustatlas.metrics.references.building import learned_nothing
 from robustatlas.training.recipes.base import Recipe
 
@@ -36,7 +37,7 @@ def concerns(history: Sequence[Mapping[str, Any]], recipe: Recipe, classes: int,
     """
     found = []
     last = history[-1]
-    against = ",".join(f"{o.name}={o.epsilon:g}" for o in recipe.against)
+    against = ",".join(f"{o.name}={strength(o.epsilon)}" for o in recipe.against)
     lost = learned_nothing(last["training_accuracy"], classes)
     late = len(history) >= max(3, math.ceil(_PATIENCE * epochs))
     ramped = recipe.warmup == 0 or len(history) > recipe.warmup * epochs

@@ -29,6 +29,7 @@ from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.common.tabular import Grid, Tabular, objects
+from robustatlas.common.wording import strength
 from robustatlas.evaluation.auditing import shortened
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import Data, Work, samples_of
@@ -119,7 +120,7 @@ class Repair(Tabular):
         title = [self.sentence]
         for attack in self.before:
             told = zip(self.strengths[attack].tolist(), self.before[attack], self.after[attack], strict=True)
-            title.append(f"{attack}: " + ", ".join(f"{s:.3g} {b:.1f} -> {a:.1f} %" for s, b, a in told))
+            title.append(f"{attack}: " + ", ".join(f"{strength(s, 3)} {b:.1f} -> {a:.1f} %" for s, b, a in told))
         return Grid("\n".join(title), ("remedy", "attack", "samples", "lowered", "passes"), rows, (2, 3, 4))
 
     def _columns(self) -> dict[str, NDArray[np.generic]]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.common.tabular import Grid, Tabular, objects
+from robustatlas.common.wording import strength
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.plan import Attacks, Data
 from robustatlas.evaluation.request import Request
@@ -45,11 +46,11 @@ class ByRules(Tabular):
         for rule, result in self.results.items():
             for attack in result.attacks:
                 found = result.correct(attack).mean(0)
-                for strength, share in zip(result.strengths(attack).tolist(), found.tolist(), strict=True):
-                    yield rule, result.clean_accuracy, attack, strength, 100 * share
+                for at, share in zip(result.strengths(attack).tolist(), found.tolist(), strict=True):
+                    yield rule, result.clean_accuracy, attack, at, 100 * share
 
     def _grid(self) -> Grid:
-        rows = [(rule, f"{c:.1f}", attack, f"{s:.4g}", f"{r:.1f}") for rule, c, attack, s, r in self._rows()]
+        rows = [(rule, f"{c:.1f}", attack, strength(s), f"{r:.1f}") for rule, c, attack, s, r in self._rows()]
         return Grid("accuracies in %", ("rule", "clean", "attack", "strength", "robust"), rows, (1, 3, 4))
 
     def _columns(self) -> dict[str, NDArray[Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from robustatlas.common.files import write_text
 from robustatlas.common.tabular import framework
+from robustatlas.common.wording import strength
 from robustatlas.report.exports.numbers import numbers_of, settings_of
 from robustatlas.report.facts import facts_of
 from robustatlas.results.result import Result
@@ -41,7 +42,7 @@ def write(result: Result, path: Path) -> str:
                 dataset_args={"samples": facts.samples},
                 metric_type="accuracy",
                 metric_value=round(number.value.value, 4),
-                metric_name=what if number.strength is None else f"{what} at {number.strength:.4g}",
+                metric_name=what if number.strength is None else f"{what} at {strength(number.strength)}",
                 metric_args=args,
                 metric_config=_OURS,
             )
@@ -70,7 +71,7 @@ def _with_section(text: str, section: str) -> str:
 def _section(facts: Any, settings: dict[str, Any]) -> str:
     rows = []
     for number in numbers_of(facts):
-        at = "" if number.strength is None else f"{number.strength:.4g}"
+        at = "" if number.strength is None else strength(number.strength)
         value, what = number.value, number.words
         rows.append(f"| {what} | {at} | {value.value:.1f} | {value.low:.1f} to {value.high:.1f} |")
     made = [f"- {name}: {value}" for name, value in settings.items()]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from robustatlas.common.wording import listed, strength_under
+from robustatlas.common.wording import listed, strength
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
@@ -51,7 +51,7 @@ class CertifiedFacts:
         at = self.strengths[middle]
         if self.both is None:
             least = self.accuracy[middle].value
-            said = f"{beginning} at least {least:.1f} % robust at {strength_under(self.held.attack, at)}."
+            said = f"{beginning} at least {least:.1f} % robust at {strength(at)}."
         else:
             meet = f"both sides meet on {self.both.share_closed:.1f} % of the images"
             said = f"{beginning} {self.both.at(at)}; {meet}."

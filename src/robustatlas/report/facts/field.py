@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from robustatlas.common.wording import MASKED, beside_masked, counted, listed, ordinal, why_masked, wording
-from robustatlas.common.wording import size as written
+from robustatlas.common.wording import MASKED, beside_masked, counted, listed, ordinal, strength, why_masked, wording
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds, proportion_interval
@@ -49,9 +48,7 @@ class Elsewhere:
     @property
     def words(self) -> str:
         """Such as "L2 0.5: 61.0 %"."""
-        levels = 255 * self.strength
-        whole = self.attack == "linf" and abs(levels - round(levels)) < 1e-6
-        where = f"{round(levels)}/255" if whole else written(self.strength)
+        where = strength(self.strength)
         return beside_masked(f"{wording(self.attack).label} {where}: {self.accuracy:.1f} %", self.masked)
 
 

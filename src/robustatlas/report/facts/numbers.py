@@ -10,6 +10,7 @@ import numpy as np
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import some
+from robustatlas.common.wording import strength as written
 from robustatlas.metrics.bootstrap import (
     AccuracyStatistics,
     SampleStatistic,
@@ -21,7 +22,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.matching import CLEAN
 from robustatlas.metrics.registry import against_reference, of_model
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import in_levels, position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.against import Held
 
@@ -141,13 +142,15 @@ def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = Non
     for attack, strength in given.items():
         if attack not in grids:
             raise UserError(f"--union names {attack!r}, which is not evaluated; give one of {some(grids) or 'none'}.")
+        if meant := in_levels(strength, grids[attack][-1]):
+            raise UserError(f"--union {attack}={strength:g} is beyond every strength that was evaluated; {meant}.")
         table.outcome(attack).check_judged_at(strength)
         same = position_of(strength, grids[attack])
         below = [s for s in grids[attack] if s <= strength] if same is None else [grids[attack][same]]
         if not below:
             raise UserError(
-                f"--union {attack}={strength:g} is below the smallest strength of {attack} that was evaluated, "
-                f"{grids[attack][0]:g}."
+                f"--union {attack}={written(strength)} is below the smallest strength of {attack} that was evaluated, "
+                f"{written(grids[attack][0])}."
             )
         chosen[attack] = below[-1]
     return chosen

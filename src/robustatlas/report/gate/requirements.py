@@ -10,10 +10,10 @@ from typing import Literal
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import instead
+from robustatlas.common.wording import instead, strength
 from robustatlas.metrics.intervals import Interval, proportion_interval
-from robustatlas.metrics.registry import against_reference
-from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, same_strength
+from robustatlas.metrics.registry import METRICS, against_reference
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, same_strength
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.results.result import Result
@@ -78,6 +78,7 @@ def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
         UserError: there is no such number, or the run does not have it.
     """
     what = requirement.what
+    _check_bound(requirement, result)
     if "@" in what:
         return _accuracy_at(requirement, result)
     if what in _OVERALL:
@@ -102,6 +103,24 @@ def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
         f"--require {requirement.text!r}: {what!r} is no number of a run"
         + instead(what, names, f"there are {', '.join(names)}")
     )
+
+
+def _check_bound(requirement: Requirement, result: Result) -> None:
+    """Raise where a percentage is held against a fraction."""
+    what, bound = requirement.what, requirement.bound
+    if 0 < bound < 1 and ("@" in what or what in _OVERALL or what in _percentages(result)):
+        raise UserError(
+            f"--require {requirement.text!r}: {what} is in percent; for {100 * bound:g} % give "
+            f"{what}{requirement.sign}{100 * bound:g}."
+        )
+
+
+def _percentages(result: Result) -> set[str]:
+    """How numbers of the registry that are in percent are asked for."""
+    known = [metric for metric in METRICS.usable().values() if metric.heading.endswith("%")]
+    own = {written(name) for metric in known if metric.of_model for name in metric.of_model(result.judged())}
+    held = {metric.name for metric in known if metric.against}
+    return own | {name for name, metric in _against().items() if metric in held}
 
 
 def written(name: str) -> str:
@@ -134,26 +153,27 @@ def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, fl
     grids = {attack: result.strengths(attack).tolist() for attack in rests_on(requirement, result)}
     attack, _, asked = requirement.what.partition("@")
     if asked and attack in grids:
-        grid, strength = grids[attack], fraction(asked)
-        last = next((k for k, known in enumerate(grid) if known >= strength * (1 - STRENGTH_TOLERANCE)), len(grid) - 1)
-        first = last if same_strength(grid[last], strength) else max(0, last - 1)
+        grid, at = grids[attack], fraction(asked)
+        last = next((k for k, known in enumerate(grid) if known >= at * (1 - STRENGTH_TOLERANCE)), len(grid) - 1)
+        first = last if same_strength(grid[last], at) else max(0, last - 1)
         grids = {attack: grid[first : last + 1]}
-    return [(attack, strength) for attack, grid in grids.items() for strength in grid]
+    return [(attack, at) for attack, grid in grids.items() for at in grid]
 
 
 def _accuracy_at(requirement: Requirement, result: Result) -> Interval:
     attack, _, given = requirement.what.partition("@")
-    strength = fraction(given)
-    if not strength > 0:
+    asked = fraction(given)
+    if not asked > 0:
         raise UserError(f"--require {requirement.text!r}: {given!r} is no strength; {FORMS}.")
     outcome = result.outcome(attack)
     largest = float(outcome.strengths[-1])
-    if outcome.monotone and strength > largest * (1 + 1e-9):
+    if outcome.monotone and asked > largest * (1 + 1e-9):
+        remedy = f"evaluate it at {given} as well (--strengths {attack}={given}), the same command goes on"
         raise UserError(
-            f"--require {requirement.text!r}: {attack} was evaluated up to {largest:g}; evaluate it at "
-            f"{strength:g} as well (--strengths {attack}={given}), the same command goes on."
+            f"--require {requirement.text!r}: {attack} was evaluated up to {strength(largest)}; "
+            f"{in_levels(asked, largest) or remedy}."
         )
-    standing = int((~outcome.broken([strength])).sum())
+    standing = int((~outcome.broken([asked])).sum())
     return proportion_interval(standing, result.samples, CONFIDENCE)
 
 

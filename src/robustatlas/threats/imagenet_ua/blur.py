@@ -42,6 +42,9 @@ class UaBlur(LatentThreat):
     def check(self, x: Tensor) -> None:
         require_room(x, KERNEL, self.title)
 
+    def most(self, x: Tensor) -> float:
+        return 1.0
+
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (1, *x.shape[2:])
 

@@ -27,6 +27,9 @@ class EdgeMap(LatentThreat):
 
     title: ClassVar[str] = "ua-edge"
 
+    def most(self, x: Tensor) -> float:
+        return 1.0
+
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return tuple(x.shape[1:])
 

@@ -49,6 +49,9 @@ class UaGlitch(LatentThreat):
     title: ClassVar[str] = "ua-glitch"
     count: BySize[int] = field(default=BySize(16, 56))
 
+    def most(self, x: Tensor) -> float:
+        return 2.0
+
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (x.shape[1], self.count.at(x))
 

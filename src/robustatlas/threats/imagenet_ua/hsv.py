@@ -74,6 +74,9 @@ class UaHsv(LatentThreat):
         require_colour(x, self.title)
         require_images(x, self.title)
 
+    def most(self, x: Tensor) -> float:
+        return 1.0
+
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return tuple(x.shape[1:])
 

@@ -64,6 +64,9 @@ class KaleidoscopeMap(LatentThreat):
                 f"{tuple(x.shape)}: leave this attack out for this data."
             )
 
+    def most(self, x: Tensor) -> float:
+        return 1.0
+
     def shape(self, x: Tensor) -> tuple[int, ...]:
         """Colours, then outlines."""
         return (3 * self.count.at(x) + x[0, 0].numel(),)

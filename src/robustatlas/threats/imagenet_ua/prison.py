@@ -40,6 +40,9 @@ class PrisonMap(LatentThreat):
                 f"{tuple(x.shape)}: leave this attack out for this data."
             )
 
+    def most(self, x: Tensor) -> float:
+        return 1.0
+
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return tuple(x.shape[1:])
 

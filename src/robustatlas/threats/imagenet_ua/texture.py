@@ -27,6 +27,9 @@ class TextureMap(LatentThreat):
 
     title: ClassVar[str] = "ua-texture"
 
+    def most(self, x: Tensor) -> float:
+        return 1.0
+
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return tuple(x.shape[2:])
 

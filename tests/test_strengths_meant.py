@@ -1,0 +1,167 @@
+"""Strengths that cannot be meant are refused by what images in [0, 1] can differ by, and fractions stay fractions."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import robustatlas as ra
+from helpers_core import digits_images, digits_network
+from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.cli import app
+from robustatlas.common.noise import Noise
+from robustatlas.common.wording import strength
+from robustatlas.evaluation.plan import chosen_attacks
+from robustatlas.threats.compose import Compose
+from robustatlas.threats.flow import StAdv
+from robustatlas.threats.lp import Linf
+from robustatlas.threats.warp import Rotation, Translation
+from robustatlas.training.against import check_opponents, opponents_of
+
+COLOUR = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+MODEL = ra.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(COLOUR[0].numel(), 3)))
+N = COLOUR[0].numel()
+MOST = {
+    "linf": 1,
+    "l2": math.sqrt(N),
+    "l1": N,
+    "l0": N,
+    "patch": 1,
+    "brightness": 1,
+    "hue": math.pi,
+    "recolor": 1,
+    "stadv": 2,
+    "jpeg-l2": 2 * math.sqrt(32 * 32 + 2 * 16 * 16),
+    "jpeg-l1": 2 * (32 * 32 + 2 * 16 * 16),
+    "ua-edge": 1,
+    "ua-prison": 1,
+    "ua-kaleidoscope": 1,
+    "ua-hsv": 1,
+    "ua-texture": 1,
+    "ua-blur": 1,
+    "ua-glitch": 2,
+    "ua-klotski": 2,
+}
+
+"""What images of 32 by 32 pixels and three colours can differ by."""
+
+
+@pytest.mark.parametrize("name", [name for name in catalogue() if not name.startswith("corruption")])
+def test_a_strength_beyond_all_images_is_refused(name: str) -> None:
+    attack = attack_named(name)
+    most = attack.threat.most(COLOUR)
+    like = next((own for own in MOST if name == own or (name.endswith(f"-{own}") and "jpeg" not in name)), None)
+    assert most == pytest.approx(MOST[like] if like else N if name == "sigma-zero" else math.inf)
+    if math.isfinite(most):
+        beyond = 1.001 * max(most, attack.strengths[-1])
+        with pytest.raises(ra.UserError, match=rf"^{name}=\S+ is no strength for images in \[0, 1\], .* at most"):
+            chosen_attacks(name, "default", {name: [beyond]}, (), MODEL, COLOUR)
+    (kept,) = chosen_attacks(name, "default", {name: [min(most, 1e4)]}, (), MODEL, COLOUR)
+    assert kept.strengths == (min(most, 1e4),)
+
+
+@pytest.mark.parametrize(
+    "name", ["linf", "l2", "l1", "l0", "patch", "brightness", "stadv", "jpeg-l2", "jpeg-l1", "hue"]
+)
+def test_larger_sets_hold_nothing_more(name: str) -> None:
+    """By the sets themselves: what is drawn in one ten times as large lies in this one."""
+    threat = attack_named(name).threat
+    most = threat.most(COLOUR)
+    noise = Noise.of(0, torch.arange(2), "beyond")
+    drawn = threat.start(COLOUR, torch.full((2,), 10 * most), noise)
+    inside = threat.project(COLOUR, drawn, torch.full((2,), most))
+    if name == "hue":  # which goes round
+        assert float(threat.size(COLOUR, drawn).max()) > most
+        turned = torch.tensor([[most + 1.0], [most + 2.0]])
+        assert torch.allclose(threat.apply(COLOUR, turned), threat.apply(COLOUR, turned - 2 * math.pi), atol=1e-5)
+    elif name == "brightness":
+        assert torch.equal(threat.apply(COLOUR, drawn), threat.apply(COLOUR, inside))
+    else:
+        assert float(threat.size(COLOUR, drawn).max()) <= most * (1 + 1e-5)
+
+
+def test_of_sets_outside_of_the_catalogue() -> None:
+    assert Rotation().most(COLOUR) == 180 and Translation().most(COLOUR) == 1
+    assert Compose((StAdv(), Linf()), (0.5, 0.1)).most(COLOUR) == 10
+    assert Compose((Rotation(), attack_named("fog").threat), (0.5, 0.1)).most(COLOUR) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("linf=8", "linf=8 is no strength for images in [0, 1], which differ by at most 1 (largest change of a pixel "
+         "value); for 8 of 255 give 8/255."),
+        ("linf=1,2,4", "for 4 of 255 give 4/255."),
+        ("linf=8:20", "for 8 of 255 give 8/255."),
+        ("l2=128", "which differ by at most 8 (Euclidean length of the change); for 128 of 255 give 128/255."),
+        ("l1=2000", "which differ by at most 64 (sum of absolute changes); for 2000 of 255 give 2000/255."),
+        ("l0=65", "which differ by at most 64 (changed values (channels of pixels)); give a smaller one."),
+        ("patch=3", "give a smaller one."),
+        ("brightness=76.5", "for 76.5 of 255 give 76.5/255."),
+    ],
+)  # fmt: skip
+def test_the_command_names_what_is_meant(typed: str, said: str, tmp_path: Path) -> None:
+    name = typed.partition("=")[0]
+    command = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "2", "--attacks", name]
+    done = CliRunner().invoke(app, [*command, "--strengths", typed, "--run", str(tmp_path / "run")])
+    assert isinstance(done.exception, ra.UserError) and str(done.exception).endswith(said)
+    assert not (tmp_path / "run").exists()
+
+
+def test_strengths_of_the_catalogue_fit_images_of_any_size() -> None:
+    """On four numbers sets of l1 up to 30 are larger than all: they are the catalogue's, and may be typed."""
+    data = (torch.rand(4, 4), torch.tensor([0, 1, 0, 1]))
+    net = torch.nn.Linear(4, 2)
+    result = ra.evaluate(net, data, "l1", strengths={"l1": [1.0, 30.0]}, progress=False)
+    assert result.strengths("l1").tolist() == [1.0, 30.0]
+    with pytest.raises(ra.UserError, match="l1=31 is no strength"):
+        ra.evaluate(net, data, "l1", strengths={"l1": [31.0]}, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon"), [("linf", 8.0), ("linf", 1.0), ("l2", 60.0), ("patch", 1.0), ("stadv", 2.5)]
+)
+def test_training_against_all_images_is_refused(name: str, epsilon: float) -> None:
+    with pytest.raises(ra.UserError, match=rf"^{name}={epsilon:g} is no strength"):
+        check_opponents(opponents_of({name: epsilon}), COLOUR)
+
+
+def test_a_fraction_is_echoed_as_it_is_typed(tmp_path: Path) -> None:
+    run, invoke = str(tmp_path / "run"), CliRunner().invoke
+    images, labels = digits_images(8)
+    wanted: dict[str, Any] = {"linf": [8 / 255, 0.2], "l2": [128 / 255, 1.0]}
+    ra.evaluate(digits_network(), (images, labels), ["linf", "l2"], strengths=wanted, run=run, progress=False)
+    union = ["--union", "linf=8/255,l2=128/255"]
+    commands = [["show", run, *union], ["show", run, "--all"], ["compare", run, run + "2", *union]]
+    ra.evaluate(digits_network(), (images, labels), ["linf", "l2"], strengths=wanted, run=run + "2", progress=False)
+    for command in commands:
+        told = " ".join(invoke(app, command).output.split())
+        assert "8/255" in told and "128/255" in told, (command, told)
+        assert "0.0314" not in told and "0.502" not in told and "0.50196" not in told, (command, told)
+    for typed, echoed in (
+        (["show", run, "--union", "linf=1/255"], "1/255"),
+        (["check", run, "--require", "linf@77/255>=4"], "77/255"),
+    ):
+        assert echoed in str(invoke(app, typed).exception)
+    typed = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "2", "--attacks", "linf"]
+    told = invoke(app, [*typed, "--strengths", "linf=8/255,16/255", "--run", run + "3"]).output
+    assert " 8/255" in told and "16/255" in told and "0.0314" not in told and "0.0313" not in told
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 4, 6, 8, 16, 30, 64, 128, 2000])
+def test_every_number_of_levels_is_written_so(levels: int) -> None:
+    assert strength(levels / 255) == strength(float(torch.tensor(levels / 255))) == f"{levels}/255"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(0.2, "0.2"), (1.0, "1"), (1 / 3, "0.3333"), (2 / 3, "0.6667"), (0.6, "0.6"), (0.0314, "0.0314"), (2.5, "2.5"),
+     (0.03137, "0.03137"), (12.0, "12"), (2500 / 3, "833.3"), (7 / 15, "0.4667")],
+)  # fmt: skip
+def test_other_numbers_are_not(value: float, written: str) -> None:
+    assert strength(value) == written
