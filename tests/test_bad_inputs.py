@@ -839,9 +839,10 @@ def _trained(model: Any, data: Any, batch_size: Any = 4, seed: Any = 0) -> Any:
 def _referred(model: Any, data: Any, batch_size: Any = 4, seed: Any = 0) -> Any:
     settings = Settings(epochs=1, held_out=0, batch_size=batch_size, seed=seed)
     plan = ReferencePlan("digits-cnn", {"linf": [0.1]}, steps=1, settings=settings)
-    given = ra.Dataset.of(*data)
+    measured = ra.Dataset.of(*data)
+    training = ra.Dataset.of(measured.images.flip(-1), measured.labels)
     with TemporaryDirectory() as folder:
-        return make_reference(plan, given, given, f"{folder}/made", progress=False, device="cpu")
+        return make_reference(plan, training, measured, f"{folder}/made", progress=False, device="cpu")
 
 
 def _until(model: Any, data: Any, **options: Any) -> Any:

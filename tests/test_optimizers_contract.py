@@ -202,9 +202,9 @@ def test_every_optimizer_of_the_catalogue_is_here():
 )
 def test_an_attack_refuses_what_its_optimizer_cannot_search(optimizer, threat, said):
     with pytest.raises(UserError, match=said):
-        Attack("wrong", threat, plans_of(Stage(optimizer, "margin")), (0.1,))
+        Attack("wrong", threat, plans_of(Stage(optimizer, "margin")), (1.0,))
     with pytest.raises(UserError, match=said):
-        replace(attack_named("linf"), threat=threat, plans=plans_of(Stage(optimizer, "margin")))
+        replace(attack_named("linf"), threat=threat, plans=plans_of(Stage(optimizer, "margin")), strengths=(1.0,))
 
 
 @pytest.mark.parametrize(
