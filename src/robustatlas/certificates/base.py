@@ -69,8 +69,8 @@ class Certificate(ABC):
         name: as registries know it.
         version: raised when the same settings give other numbers.
         source: paper and section.
-        own_model: whether what is certified is the model that attacks see; otherwise another model, such as a smoothed
-            one, with a row of its own.
+        own_model: whether what is certified is the model that attacks see, on which sizes are tried out before they are
+            written; otherwise another model, such as a smoothed one, with a row of its own.
     """
 
     name: ClassVar[str]

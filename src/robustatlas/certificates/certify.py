@@ -62,8 +62,9 @@ def certify(
         the result of the run, with what it holds of both sides: ``certified_size``, ``certified``, ``two_sided``.
 
     Raises:
-        UserError: the method does not cover an attack or the network, or a certified size is larger than that of an
-            example of the same run: one of the two is wrong.
+        UserError: the method does not cover an attack or the network, the network runs otherwise than it is read, or a
+            certified size is larger than that of an example, of the same run or of those that every size is tried out
+            by: one of the two is wrong, and nothing of the certificate stays in the run.
 
     Example:
         >>> import robustatlas as ra

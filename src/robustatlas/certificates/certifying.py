@@ -116,8 +116,8 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
             attack.threat.check(work.rows[:1].to(classifier.device, classifier.dtype))
             certificate = certificate_for(attack, method, subject, request.effort)
             tasks.append(Certification(attack, certificate, record_of(attack, certificate, request.seed)))
-        check_known(subject, attacks, work, DEFAULT_BATCH)
         size = request.batch_size if isinstance(request.batch_size, int) else DEFAULT_BATCH
+        check_known(subject, attacks, work, size)
         manner = Manner(request.seed, min(size, len(work.labels)))
         identity = identity_of(classifier, work.rows.shape[1:], work.record)
         for warning in check_classes(work.labels, work.classes, classifier, drawn=request.by_number):
