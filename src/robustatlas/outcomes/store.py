@@ -162,10 +162,8 @@ class Run:
         for record in records:
             for other in known:
                 if other.name == record.name and not other.same_set(record):
-                    old, new = (
-                        each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record)
-                    )
-                    how = ", ".join(differences(old, new, "in the run")) or CUMULATED
+                    sets = [each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record)]
+                    how = ", ".join(differences(sets[0], sets[1], "in the run")) or CUMULATED
                     raise UserError(
                         f"{self.path or 'The run'} holds {record.name!r} with other sets or another way of judging "
                         f"({how}), whose numbers cannot be joined with these; give another folder."
