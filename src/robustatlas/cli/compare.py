@@ -54,6 +54,7 @@ from robustatlas.report.facts.against import Held
 from robustatlas.report.facts.comparison import Compared, volume_name
 from robustatlas.report.facts.numbers import union_strengths
 from robustatlas.results.many import Results
+from robustatlas.results.result import Result
 
 _SIGNIFICANT = 0.05
 
@@ -131,10 +132,8 @@ def compare(
         for part in agreement:
             console.print(part)
     if save_reference is not None:
-        source = "best of the runs " + some(map(str, runs), at_most=_NAMED)
         tables = {unmarked(name): run.accuracies for name, run in zip(shared.names, seen, strict=True)}
-        data = leading.identity.data if leading.identity else None
-        Reference.from_models(save_reference.stem, source, tables, data).to_json(save_reference)
+        _save(save_reference, runs, tables, leading)
         console.print(f"Reference: {safe(save_reference)}", highlight=False, soft_wrap=True)
     if explain:
         _explain(console, told, bool(volumes), bool(agreement))
@@ -158,6 +157,13 @@ class _Seen:
     def shown(self, name: str) -> str:
         """A number in a cell, and below it what it is where it is masked."""
         return f"{shown(self.intervals[name])}\n{MASKED}" if name in self.masked else shown(self.intervals[name])
+
+
+def _save(file: Path, runs: Sequence[Path], tables: Mapping[str, AccuracyTable], leading: Result) -> None:
+    """Write the best accuracies as a reference."""
+    source = "best of the runs " + some(map(str, runs), at_most=_NAMED)
+    data = leading.identity.data if leading.identity else None
+    Reference.from_models(file.stem, source, tables, data).to_json(file)
 
 
 def _check(runs: Sequence[Path], save_reference: Path | None) -> None:

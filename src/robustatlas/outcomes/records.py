@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self
@@ -14,6 +14,7 @@ from pydantic import Field, JsonValue, StringConstraints, model_validator
 from robustatlas.common.errors import UserError
 from robustatlas.common.interrupts import interrupts_wait
 from robustatlas.outcomes.base import Json, Record
+from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.outcome import Booleans, broken_within
@@ -237,3 +238,16 @@ def distinct(index: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     ordered = np.sort(index)
     return ordered[np.diff(ordered, prepend=ordered[:1] - 1) > 0]
+
+
+def check_joins(record: AttackRecord, known: Iterable[AttackRecord], where: str) -> None:
+    """Raise :class:`UserError` where a run holds an attack of this name on other sets, or judged in another way;
+    ``where``: what the sentence calls the run."""
+    for other in known:
+        if other.name == record.name and not other.same_set(record):
+            old, new = (each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record))
+            how = ", ".join(differences(old, new, "in the run")) or CUMULATED
+            raise UserError(
+                f"{where} holds {record.name!r} with other sets or another way of judging ({how}), whose numbers "
+                "cannot be joined with these; give another folder."
+            )

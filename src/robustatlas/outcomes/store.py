@@ -38,13 +38,12 @@ from robustatlas.outcomes.certified import CertificateRecord, Certificates, Cert
 from robustatlas.outcomes.circumstances import now, told
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
-from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.identity import FORMAT_VERSION, Identity, format_of
 from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersection, outcome_of, repeated
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
 from robustatlas.outcomes.readings import DiagnosisRecord
-from robustatlas.outcomes.records import CUMULATED, AttackRecord, CallRecord, CardRecord
+from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord, check_joins
 from robustatlas.outcomes.stops import StopRecord
 from robustatlas.outcomes.storage import Memory, Storage, is_run, place_of
 from robustatlas.outcomes.storage.places import RunPlace
@@ -160,14 +159,7 @@ class Run:
         """
         known = self.records().values()
         for record in records:
-            for other in known:
-                if other.name == record.name and not other.same_set(record):
-                    sets = [each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record)]
-                    how = ", ".join(differences(sets[0], sets[1], "in the run")) or CUMULATED
-                    raise UserError(
-                        f"{self.path or 'The run'} holds {record.name!r} with other sets or another way of judging "
-                        f"({how}), whose numbers cannot be joined with these; give another folder."
-                    )
+            check_joins(record, known, str(self.path or "The run"))
             self._storage.put_text(f"attacks/{record.key}", record.to_json())
         self._storage.put_text(f"plans/{plan.name}", plan.to_json())
 

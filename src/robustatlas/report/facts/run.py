@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.addresses import shown
-from robustatlas.common.wording import UPPER_BOUND, marked
+from robustatlas.common.wording import marked
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
 from robustatlas.metrics.curves import RobustnessCurve
-from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
+from robustatlas.metrics.hypervolume import equal_steps
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.registry import of_attack
@@ -31,6 +31,7 @@ from robustatlas.report.facts.best_known import BestKnown, best_known
 from robustatlas.report.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.report.facts.certified import CertifiedFacts, certified_of
 from robustatlas.report.facts.field import Beside, beside_the_field
+from robustatlas.report.facts.frontier import Frontier
 from robustatlas.report.facts.grids import GridAdvice, grid_advice
 from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.report.facts.plain import plain_run
@@ -41,30 +42,6 @@ from robustatlas.report.facts.stopped import Stopped, stopped
 from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import unit_of
 from robustatlas.results.result import Result
-
-
-@dataclass(frozen=True)
-class Frontier:
-    """The margin that is left as the strength grows.
-
-    Attributes:
-        sizes: [L] strengths, and 0 before them where the clean margins are known.
-        mean: [L] mean over the samples of the margin left, in [0, 1].
-        volume: adversarial hypervolume, its mean over the samples.
-        hypervolume: of every sample.
-        searched: whether the lowest margins were searched for; otherwise the hypervolume is an upper bound.
-    """
-
-    sizes: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    volume: Interval
-    hypervolume: AdversarialHypervolume
-    searched: bool
-
-    @property
-    def word(self) -> str:
-        """What is to be said beside the hypervolume; empty where it was searched for."""
-        return "" if self.searched else UPPER_BOUND
 
 
 @dataclass(frozen=True)
