@@ -15,7 +15,7 @@ from pydantic import Field
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.interrupts import interrupts_wait
 from robustatlas.common.wording import size as written
-from robustatlas.outcomes.base import Json, Record
+from robustatlas.outcomes.base import Json, Record, parse
 from robustatlas.outcomes.columns import Arrays, check_columns, rows_at
 from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, percent
@@ -153,6 +153,16 @@ class Certificates:
     def __init__(self, storage: Storage, parts: Parts, path: Path | None) -> None:
         self._storage, self._parts, self.path = storage, parts, path
         self._read: dict[str, Arrays | None] = {}
+
+    def known(self) -> list[CertificateRecord]:
+        """The methods that certified something, on which attacks; of those that are damaged a warning."""
+        found = []
+        for place, text in self._storage.texts("certificates").items():
+            try:
+                found.append(parse(CertificateRecord, text, place))
+            except UserError as error:
+                warn(f"A damaged certificate counts as not done: {error}")
+        return found
 
     def add(self, record: CertificateRecord) -> None:
         """Announce a method on an attack."""

@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from robustatlas.common.errors import UserError, warn
+from robustatlas.common.errors import UserError
 from robustatlas.common.files import inside
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
@@ -326,13 +326,7 @@ class Run:
 
     def certified_by(self) -> list[CertificateRecord]:
         """The methods that certified something, on which attacks; of those that are damaged a warning."""
-        found = []
-        for place, text in self._storage.texts("certificates").items():
-            try:
-                found.append(parse(CertificateRecord, text, place))
-            except UserError as error:
-                warn(f"A damaged certificate counts as not done: {error}")
-        return found
+        return self.certificates.known()
 
     def _certified(self, index: Integers, outcomes: Mapping[str, Outcome]) -> dict[str, CertifiedSizes]:
         """What is certified of some samples, checked against what was found of them."""
