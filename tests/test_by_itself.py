@@ -27,7 +27,7 @@ from robustatlas.outcomes import AccuracyTable, AttackRecord, CallRecord, Run, m
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.field import BENCHMARKED, beside_the_field
 from robustatlas.report.facts.numbers import hypervolume_of
-from robustatlas.report.facts.rows import nothing_to_hold_against, run_row
+from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.gate.requirements import Requirement, number_of
 from robustatlas.results.result import Result
 from robustatlas.threats.base import ThreatModel
@@ -215,7 +215,7 @@ def test_every_number_goes_by_the_very_strength() -> None:
     for strength, accuracy in enumerate(accuracies, start=1):
         requirement = Requirement.parse(f"corruption-fog@{strength}>=1")
         assert number_of(requirement, result, facts).value == accuracy
-    row = run_row(result, nothing_to_hold_against([result]))
+    row = run_row(result, Ground.of([result]).reference)
     assert row.accuracies.values("corruption-fog").tolist() == accuracies
     assert "median size 1," in repr(result)
 

@@ -172,7 +172,7 @@ def test_each_attack_is_trained_and_evaluated_as_its_field_does() -> None:
         ({"strengths": {}}, "needs attacks"),
         ({"strengths": {"linff": [0.1]}}, "'linff'"),
         ({"strengths": {"linf": [0.2, 0.1]}}, "increasing"),
-        ({"strengths": {"linf": [8.0]}}, "pixels of"),
+        ({"strengths": {"linf": [8.0]}}, "for 8 of 255 give 8/255"),
         ({"seeds": 0}, "at least one run"),
         ({"recipe": "msd"}, "at least two"),
         ({"procedure": "papers"}, "expected default or paper"),

@@ -72,7 +72,7 @@ NOT_READ: dict[str, tuple[Forward, str]] = {
     "celu": (lambda net, x: net.last(F.celu(net.hidden(x), alpha=-1.0)), "celu"),
     "clamp by the input": (lambda net, x: net.plain(x).clamp(x.flatten(1)[:, :3]), "clamp"),
     "clamp number by number": (lambda net, x: net.plain(x).clamp(torch.tensor([0.0, 0.1, 0.2])), "clamp"),
-    "hypernetwork": (lambda net, x: F.linear(net.plain(x), net.plain(x)), "linear"),
+    "hypernetwork": (lambda net, x: F.linear(net.plain(x), net.plain(x)), "linear|a column|1 column"),
     "half": (lambda net, x: net.plain(x).half().float(), "float16"),
     "double": (lambda net, x: net.plain(x.double().float()), "float64"),
     "mean of the batch": (lambda net, x: net.plain(x - x.mean(0, keepdim=True)), "across the samples"),
@@ -95,7 +95,6 @@ NOT_READ: dict[str, tuple[Forward, str]] = {
     "two": (_either(lambda x: len(x) == 2), "differ by"),
     "at most two": (_either(lambda x: len(x) < 3), r"batches of 3\).*differ by"),
     "at most a hundred": (_either(lambda x: len(x) <= 100), r"batches of 256\).*differ by"),
-    "one sample is squeezed": (lambda net, x: net.plain(x).squeeze(), r"in shape, \(3,\)"),
     "state": (lambda net, x: net.counted(x), "differ by"),
 }
 
@@ -123,6 +122,7 @@ READ: dict[str, Forward] = {
     "edges of one number": lambda net, x: net.last(net.hidden(x).clamp(torch.tensor(0.1), torch.tensor([0.7]))),
     "positive divisor": lambda net, x: net.pooled(x, divisor_override=3),
     "in place": lambda net, x: net.plain(x.sub_(0.5).relu_()),
+    "one sample is squeezed": lambda net, x: net.plain(x).squeeze(),
     "without gradient": lambda net, x: net.plain(x).detach(),
 }
 

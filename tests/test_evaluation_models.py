@@ -57,7 +57,7 @@ def test_tabular_inputs(norm: str) -> None:
     torch.manual_seed(0)
     net, x = nn.Linear(5, 3), torch.rand(8, 5)
     labels = net(x).argmax(1)
-    result = evaluate(net, (x, labels), attacks=norm, strengths={norm: [3.0, 5.0]})
+    result = evaluate(net, (x, labels), attacks=norm, strengths={norm: [0.5, 1.0] if norm == "linf" else [1.0, 2.0]})
     assert result.clean_accuracy == 100
     assert np.isfinite(result.minimal_size(norm)).any()
 

@@ -736,7 +736,7 @@ def test_every_recipe_is_tested_here() -> None:
     [
         ("pdg", {"linf": 0.1}, {}, "did you mean 'pgd'"),
         ("pgd", {"linff": 0.1}, {}, "did you mean 'linf'"),
-        ("pgd", {"linf": 8}, {}, "0.03137"),
+        ("pgd", {"linf": 8}, {}, "for 8 of 255 give 8/255"),
         ("pgd", {"l2": -1.0}, {}, "expected a positive number"),
         ("pgd", {"elastic": 5000}, {}, "more than 100 times"),
         ("pgd", {"linf": 0.1, "l2": 1.0}, {}, "trains against one threat model"),

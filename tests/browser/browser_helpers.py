@@ -57,6 +57,7 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
         adversarial=lambda attack, index: (plain.index, images),
         circumstances=lambda: [circumstances()],
         diagnoses=list,
+        stops=list,
         audit=None,
     )
     asked = [AttackRecord(name=name, strengths=tuple(o.strengths)) for name, o in plain.outcomes.items()]

@@ -275,6 +275,6 @@ def loaded(
     for note in classifier.notes:
         Console(stderr=True, highlight=False).print(safe(note), highlight=False, soft_wrap=True)
     names = None if classes is None or "classes" in asked else class_names(classes, model)
-    if not (compiled or draws or names):
+    if not compiled and draws is None and names is None:
         return classifier
     return Classifier(classifier, compiled=compiled or None, draws=draws, classes=names)

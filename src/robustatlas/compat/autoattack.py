@@ -25,7 +25,6 @@ from robustatlas.compat.autoattack_settings import NORMS, Ensemble, Version
 from robustatlas.data.arrays import tensor_of
 from robustatlas.evaluation import evaluate
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.models.classifier.placement import first_float, usable
 from robustatlas.results.result import Result, load_result
 
@@ -175,8 +174,7 @@ class AutoAttack:
         Raises:
             UserError: inputs, labels or a model that do not fit, in one sentence.
         """
-        (bs,) = batch_sizes(bs if batch_size is None else batch_size)
-        begun, given = time.monotonic(), self._begun(x_orig, y_orig, bs)
+        begun, given = time.monotonic(), self._begun(x_orig, y_orig, bs if batch_size is None else batch_size)
         run = self._folder(state_path)
         self._say(f"using {self.version} version including {', '.join(self.attacks_to_run)}.")
         standing, found = given.right.clone(), given.x.clone()
@@ -222,8 +220,7 @@ class AutoAttack:
         Raises:
             UserError: as there.
         """
-        (bs,) = batch_sizes(bs if batch_size is None else batch_size)
-        given, each = self._begun(x_orig, y_orig, bs), {}
+        given, each = self._begun(x_orig, y_orig, bs if batch_size is None else batch_size), {}
         for name in self.attacks_to_run:
             begun = time.monotonic()
             found, standing = given.x.clone(), given.right.clone()

@@ -109,7 +109,7 @@ class Dataset:
     @cached_property
     def held(self) -> int:
         """Of how many classes the whole data set has samples, also where only a subset is held here."""
-        return self.all_held or len(torch.unique(self.labels))
+        return len(torch.unique(self.labels)) if self.all_held is None else self.all_held
 
     @cached_property
     def beginning(self) -> Beginning:

@@ -145,7 +145,7 @@ def _by_number(folder: Path, called: Mapping[int, str], folders: int, count: int
     first, last = min(called), max(called)
     if len(called) < folders:
         raise UserError(f"Two folders of {folder} are called by the same number; give each class one folder.")
-    if last > MOST_CLASSES or (first > 0 and last != (count or folders)):
+    if last > MOST_CLASSES or (first > 0 and last != (folders if count is None else count)):
         of = "" if count is None else f" of {count} classes"
         raise UserError(
             f"The folders of {folder} are called by numbers from {first} to {last}{of}, and it is not known whether "

@@ -74,6 +74,12 @@ def load_on_disk(name: str, split: str, shown: Shown, roots: Sequence[Path]) -> 
 def without_splits(name: str) -> bool:
     """Whether the images of that name are the same whatever split is asked for: files, and folders of pictures.
 
+    Args:
+        name: of a data set, as :func:`load_dataset` takes it.
+
+    Returns:
+        True where there is one split; the file or folder need not be there.
+
     Example:
         >>> without_splits("mine.npz"), without_splits("imagefolder:mine"), without_splits("digits")
         (True, True, False)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf, isnan
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
@@ -19,7 +20,7 @@ from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.strengths import check_strengths
 from robustatlas.threats.base import ThreatModel, beyond_images
-from robustatlas.threats.lp import L1, Lp
+from robustatlas.threats.lp import L1, Linf, Lp
 from robustatlas.threats.perceptual import Perceptual, distance_by
 
 Against = Mapping[str, float] | Sequence[Opponent]
@@ -131,6 +132,8 @@ def _checked_strength(name: str, given: object, threat: ThreatModel, largest: fl
     strength = real(given)
     if not 0 < strength < inf:
         raise UserError(f"The strength of {name} is {brief(repr(given))}; expected a positive number ({unit}).")
+    if isinstance(threat, Linf) and strength > 1:
+        raise UserError(beyond_images(name, strength, threat, torch.zeros(1, 1)))
     if strength > _FAR * largest:
         raise UserError(
             f"{name}={strength:g} is more than {_FAR} times the catalogue's largest strength {largest:g}; its unit is: "
