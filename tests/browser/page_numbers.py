@@ -110,8 +110,8 @@ def _against(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
         reference = run["reference"]
         if reference is None:
             continue
-        yield row[1:-3], [bare(reference["numbers"].get(metric.name)) for metric in against_reference()]
-        for cell, floor in ((row[-3], "floor 0"), (row[-2], "floor 1")):
+        yield row[1:-2], [bare(reference["numbers"].get(metric.name)) for metric in against_reference()]
+        for cell, floor in ((row[-2], "floor 0"), (row[-1], "floor 1")):
             ends = reference.get("SC interval", {}).get(floor)
             said = ends and f"{rough(ends['value'])} ({rough(ends['low'])} to {rough(ends['high'])})"
             yield cell, said if "SC" in reference else "training not stated"

@@ -538,3 +538,25 @@ def test_a_reference_without_clean_accuracy(tmp_path: Path, visit: Visit, refere
     page = visit(without_plots(build_leaderboard([], tmp_path, bare)))
     shown = rows(page)["Madaan2021Learning_MNG-AC-RST"]
     assert shown[1].split()[0] == "67.61"
+
+
+def test_a_masked_row_comes_last_in_every_order(visit: Visit, tmp_path: Path, reference: Reference) -> None:
+    """It would be first by every number that rests on the attack that its gradient misleads."""
+    scales = {"blind": 1.0, "strong": 0.4, "weak": 0.2}
+    made = {name: synthetic_result(reference, ("linf", "hue"), name, scale=scale) for name, scale in scales.items()}
+    linf = replace(made["blind"].outcome("linf"), without_gradient=1.0)
+    made["blind"] = replace(made["blind"], outcomes={**made["blind"].outcomes, "linf": linf})
+    page = visit(without_plots(build_leaderboard(made.values(), tmp_path, None)))
+    order = "[...document.querySelectorAll('#board th.name')].map((name) => name.dataset.name)"
+    assert page.evaluate(order) == ["strong", "weak", "blind †"]
+    assert rows(page)["blind †"][0] == "–" and rows(page)["blind †"][1].endswith("masked: upper bound only")
+    assert "2 defenses ranked, 1 masked" in page.inner_text("#status")
+    page.click("button[data-sort=cr]")
+    assert page.evaluate(order)[-1] == "blind †"
+    page.click("button[data-sort=clean]")  # which competes
+    assert "masked" not in page.inner_text("#board td.clean >> nth=0")
+    table = downloaded(page, "csv")
+    assert [line.count("masked: upper bound only") for line in table.splitlines()[1:]].count(1) == 1
+    assert {row["name"]: row["masked"] for row in exported(page)["rows"]} == {
+        "blind †": "masked: upper bound only", "strong": None, "weak": None,
+    }  # fmt: skip

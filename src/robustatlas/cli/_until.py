@@ -14,7 +14,9 @@ from robustatlas.cli._help import ATTACKS
 from robustatlas.cli._terminal import safe, shown, table
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import counted, strength
+from robustatlas.common.wording import MASKED, counted, strength, why_masked
+from robustatlas.outcomes.masked import masked
+from robustatlas.results.result import load_result
 
 if TYPE_CHECKING:
     from robustatlas.evaluation.request import Request
@@ -59,7 +61,8 @@ def result_of(model: Any, data: Any, request: Request, until: str | None, agains
     known = evaluated_until(model, data, request, "separated" if until == "separated" else width, against)
     console = Console(highlight=False)
     console.print(known_table(known.result, known.clean, known.accuracies))
-    for sentence in _said(known):
+    why = masked(known.result) | ({} if against is None else masked(load_result(against)))
+    for sentence in _said(known, why):
         console.print(sentence, highlight=False)
     return known.result
 
@@ -76,8 +79,10 @@ def known_table(result: Result, clean: Interval, accuracies: Mapping[str, Sequen
     return rows
 
 
-def _said(known: Known) -> list[str]:
+def _said(known: Known, why: Mapping[str, float]) -> list[str]:
     through = f"{counted(known.result.samples, 'sample')} of {known.population:,} searched"
+    if known.difference is not None and why:
+        return [f"{through}: the average accuracy is {MASKED}, so neither is told to be higher. {why_masked(why)}"]
     if known.difference is not None:
         better = "higher" if known.difference.low > 0 else "lower"
         verdict = f"is {better}" if known.enough else "may be higher or lower"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-LETTER, LINE = 6.2, 12.0
-"""Room of a letter and of a line of text, in pixels."""
+LETTER, LINE = 8.0, 12.0
+"""Room of a letter, a wide one, and of a line of text, in pixels."""
 
 _STEP, _MARK = 5.0, 6.0
 _ABOVE = 7.0

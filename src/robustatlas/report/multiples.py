@@ -17,7 +17,7 @@ from robustatlas.report.labels import Curve, Label, placed
 from robustatlas.report.ticks import Tick, without_collisions
 from robustatlas.report.words import line_in_words
 
-WIDTH, HEIGHT = 250.0, 110.0
+WIDTH, HEIGHT = 184.0, 110.0
 """Pixels of the smallest chart, by which its words are placed: on a larger one they have more room."""
 
 NARROW = 125.0
