@@ -121,6 +121,8 @@ def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
     reference = f"{mark}: half wrong for the reference." if any(strip.reference for strip in card.strips) else ""
     legend = f"Fuller: more images correct. |: half of them wrong.{reference}{own} {safe(card.axis).capitalize()}."
     console.print(f"[dim]{legend}[/dim]")
+    for sentence in facts.calibrations:
+        console.print(safe(sentence))
     for beside in facts.beside:
         console.print(safe(beside.sentence))
     for attack in facts.attacks:

@@ -38,6 +38,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "field": {beside.field.name: beside.to_dict() for beside in facts.beside},
         "diagnosis": None if facts.diagnosis is None else facts.diagnosis.to_dict(),
         "void": dict(facts.void),
+        "calibrations": list(facts.calibrations),
         "warnings": list(facts.warnings),
         "missing": dict(facts.missing),
     }

@@ -22,6 +22,7 @@ from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.report.facts.best_known import best_known
 from robustatlas.report.facts.certified import certified_of, halves_proved
 from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, own, union_strengths
+from robustatlas.report.facts.units import calibrations_of
 from robustatlas.results.result import Result
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
@@ -198,6 +199,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         f"unfinished run, samples not yet evaluated: {lacking}" if lacking else "",
         *result.warnings,
         *_by_others(result),
+        *calibrations_of(result.records.values()),
         f"missing, as not every strength was searched: {', '.join(partly)}" if partly else "",
         *held.caveats(),
     ]

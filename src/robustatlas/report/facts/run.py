@@ -35,7 +35,7 @@ from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.queries import QuerySuccess, query_successes
 from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import about_of
-from robustatlas.report.facts.units import unit_of
+from robustatlas.report.facts.units import calibrations_of, unit_of
 from robustatlas.results.result import Result
 
 FLOORS = (0.0, 0.5, 1.0)
@@ -195,6 +195,7 @@ class RunFacts:
         beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
         certified: the other side of each attack that has one: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
+        calibrations: a sentence on the attacks whose strengths are not those of a source.
     """
 
     name: str
@@ -217,6 +218,7 @@ class RunFacts:
     own: Mapping[str, Interval] = field(default_factory=dict)
     certified: tuple[CertifiedFacts, ...] = ()
     fingerprint: str = ""
+    calibrations: tuple[str, ...] = ()
 
     def certified_under(self, attack: str) -> CertifiedFacts | None:
         """The other side of an attack that was run, of this very model; None where nothing is certified."""
@@ -271,6 +273,7 @@ def facts_of(
         own={name: found[name] for name in numbers.own(judged)},
         certified=tuple(certified_of(result)),
         fingerprint=result.fingerprint,
+        calibrations=calibrations_of(result.records.values()),
     )
 
 
