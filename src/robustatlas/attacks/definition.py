@@ -48,6 +48,7 @@ class AttackInfo:
         unit: of its strengths.
         source: where it was published.
         note: how the default differs from the published attack.
+        calibrated: whose strengths these are, where they are not those of a source.
 
     Example:
         >>> AttackInfo("radius in pixels", "a paper").unit
@@ -57,6 +58,7 @@ class AttackInfo:
     unit: str = ""
     source: str = ""
     note: str = ""
+    calibrated: str = ""
 
 
 @dataclass(frozen=True)

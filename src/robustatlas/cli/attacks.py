@@ -53,6 +53,11 @@ def _span(strengths: tuple[float, ...]) -> str:
     return f"{strengths[0]:.4g} .. {strengths[-1]:.4g} ({len(strengths)})"
 
 
+def _unit(attack: Attack) -> str:
+    """Of its strengths, and whose they are where they are not those of a source."""
+    return "; ".join(filter(None, [attack.about.unit, attack.about.calibrated]))
+
+
 def _list(console: Console) -> None:
     from robustatlas.attacks.catalogue import catalogue
     from robustatlas.attacks.suites import SUITES
@@ -94,7 +99,7 @@ def _table_of(attacks: Iterable[Attack]) -> Table:
     made.add_column("strengths", no_wrap=True)
     made.add_column("unit")
     for attack in attacks:
-        made.add_row(attack.name, _span(attack.strengths), attack.about.unit)
+        made.add_row(attack.name, _span(attack.strengths), _unit(attack))
     return made
 
 

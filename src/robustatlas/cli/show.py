@@ -128,6 +128,8 @@ def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
     reference = f"{mark}: the reference's." if any(strip.reference is not None for strip in card.strips) else ""
     legend = f"Fuller: more images correct. |: clean accuracy halved.{reference}{own} {safe(card.axis).capitalize()}."
     console.print(f"[dim]{legend}[/dim]")
+    for sentence in facts.calibrations:
+        console.print(safe(sentence))
     for beside in facts.beside:
         console.print(safe(beside.sentence))
     for attack in facts.attacks:

@@ -228,6 +228,7 @@ def chosen_attacks(
             attack,
             threat=attack.threat.for_data(first),
             strengths=wanted.get(attack.name, attack.strengths),
+            about=replace(attack.about, calibrated="") if attack.name in wanted else attack.about,
         ).bound_to(model)
         for attack in attacks
     ]
@@ -326,6 +327,7 @@ def record_of(
         unit=attack.about.unit,
         source=attack.about.source,
         note=attack.about.note,
+        calibrated=attack.about.calibrated,
         effort="" if effort == "default" else effort,
         legs=tuple(words_of(leg) for leg in plan.legs),
     )

@@ -37,8 +37,8 @@ AttackName = Annotated[str, StringConstraints(pattern=ATTACK_NAME)]
 
 
 class AttackRecord(Record):
-    """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source``, ``note`` and
-    ``effort`` are not among that.
+    """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source``, ``note``,
+    ``calibrated`` and ``effort`` are not among that.
 
     Attributes:
         name: of the attack.
@@ -50,6 +50,7 @@ class AttackRecord(Record):
         unit: of the strengths.
         source: where the attack was published.
         note: how the default differs from the published attack.
+        calibrated: whose strengths these are, where they are not those of a source.
         effort: what the plan was scaled to, where that is not the default.
         legs: what each leg of the plan does, in words.
 
@@ -70,6 +71,7 @@ class AttackRecord(Record):
     unit: str = ""
     source: str = ""
     note: str = ""
+    calibrated: str = ""
     effort: str = ""
     legs: tuple[str, ...] = ()
 
@@ -82,7 +84,8 @@ class AttackRecord(Record):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
-            told = self.model_dump(mode="json", exclude={"gradient", "unit", "source", "note", "effort", "legs"})
+            words = {"unit", "source", "note", "calibrated", "effort", "legs"}
+            told = self.model_dump(mode="json", exclude={"gradient", *words})
             if self.gradient is not None:
                 told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
             return digest(told)

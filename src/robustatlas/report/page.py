@@ -226,6 +226,7 @@ def _said(facts: Sequence[RunFacts], together: Sequence[RunFacts]) -> dict[str, 
         "certified": [
             (run.name if len(facts) > 1 else "", proved) for run in facts if (proved := words.certified(run))
         ],
+        "calibrations": _alike([(run.name, list(run.calibrations)) for run in facts if run.calibrations], len(facts)),
         "notes": _notes(together or facts),
         "warnings": _alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         "advice": _alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),

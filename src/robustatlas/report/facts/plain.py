@@ -41,6 +41,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "void": dict(facts.void),
         "stopped": None if facts.stopped is None else _stopped(facts.stopped),
         "masked": f"{MASKED}. {why_masked(facts.void)}" if facts.void else None,
+        "calibrations": list(facts.calibrations),
         "warnings": list(facts.warnings),
         "missing": dict(facts.missing),
     }

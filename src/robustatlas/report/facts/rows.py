@@ -33,6 +33,7 @@ from robustatlas.report.facts.numbers import (
     union_strengths,
 )
 from robustatlas.report.facts.strips import wrong_at_half
+from robustatlas.report.facts.units import calibrations_of
 from robustatlas.results.result import Result
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
@@ -218,6 +219,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         *([f"{MASKED}. {why_masked(result.void)}"] if result.void else []),
         *result.warnings,
         *_by_others(result),
+        *calibrations_of(result.records.values()),
         f"missing, as not every strength was searched: {', '.join(partly)}" if partly else "",
         *held.caveats(),
     ]

@@ -40,7 +40,7 @@ from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import about_of
 from robustatlas.report.facts.stopped import Stopped, stopped
 from robustatlas.report.facts.strips import wrong_at_half
-from robustatlas.report.facts.units import unit_of
+from robustatlas.report.facts.units import calibrations_of, unit_of
 from robustatlas.results.result import Result
 
 
@@ -186,6 +186,7 @@ class RunFacts:
         certified: the other side of each attack that has one: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
         stopped: what is known of all samples of a run that ended when enough was known; None of others.
+        calibrations: a sentence on the attacks whose strengths are not those of a source.
     """
 
     name: str
@@ -209,6 +210,7 @@ class RunFacts:
     certified: tuple[CertifiedFacts, ...] = ()
     fingerprint: str = ""
     stopped: Stopped | None = None
+    calibrations: tuple[str, ...] = ()
 
     def certified_under(self, attack: str) -> CertifiedFacts | None:
         """The other side of an attack that was run, of this very model; None where nothing is certified."""
@@ -264,6 +266,7 @@ def facts_of(
         certified=tuple(certified_of(result)),
         fingerprint=result.fingerprint,
         stopped=stopped(result),
+        calibrations=calibrations_of(result.records.values()),
     )
 
 

@@ -1,8 +1,12 @@
-"""What the strengths of an attack measure: as its run recorded it, or as the catalogue has it."""
+"""What the strengths of an attack measure, as its run recorded it or as the catalogue has it, and whose they are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
+
+from robustatlas.common.wording import listed
+from robustatlas.outcomes.records import AttackRecord
 
 
 def unit_of(attack: str, recorded: str = "") -> str:
@@ -13,6 +17,20 @@ def unit_of(attack: str, recorded: str = "") -> str:
         ('metres', '')
     """
     return recorded or _catalogue().get(attack, "")
+
+
+def calibrations_of(records: Iterable[AttackRecord]) -> tuple[str, ...]:
+    """A sentence on the attacks whose strengths are not those of a source.
+
+    Example:
+        >>> calibrations_of([AttackRecord(name="fog", strengths=(1.0,), calibrated="calibrated here")])
+        ('Strengths of fog: calibrated here.',)
+    """
+    attacks: dict[str, dict[str, None]] = {}
+    for record in records:
+        if record.calibrated:
+            attacks.setdefault(record.calibrated, {})[record.name] = None
+    return tuple(f"Strengths of {listed([*names])}: {whose}." for whose, names in attacks.items())
 
 
 @cache

@@ -1,0 +1,136 @@
+"""The five attacks that UAR suggests to start with, at the printed strengths, and what is ours among them said so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import Procedure
+from robustatlas.attacks.suites import attacks_of
+from robustatlas.cli import app
+from robustatlas.outcomes.records import AttackRecord
+from robustatlas.results.result import Result
+from robustatlas.training.calibration import calibrate
+
+TABLES = json.loads((Path(__file__).parent / "goldens" / "metrics" / "uar_tables.json").read_text())
+CALIBRATED = json.loads((files("robustatlas.attacks") / "uar_core_cifar10.json").read_text())
+CORE = ("linf", "l1", "elastic", "fog", "snow")
+OURS = ("fog", "snow")
+SAID = "Strengths of fog and snow: calibrated here, not by the authors of UAR."
+
+
+def _printed(table: str) -> dict[str, list[float]]:
+    pixels = {"linf": 255, "l1": 255}
+    rows = {name.lower(): row[0] for name, row in TABLES[table].items()}
+    return {name: [s / pixels.get(name, 1) for s in rows[name]] for name in CORE if name in rows}
+
+
+@pytest.mark.parametrize("procedure", ["default", "paper"])
+def test_the_core_is_the_five_of_the_paper_at_its_strengths(procedure: Procedure) -> None:
+    """Kang et al. 2019, section 4, and table 1."""
+    attacks = {attack.name: attack for attack in attacks_of("uar-core", procedure)}
+    assert tuple(attacks) == CORE
+    for name, strengths in _printed("table1_imagenet100").items():
+        assert attacks[name].strengths == pytest.approx(strengths), name
+    assert not any(attack.about.calibrated for attack in attacks.values())
+
+
+@pytest.mark.parametrize("procedure", ["default", "paper"])
+def test_the_core_on_cifar10(procedure: Procedure) -> None:
+    """Table 3 has three of them; the others are marked as ours."""
+    attacks = {attack.name: attack for attack in attacks_of("uar-core-cifar10", procedure)}
+    printed = _printed("table3_cifar10")
+    assert tuple(attacks) == CORE
+    assert tuple(printed) == ("linf", "l1", "elastic")
+    for name, attack in attacks.items():
+        ours = name in OURS
+        assert attack.strengths == pytest.approx(CALIBRATED["strengths"][name] if ours else printed[name]), name
+        assert attack.about.calibrated == ("calibrated here, not by the authors of UAR" if ours else "")
+        assert attack.plans == attacks_of("uar-core", procedure)[CORE.index(name)].plans
+
+
+@pytest.mark.parametrize("attack", OURS)
+def test_our_strengths_are_what_the_calibration_chooses(attack: str) -> None:
+    """From the accuracies that are kept beside them, by UAR's rule."""
+    clean, ata = CALIBRATED["clean"], CALIBRATED["ata"]
+    cells = {name: {float(s): a for s, a in grid.items()} for name, grid in ata.items()}
+    found = calibrate(attack, ra.metrics.AccuracyTable(clean, cells))
+    assert list(found.strengths) == CALIBRATED["strengths"][attack]
+    assert found.far is False
+    assert {"network", "training", "measured", "command"} <= CALIBRATED["how"].keys()
+
+
+def test_elastic_of_uar_contains_the_clean_image() -> None:
+    """Its authors ran it under PyTorch 1.0, which samples on the pixels; MultiRobustBench did not."""
+    x = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    for suite in ("uar-cifar10", "uar-core"):
+        (elastic,) = (attack for attack in attacks_of(suite, "paper") if attack.name == "elastic")
+        torch.testing.assert_close(elastic.threat.apply(x, elastic.threat.neutral(x)), x, rtol=0, atol=0)
+    theirs = attack_named("elastic", "paper").threat
+    assert float((theirs.apply(x, theirs.neutral(x)) - x).abs().max()) > 0.1
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Digits by our two, and by linf."""
+    folder = tmp_path_factory.mktemp("core") / "run"
+    ra.evaluate(
+        ra.load_model("builtin:digits-linf"), ra.load_dataset("digits"), "uar-core-cifar10", samples=3,
+        exclude=["l1", "elastic"], effort="low", run=folder, progress=False, diagnose=False,
+    )  # fmt: skip
+    return folder
+
+
+def _said(*command: str) -> str:
+    result = CliRunner().invoke(app, command, catch_exceptions=False, env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.split())
+
+
+def test_strengths_that_are_ours_are_called_so_wherever_they_are_shown(run: Path, tmp_path: Path) -> None:
+    assert "fog and snow here, not by the authors of UAR" in _said("attacks")
+    told = _said("attacks", "uar-core-cifar10")
+    assert told.count("calibrated here, not by the authors of UAR") == 2
+    assert "calibrated here" not in _said("attacks", "uar-core")
+    assert SAID in _said("show", str(run))
+    assert json.loads(_said("show", str(run), "--json"))["calibrations"] == [SAID]
+    _said("report", str(run), "-o", str(tmp_path / "report.html"))
+    assert SAID in (tmp_path / "report.html").read_text()
+    _said("leaderboard", "build", str(run), "-o", str(tmp_path / "site"))
+    assert SAID in (tmp_path / "site" / "index.html").read_text()
+
+
+def test_strengths_of_ones_own_are_not_called_ours(run: Path, tmp_path: Path) -> None:
+    marked = {record.name: record.calibrated for record in ra.load_result(run).records.values()}
+    assert marked == {"linf": "", **dict.fromkeys(OURS, "calibrated here, not by the authors of UAR")}
+    result = ra.evaluate(
+        ra.load_model("builtin:digits-linf"), ra.load_dataset("digits"), "uar-core-cifar10", samples=2,
+        exclude=["l1", "elastic", "linf", "snow"], strengths={"fog": [50.0]}, effort="low", progress=False,
+        run=tmp_path / "own", diagnose=False,
+    )  # fmt: skip
+    assert [record.calibrated for record in result.records.values()] == [""]
+    assert SAID not in _said("show", str(tmp_path / "own"))
+
+
+def test_runs_of_the_former_core_are_read(run: Path) -> None:
+    """It held linf, l2, l1, jpeg-linf and elastic, and records said nothing of a calibration: the keys of what they
+    found are the same, and they are held against the reference whose strengths they have."""
+    for record in ra.load_result(run).records.values():
+        former = record.model_dump(mode="json")
+        del former["calibrated"]
+        assert AttackRecord.model_validate(former).key == record.key
+    strengths = {a.name: a.strengths for a in attacks_of("uar-cifar10")}
+    former = {name: strengths[name] for name in ("linf", "l2", "l1", "jpeg-linf", "elastic")}
+    sizes = {name: [grid[2], float("inf")] for name, grid in former.items()}
+    result = replace(Result.from_arrays([0, 1], [0, 1], sizes, former, model="mine"), data="cifar10")
+    held = ra.report.facts.hold_against(result, ra.load_reference("uar-cifar10"))
+    assert held.points == 30
+    assert held.doubts == ()
