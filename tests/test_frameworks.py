@@ -318,7 +318,8 @@ def test_shapes_and_numbers_of_classes(shape: tuple[int, ...], classes: int) -> 
     net = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), classes))
     x = torch.rand(6, *shape)
     labels = net(x).argmax(1)
-    result = ra.evaluate(net, (x, labels), ["linf", "l2"], strengths={"linf": [0.1, 1.0], "l2": [1.0, 9.0]})
+    whole = float(np.prod(shape)) ** 0.5
+    result = ra.evaluate(net, (x, labels), ["linf", "l2"], strengths={"linf": [0.1, 1.0], "l2": [1.0, whole]})
     assert result.clean_accuracy == 100
     for norm in ("linf", "l2"):
         assert np.isfinite(result.minimal_size(norm)).mean() > 0.5
