@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import run_files
 from robustatlas.common.errors import UserError
+from robustatlas.evaluation import evaluate
 from robustatlas.metrics.references import Reference, available_references, load_reference
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts import chosen_reference, facts_of, fitting_reference, hold_against, what_is_shared
@@ -103,6 +105,16 @@ def test_strengths_that_tell_little_are_said(sizes: np.ndarray, said: str | None
     advice = facts_of(Result.from_arrays(np.zeros(40), np.zeros(40), {"linf": sizes}, grid)).attacks[0].advice
     assert (advice and advice.option) == option
     assert advice is None or said in advice.why
+
+
+def test_no_strengths_are_proposed_that_no_images_differ_by() -> None:
+    data, net = (torch.rand(8, 4), torch.zeros(8, dtype=torch.int64)), torch.nn.Linear(4, 2)
+    with torch.no_grad():
+        net.weight.zero_()
+        net.bias.copy_(torch.tensor([1.0, 0.0]))
+    result = evaluate(net, data, "linf", strengths={"linf": [0.2, 0.4]}, progress=False, diagnose=False)
+    advice = facts_of(result).attacks[0].advice
+    assert advice is not None and advice.option == "--strengths linf=1:10"
 
 
 @pytest.mark.parametrize("name", available_references())

@@ -97,11 +97,13 @@ def test_of_sets_outside_of_the_catalogue() -> None:
         ("linf=8", "linf=8 is no strength for images in [0, 1], which differ by at most 1 (largest change of a pixel "
          "value); for 8 of 255 give 8/255."),
         ("linf=1,2,4", "for 4 of 255 give 4/255."),
+        ("linf=1.2:20", "give at most 1."),
+        ("l2=10:20", "give at most 8."),
         ("linf=8:20", "for 8 of 255 give 8/255."),
         ("l2=128", "which differ by at most 8 (Euclidean length of the change); for 128 of 255 give 128/255."),
         ("l1=2000", "which differ by at most 64 (sum of absolute changes); for 2000 of 255 give 2000/255."),
-        ("l0=65", "which differ by at most 64 (changed values (channels of pixels)); give a smaller one."),
-        ("patch=3", "give a smaller one."),
+        ("l0=65", "which differ by at most 64 (changed values (channels of pixels)); give at most 64."),
+        ("patch=3", "give at most 1."),
         ("brightness=76.5", "for 76.5 of 255 give 76.5/255."),
     ],
 )  # fmt: skip

@@ -40,9 +40,8 @@ def beyond_images(name: str, size: float, threat: ThreatModel, x: Tensor, unit: 
 give 8/255.'
     """
     most = threat.most(x)
-    remedy = (
-        f"for {size:g} of 255 give {size:g}/255" if threat.in_pixels and size / 255 < most else "give a smaller one"
-    )
+    of_255 = threat.in_pixels and 2 * most <= size < 255 * most
+    remedy = f"for {size:g} of 255 give {size:g}/255" if of_255 else f"give at most {most:.4g}"
     at_most = f"{most:.4g}{f' ({unit})' if unit else ''}"
     return f"{name}={size:g} is no strength for images in [0, 1], which differ by at most {at_most}; {remedy}."
 

@@ -24,6 +24,9 @@ EARLY = 0.1
 FARTHER = 4
 """So many times the largest strength is proposed where the model holds beyond what was searched."""
 
+_PIXEL, _ALL_IMAGES = "largest change of a pixel value", 1.0
+"""Strengths of this unit reach all images there."""
+
 STEPS = 20
 """Strengths that are proposed at most, as many as MultiRobustBench has."""
 
@@ -85,7 +88,8 @@ def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
         return GridAdvice(attack, why, _rounded_up(1.2 * (reach or strengths[0])), steps)
     if accuracies[-1] > FLAT * clean:
         why = f"{attack}: the accuracy is at or above {math.floor(accuracies.min())} % throughout."
-        return GridAdvice(attack, why, _rounded_up(FARTHER * strengths[-1]), steps)
+        most = _ALL_IMAGES if outcome.unit == _PIXEL and strengths[-1] < _ALL_IMAGES else math.inf
+        return GridAdvice(attack, why, min(most, _rounded_up(FARTHER * strengths[-1])), steps)
     return None
 
 
