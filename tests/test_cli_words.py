@@ -19,6 +19,7 @@ LISTS = {
     "certify": {"attacks", "devices"},
     "diagnose": {"attacks"},
     "verify": {"attacks"},
+    "figure": {"attacks"},
     "gallery": {"attacks"},
     "distances": {"norms"},
     "show": {"trained_on", "union"},

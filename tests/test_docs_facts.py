@@ -18,6 +18,8 @@ from robustatlas.attacks.kinds import kinds, stages_run
 from robustatlas.attacks.search import SEARCHES
 from robustatlas.attacks.suites import SUITES
 from robustatlas.cli import main
+from robustatlas.common.papers import known, named_in, papers
+from robustatlas.report.citing import HOPPING, OPTIMIZERS, Citation
 from robustatlas.training import RECIPES
 
 ROOT = Path(__file__).parents[1]
@@ -25,9 +27,7 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_tools"))
 
 import facts  # noqa: E402
-import facts_catalogue  # noqa: E402
 import facts_readme  # noqa: E402
-from papers import PAPERS, known, named_in  # noqa: E402
 
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
@@ -69,9 +69,9 @@ def test_the_command_says_what_runs(capsys: pytest.CaptureFixture[str], monkeypa
 
 
 def test_every_kind_of_optimizer_has_a_name_and_a_paper() -> None:
-    assert {kind.__name__ for each in attacks_searched() for kind in kinds(*each)} <= set(facts_catalogue.OPTIMIZERS)
-    cited = [paper for _, paper in facts_catalogue.OPTIMIZERS.values() if paper]
-    assert set(cited) <= set(PAPERS) and facts_catalogue.HOPPING[1] in PAPERS
+    assert {kind.__name__ for each in attacks_searched() for kind in kinds(*each)} <= set(OPTIMIZERS)
+    cited = [paper for _, paper in OPTIMIZERS.values() if paper]
+    assert set(cited) <= set(papers()) and HOPPING[1] in papers()
 
 
 def test_every_paper_that_is_named_has_an_address() -> None:
@@ -155,10 +155,10 @@ def test_what_to_cite_is_the_same_everywhere() -> None:
     cff = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     title, version = (re.search(rf'^{key}: "?(.+?)"?$', cff, re.MULTILINE) for key in ("title", "version"))
     assert title and version
-    for name in ("README.md", "docs/paper_table.md"):
-        (bibtex,) = re.findall(r"```bibtex\n(.*?)```", PAGES[name], re.DOTALL)
+    (readme,) = re.findall(r"```bibtex\n(.*?)```", README, re.DOTALL)
+    for bibtex in (readme, Citation((), ()).bibtex):
         entry = dict(re.findall(r"(\w+)\s*= \{+([^{}]+)\}", bibtex))
-        assert (entry["title"], entry["version"], entry["license"]) == (title[1], version[1], "MIT"), name
+        assert (entry["title"], entry["version"], entry["license"]) == (title[1], version[1], "MIT"), bibtex
         assert entry["author"] in cff.replace("name: The", "The")
 
 

@@ -15,6 +15,8 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
+import robustatlas as ra
+from robustatlas.cli import main
 from robustatlas.common.errors import UserError
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics import AccuracyTable, RobustnessCurve
@@ -25,8 +27,10 @@ from robustatlas.metrics.figures import (
     plot_curves,
     plot_frontier,
     plot_over_epochs,
+    plot_panels,
     plot_scores,
     plot_two_sided,
+    save_figure,
 )
 from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.report.training import plot_training
@@ -49,7 +53,7 @@ def test_the_line_is_the_curve() -> None:
     sizes, accuracies = axes.lines[0].get_data()
     assert accuracies == pytest.approx(A.robust_accuracy(sizes))
     assert axes.lines[0].get_drawstyle() == "steps-post"
-    assert axes.get_xlabel() == UNIT
+    assert axes.get_xlabel() == rf"$\ell_\infty$, {UNIT}"
     assert axes.get_ylabel() == "robust accuracy (%)"
     assert axes.figure.get_size_inches()[0] == pytest.approx(3.3)
 
@@ -149,6 +153,37 @@ def test_figures_can_be_saved(tmp_path: Path, ending: str) -> None:
         file = tmp_path / f"{number}.{ending}"
         axes.figure.savefig(file)
         assert file.stat().st_size > 1000
+
+
+def test_a_panel_for_each_attack_under_one_legend(tmp_path: Path) -> None:
+    other = replace(A, attack="l2", unit="length")
+    figure = plot_panels({"linf": {"a": A, "b": B}, "l2": {"a": other}}, up_to={"linf": 0.04})
+    first, second = figure.axes
+    assert (first.get_title(), second.get_title()) == ("L∞", "L2")
+    assert first.get_xlim() == (0, 0.04) and first.get_legend() is None
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+    assert (first.get_ylabel(), second.get_ylabel()) == ("robust accuracy (%)", "")
+    save_figure(figure, tmp_path / "curves.pdf")
+    written = (tmp_path / "curves.pdf").read_bytes()
+    assert b"/Type3" not in written and b"/FontFile2" in written  # TrueType
+    with pytest.raises(UserError, match=r"ends in \.png, \.pdf or \.svg"):
+        save_figure(figure, tmp_path / "curves.gif")
+    with pytest.raises(UserError, match="no curve"):
+        plot_panels({})
+
+
+def test_the_command_draws_what_runs_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    runs = [str(tmp_path / name) for name in "ab"]
+    for run, attacks in zip(runs, (["brightness", "contrast"], ["brightness"]), strict=True):
+        ra.evaluate(model, data, attacks, samples=10, run=run, progress=False)
+    with pytest.raises(SystemExit, match="0"):
+        main(["figure", *runs, "-o", str(tmp_path / "curves.svg")])
+    assert "curves.svg" in capsys.readouterr().out
+    assert (tmp_path / "curves.svg").read_text(encoding="utf-8").startswith("<?xml")
+    with pytest.raises(SystemExit, match="1"):
+        main(["figure", *runs, "--attacks", "contrast"])
+    assert "share no attack contrast; they share brightness" in " ".join(capsys.readouterr().err.split())
 
 
 def test_both_sides_of_a_curve_and_the_doubt_between_them() -> None:

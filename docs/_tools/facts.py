@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from facts_catalogue import cite_table, kinds_table, merged, papers_list, said, searches_table, suites_table, what_runs
+from facts_catalogue import cite_table, kinds_table, merged, papers_list, said, searches_table, suites_table
 from facts_measured import (
     compiled_table,
     coverage_table,
@@ -78,8 +78,6 @@ def inline() -> dict[str, str]:
         "search_rules_size": search_rules_size(),
         "effort_low": f"{100 * low[0]:.0f} to {100 * low[1]:.0f} %",
         "effort_high": f"{high[0]:.1f} to {high[1]:.1f} times",
-        "linf_runs": lp["linf"],
-        "linf_cites": ", ".join(f"{name} ({paper})" for name, paper in what_runs(catalogue()["linf"])),
         "lp_default": "; ".join(f"`{names[1]}`: {names[0]}" for names in merged(lp)),
         "attacks": str(len([name for name in catalogue() if not name.startswith("corruption-")])),
         "corruptions": str(len([name for name in catalogue() if name.startswith("corruption-")])),

@@ -6,43 +6,12 @@ import re
 from collections.abc import Callable, Iterable
 
 from facts_stored import Row, table
-from papers import PAPERS, cited
 
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Search
-from robustatlas.attacks.kinds import kinds, stages_run
 from robustatlas.attacks.suites import SUITES
-
-OPTIMIZERS = {
-    "Adam": ("Adam", "Kingma and Ba 2015"),
-    "APGD": ("APGD", "Croce and Hein 2020"),
-    "APGDL1": ("APGD for l1", "Croce and Hein 2021"),
-    "BrendelBethge": ("Brendel-Bethge", "Brendel et al. 2019"),
-    "CarliniWagner": ("Carlini-Wagner", "Carlini and Wagner 2017"),
-    "EAD": ("EAD", "Chen et al. 2018"),
-    "FAB": ("FAB", "Croce and Hein 2020b"),
-    "FMN": ("FMN", "Pintor et al. 2021"),
-    "FrankWolfe": ("Frank-Wolfe", "Kang et al. 2019"),
-    "VertexAscent": ("vertex ascent", ""),
-    "HopSkipJump": ("HopSkipJump", "Chen et al. 2020"),
-    "LPA": ("LPA", "Laidlaw et al. 2021"),
-    "Once": ("one draw", ""),
-    "PerceptualDescent": ("descent along the decision boundary", ""),
-    "PGD": ("PGD", "Madry et al. 2018"),
-    "PPGD": ("PPGD", "Laidlaw et al. 2021"),
-    "Scan": ("scan of the one parameter", ""),
-    "SigmaZero": ("sigma-zero", "Cinà et al. 2025"),
-    "Square": ("Square", "Andriushchenko et al. 2020"),
-}
-"""Of each kind of optimizer the name that pages use, and the paper it is from (empty: nothing to cite)."""
-
-HOPPING = ("basin-hopping restarts", "Wales and Doye 1997")
-
-
-def what_runs(attack: Attack, search: Search | None = None) -> list[tuple[str, str]]:
-    """Name and paper of all that a search runs of an attack, in order: what pages say of it comes from here."""
-    found = [OPTIMIZERS[kind.__name__] for kind in kinds(attack, search)]
-    return [*found, HOPPING] if any(stage.kick for stage in stages_run(attack, search)) else found
+from robustatlas.common.papers import papers
+from robustatlas.report.citing import what_runs
 
 
 def said(attack: Attack, search: Search | None = None) -> str:
@@ -113,4 +82,4 @@ def searches_table() -> str:
 
 
 def papers_list() -> str:
-    return "\n".join(f"- {cited(name)}" for name in PAPERS)
+    return "\n".join(f"- {name}, *[{paper.title}]({paper.where})*" for name, paper in papers().items())

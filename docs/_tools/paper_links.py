@@ -1,6 +1,6 @@
 """A Sphinx extension: a paper that a page names is a link to it, wherever it is named.
 
-A paper is named by its authors and year, as in ``Madry et al. 2018``. One that is not in `papers.PAPERS` is a warning, so
+A paper is named by its authors and year, as in ``Madry et al. 2018``. One that is not in `common/papers.toml` is a warning, so
 that no source stands without an address.
 """
 
@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from docutils import nodes
-from papers import known, named_in
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
+
+from robustatlas.common.papers import known, named_in
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,9 @@ class Links(SphinxPostTransform):
                 if paper is None:
                     if "et al" in match[0]:
                         logger.warning(
-                            "%s is not in the list of papers (docs/_tools/papers.py)", match[0], location=text
+                            "%s is not in the list of papers (src/robustatlas/common/papers.toml)",
+                            match[0],
+                            location=text,
                         )
                     continue
                 made += [

@@ -18,6 +18,7 @@ from robustatlas.cli.calibrate import calibrate
 from robustatlas.cli.card import card
 from robustatlas.cli.certify import certify
 from robustatlas.cli.check import check
+from robustatlas.cli.cite import cite
 from robustatlas.cli.compact import compact
 from robustatlas.cli.compare import compare
 from robustatlas.cli.diagnose import diagnose
@@ -25,6 +26,7 @@ from robustatlas.cli.distances import distances
 from robustatlas.cli.evaluate import evaluate
 from robustatlas.cli.export import export
 from robustatlas.cli.field import field
+from robustatlas.cli.figure import figure
 from robustatlas.cli.gallery import gallery
 from robustatlas.cli.leaderboard import app as leaderboard
 from robustatlas.cli.merge import best_known, merge
@@ -70,7 +72,7 @@ app = typer.Typer(
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     MEASURE: (evaluate, field, certify, diagnose, audit, attacks, verify, merge, best_known, distances),
-    LOOK: (show, compare, card, check, report, gallery, query, compact, export),
+    LOOK: (show, compare, figure, card, check, report, gallery, cite, query, compact, export),
     TRAIN: (train, reference, calibrate),
 }
 for panel, commands in _PANELS.items():

@@ -11,7 +11,7 @@ from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import printable
 from robustatlas.cli.show import chosen_facts
-from robustatlas.common.errors import UserError
+from robustatlas.metrics.figures.paper import picture_kind
 from robustatlas.report import card as cards
 from robustatlas.report.facts import chosen_reference
 from robustatlas.results.result import load_result
@@ -34,8 +34,7 @@ def card(
 
         robustatlas card runs/mynet-cifar10 -o card.svg
     """
-    if output.suffix.lower().removeprefix(".") not in cards.KINDS:
-        raise UserError(f"A card cannot be written as {output.name!r}; give a name that ends in .svg, .png or .pdf.")
+    picture_kind(output)
     results = [load_result(run) for run in runs]
     chosen = chosen_reference(reference, results)
     facts = [chosen_facts(result, chosen or "none") for result in results]

@@ -62,10 +62,11 @@ def gallery(
 
         robustatlas gallery builtin:digits-linf --data digits --attacks linf,elastic,stadv -o gallery.png
     """
-    from robustatlas.report.sheet import picture_kind, plot_gallery, save_gallery
+    from robustatlas.metrics.figures.paper import picture_kind, save_figure
+    from robustatlas.report.sheet import plot_gallery
 
     picture_kind(output)
     classifier = _models.loaded(model, weights, settings, mean, std, device)
     chosen = _attacks.chosen(names_in(attacks), "default", features)
-    save_gallery(plot_gallery(classifier, _models.data_for(classifier, data), chosen, sample, columns), output)
+    save_figure(plot_gallery(classifier, _models.data_for(classifier, data), chosen, sample, columns), output)
     typer.echo(f"Gallery: {printable(str(output))}")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from robustatlas.common.errors import UserError
-from robustatlas.common.files import named, write_atomically, write_text
+from robustatlas.common.files import named, write_text
 from robustatlas.common.wording import MARK, MASKED, marked
+from robustatlas.metrics.figures.paper import picture_kind, save_figure
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.facts.against import chosen_reference
@@ -29,8 +28,6 @@ _INK, _SOFT, _LINE = "#14171a", "#565c63", "#b9b5aa"
 _ON_WHITE = (("#ffffff", 3.4), (_INK, 1.4))
 _SHADES = ((247, 245, 239), (169, 207, 207), (61, 143, 150), (10, 77, 86), (4, 38, 44))
 """From 0 to 100 %, monotone in lightness: the order shows in grey, and to the colour-blind."""
-
-KINDS = ("svg", "png", "pdf")
 
 
 @dataclass(frozen=True)
@@ -65,15 +62,10 @@ class RobustnessCard:
             UserError: another kind of file, or one that cannot be written.
         """
         target = named(path)
-        kind = target.suffix.lower().removeprefix(".")
-        if kind not in KINDS:
-            raise UserError(
-                f"A card cannot be written as {target.name!r}; give a name that ends in .svg, .png or .pdf."
-            )
-        if kind == "svg":
+        if picture_kind(target) == "svg":
             write_text(target, self.svg() + "\n")
         else:
-            write_atomically(target, partial(figure_of(self.picture).savefig, format=kind))
+            save_figure(figure_of(self.picture), target)
         return target
 
     def _repr_svg_(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import write_atomically
 from robustatlas.common.noise import Noise
 from robustatlas.common.wording import shortened, strength, wording
 from robustatlas.data import Dataset
@@ -29,7 +27,6 @@ from robustatlas.optimizers.crafting import Opponent, craft
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import UnsupportedInputError
 
-_KINDS = ("png", "pdf", "svg")
 _CELL, _WIDEST = 1.1, 13.0
 """Inches of a picture, and of the whole sheet: twenty columns make the pictures smaller, not the sheet wider."""
 
@@ -164,19 +161,6 @@ def _row(
         said = f"read as {read}" if cell.fooled else f"still {read}"
         _show(axes[0, place], cell.image, f"{title}\n{said}", size, dim=not cell.fooled)
         _show(axes[1, place], np.clip(0.5 + factor * (cell.image - clean), 0, 1), "", size)
-
-
-def picture_kind(path: Path) -> str:
-    """The format that a picture of this name is written in: png, pdf or svg."""
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in _KINDS:
-        raise UserError(f"The gallery cannot be written as {path.name!r}; give a name that ends in .png, .pdf or .svg.")
-    return kind
-
-
-def save_gallery(figure: Figure, path: Path) -> None:
-    """Write the figure as PNG, PDF or SVG, whole or not at all."""
-    write_atomically(path, partial(figure.savefig, format=picture_kind(path)))
 
 
 def _show(axis: Axes, image: NDArray[np.float32], title: str, size: float, *, dim: bool = False) -> None:

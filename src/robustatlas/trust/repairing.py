@@ -172,7 +172,7 @@ def repair(
     Raises:
         UserError: not a run, or its model and data cannot be had.
 
-    Source: Athalye et al. 2018 (identity backward); Tramer et al. 2020 (estimated gradients); Yao et al. 2021 (a search
+    Source: Athalye et al. 2018 (identity backward); Tramèr et al. 2020 (estimated gradients); Yao et al. 2021 (a search
     over backward rules and losses); AutoAdvExBench (gates).
 
     Example:

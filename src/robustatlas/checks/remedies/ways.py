@@ -17,7 +17,7 @@ from robustatlas.models.gradients import surrogate
 
 Scores = Callable[[Tensor], Tensor]
 SPREAD = 8 / 255
-"""Standard deviation of the neighbourhood that estimated gradients are averaged over (Tramer et al. 2020)."""
+"""Standard deviation of the neighbourhood that estimated gradients are averaged over (Tramèr et al. 2020)."""
 PAIRS = 24
 """Antithetic pairs of an estimated gradient."""
 DRAWS = 20
@@ -45,7 +45,7 @@ class Way:
 
 def estimated(model: Classifier) -> Way:
     """Gradients by antithetic finite differences over a Gaussian neighbourhood, as evolution strategies take them: they
-    see jumps, and need no backward pass (Salimans et al. 2017; Tramer et al. 2020 on k-winners-take-all)."""
+    see jumps, and need no backward pass (Salimans et al. 2017; Tramèr et al. 2020 on k-winners-take-all)."""
 
     def through(x: Tensor) -> Tensor:
         estimate: Tensor = _Estimated.apply(x, scores_of(model))  # type: ignore[no-untyped-call]

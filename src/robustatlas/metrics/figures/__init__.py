@@ -7,7 +7,8 @@ from robustatlas.metrics.figures.curves import plot_curves
 from robustatlas.metrics.figures.epochs import plot_over_epochs
 from robustatlas.metrics.figures.hypervolumes import plot_convergence, plot_frontier
 from robustatlas.metrics.figures.maps import plot_accuracy_matrix, plot_scores
-from robustatlas.metrics.figures.paper import COLUMN, SEQUENCE, STYLE
+from robustatlas.metrics.figures.panels import plot_panels
+from robustatlas.metrics.figures.paper import COLUMN, SEQUENCE, STYLE, save_figure
 from robustatlas.metrics.figures.sides import plot_two_sided
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "plot_curves",
     "plot_frontier",
     "plot_over_epochs",
+    "plot_panels",
     "plot_scores",
     "plot_two_sided",
+    "save_figure",
 ]

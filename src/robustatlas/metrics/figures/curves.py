@@ -49,6 +49,9 @@ class Curve(Protocol):
         """Where it crosses another curve."""
 
 
+_NORMS = {"linf": r"$\ell_\infty$", "l2": r"$\ell_2$", "l1": r"$\ell_1$", "l0": r"$\ell_0$"}
+"""How axes name the norms."""
+
 Curves = Curve | Sequence[Curve] | Mapping[str, Curve]
 
 
@@ -89,7 +92,7 @@ def plot_curves(
         >>> curve = RobustnessCurve([0.0, 0.01, 0.03, float("inf")], attack="linf", unit="largest change of a pixel")
         >>> axes = plot_curves({"our model": curve})
         >>> axes.get_xlabel(), axes.get_ylabel()
-        ('largest change of a pixel', 'robust accuracy (%)')
+        ('$\\ell_\\infty$, largest change of a pixel', 'robust accuracy (%)')
     """
     named = _named(curves)
     end = _end(named.values(), up_to)
@@ -178,4 +181,5 @@ def _size_label(curves: Iterable[Curve]) -> str:
     kinds = {(curve.attack, curve.unit) for curve in curves}
     if len({attack for attack, _ in kinds}) > 1:
         return "perturbation size (in each attack's unit)"
-    return wording.axis(max(unit for _, unit in kinds))
+    attack, unit = max(kinds)
+    return ", ".join(said for said in (_NORMS.get(attack), wording.axis(unit)) if said)

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.colors import LinearSegmentedColormap
 
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_atomically
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLUMN = 3.3
 """Width of a figure in inches: one column of a two-column paper."""
+
+PICTURES = ("png", "pdf", "svg")
+"""The formats that figures are written in."""
+
+_DPI = 300
+"""Of figures in files that are pictures of pixels."""
+
+_FONTS: dict[Any, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42}
+"""TrueType, which publishers ask for and other programs can edit; matplotlib's own choice is Type 3."""
 
 INK, OTHER = "#0a6670", "#d95f0e"
 """Colours of what belongs to no model."""
@@ -38,6 +53,32 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "figure.dpi": 150,
 }
+
+
+def picture_kind(path: Path) -> str:
+    """The format that a picture of this name is written in.
+
+    Raises:
+        UserError: a name that ends otherwise.
+
+    Example:
+        >>> picture_kind(Path("curves.PDF"))
+        'pdf'
+    """
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in PICTURES:
+        raise UserError(f"No picture can be written as {path.name!r}; give a name that ends in .png, .pdf or .svg.")
+    return kind
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure, whole or not at all, with TrueType fonts in PDF.
+
+    Raises:
+        UserError: a name that does not end in .png, .pdf or .svg, or a file that cannot be written.
+    """
+    with mpl.rc_context(_FONTS):
+        write_atomically(path, partial(figure.savefig, format=picture_kind(path), dpi=_DPI))
 
 
 @contextmanager

@@ -140,7 +140,7 @@ DISCRETE = (
         "majority",
         Majority,
         "votes have no gradient, and saturated probabilities leak one",
-        "Sen et al. 2020 (EMPIR); Tramer et al. 2020",
+        "Sen et al. 2020 (EMPIR); Tramèr et al. 2020",
         "climb the mean probability of the three",
         _soft,
     ),

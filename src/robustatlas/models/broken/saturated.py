@@ -123,7 +123,7 @@ SATURATED = (
         "reverse-sigmoid",
         lambda: Ending(reverse_sigmoid),
         "outputs are moved against their slope",
-        "Lee et al. 2019; adaptive attacks of Tramer et al. 2020",
+        "Lee et al. 2019; adaptive attacks of Tramèr et al. 2020",
         _BEFORE,
         _logits,
     ),

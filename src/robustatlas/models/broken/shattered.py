@@ -109,7 +109,7 @@ SHATTERED = (
         "k-winners",
         _trained(WinnersTakeAll, 21),
         "which units are kept changes from step to step",
-        "Xiao et al. 2020 (k-winners-take-all); Tramer et al. 2020",
+        "Xiao et al. 2020 (k-winners-take-all); Tramèr et al. 2020",
         "gradients averaged over a neighbourhood, by antithetic finite differences",
     ),
     BrokenDefense(

@@ -1,0 +1,47 @@
+"""``robustatlas cite``: what to write of a run, and what to cite for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from robustatlas.cli import _runs
+from robustatlas.cli._help import OUTPUT
+from robustatlas.cli._terminal import printable
+from robustatlas.common.files import write_text
+from robustatlas.report.citing import cite as citation
+from robustatlas.report.facts import chosen_reference
+from robustatlas.results.result import load_result
+
+
+def cite(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.bib",
+            help="Write the BibTeX entries there, and print the text alone.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    reference: _runs.Reference = None,
+) -> None:
+    """Print a paragraph on methods for a paper, and the BibTeX of what the run used.
+
+    Attacks, data, metrics and certificates come from the records of the run. The paper of the model itself is yours to
+    add.
+
+        robustatlas cite runs/mynet-cifar10 -o methods.bib
+    """
+    result = load_result(run)
+    found = citation(result, chosen_reference(reference, [result]))
+    typer.echo(printable(found.text))
+    if output is None:
+        typer.echo("\n".join(["", *map(printable, found.bibtex.splitlines())]))
+    else:
+        write_text(output, found.bibtex)
+        typer.echo(f"BibTeX: {printable(str(output))}")

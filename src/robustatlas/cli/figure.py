@@ -1,0 +1,60 @@
+"""``robustatlas figure``: the curves of runs, for a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from robustatlas.cli._help import ATTACKS, OUTPUT
+from robustatlas.cli._options import names_in
+from robustatlas.cli._terminal import printable
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import listed, shortened_apart
+from robustatlas.report.facts import what_is_shared
+from robustatlas.results.many import Results
+
+_LONGEST = 40
+"""Letters of a name in the legend."""
+
+
+def figure(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories; a line for each in every panel.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Picture to write: .pdf, .svg or .png.", rich_help_panel=OUTPUT
+        ),
+    ] = Path("curves.pdf"),
+    attacks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="Attacks to draw, such as `linf,l2,l1`, a panel for each. By default all that the runs share.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = None,
+    error: Annotated[
+        bool, typer.Option("--error", help="Draw the robust error instead of the accuracy.", rich_help_panel=OUTPUT)
+    ] = False,
+) -> None:
+    """Draw the robustness curves of runs, ready for a paper: a panel for each attack, with 95 % intervals.
+
+    Each panel ends at the largest strength that was asked for. A PDF has TrueType fonts.
+
+        robustatlas figure runs/a runs/b --attacks linf,l2,l1 -o curves.pdf
+    """
+    from robustatlas.metrics.figures import plot_panels
+    from robustatlas.metrics.figures.paper import picture_kind, save_figure
+
+    picture_kind(output)
+    shared = what_is_shared(Results(runs, kept=len(runs)))
+    asked = names_in(attacks) or list(shared.grid)
+    if unknown := [attack for attack in asked if attack not in shared.grid]:
+        raise UserError(f"The runs share no attack {listed(unknown)}; they share {listed(list(shared.grid))}.")
+    names = shortened_apart(shared.names, _LONGEST)
+    tables = [shared.on(run).table for run in range(len(runs))]
+    curves = {attack: {n: table.curve(attack) for n, table in zip(names, tables, strict=True)} for attack in asked}
+    save_figure(plot_panels(curves, up_to={a: shared.grid[a][-1] for a in asked}, error=error), output)
+    typer.echo(f"Figure: {printable(str(output))}")

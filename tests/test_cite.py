@@ -1,0 +1,74 @@
+"""What to cite for a run: what its records say that ran, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import catalogue
+from robustatlas.cli import main
+from robustatlas.common.papers import known, named_in, papers
+from robustatlas.metrics.references import Reference
+from robustatlas.report.citing import DATA, HOPPING, OPTIMIZERS, cite
+from robustatlas.results.result import Result
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cite") / "run"
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    ra.evaluate(model, data, ["linf", "brightness"], samples=6, run=folder, progress=False)
+    return folder
+
+
+def cited(result: Result, reference: Reference | None = None) -> set[str]:
+    return {paper.name for paper in cite(result, reference).papers}
+
+
+def test_what_can_be_cited_has_authors_and_a_key_of_its_own() -> None:
+    names = [paper for _, paper in [*OPTIMIZERS.values(), HOPPING] if paper] + list(DATA.values())
+    for attack in catalogue().values():
+        names += [match[0] for match in named_in(attack.about.source)]
+    for name in names:
+        paper = known(name)
+        assert paper is not None and paper.authors, name
+        family = paper.authors.split(" and ")[0].split()[-1]
+        assert family == name.split()[0] or name.startswith(family), name
+    assert len({paper.key for paper in papers().values()}) == len(papers())
+
+
+def test_only_what_ran_is_cited(run: Path, tmp_path: Path) -> None:
+    found = cited(ra.load_result(run))
+    assert {"Pintor et al. 2021", "Alpaydin and Kaynak 1998", "Clopper and Pearson 1934"} <= found
+    assert not found & {"Croce and Hein 2020", "Kang et al. 2019", "Guo et al. 2024"}
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    paper = ra.evaluate(model, data, "linf", procedure="paper", samples=4, run=tmp_path / "run", progress=False)
+    assert {"Croce and Hein 2020", "Croce and Hein 2020b"} <= cited(paper)
+    assert "Pintor et al. 2021" not in cited(paper)
+
+
+def test_every_command_has_its_entry(run: Path) -> None:
+    result = ra.load_result(run)
+    own = Reference("own_1", "made for a test, after Kang et al. 2019", result.accuracies(), ("linf",))
+    citation = cite(result, own)
+    keys = {key for keys in re.findall(r"\\cite\{([^}]*)\}", citation.text) for key in keys.split(",")}
+    assert keys == set(re.findall(r"^@\w+\{(\w+),$", citation.bibtex, re.MULTILINE))
+    assert citation.bibtex.count("{") == citation.bibtex.count("}")
+    assert "own\\_1" in citation.text and {"dai2023", "kang2019"} <= keys
+
+
+def test_the_command_prints_or_writes_the_entries(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["cite", str(run)])
+    printed = capsys.readouterr().out
+    assert "\\cite{pintor2021}" in printed and "\n@misc{pintor2021,\n  author = {Maura Pintor and" in printed
+    with pytest.raises(SystemExit, match="0"):
+        main(["cite", str(run), "-o", str(tmp_path / "methods.bib")])
+    assert "@misc" not in capsys.readouterr().out
+    written = (tmp_path / "methods.bib").read_text(encoding="utf-8")
+    assert written in printed and written.startswith("@software{robustatlas,")
