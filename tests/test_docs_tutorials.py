@@ -55,10 +55,11 @@ def test_from_a_network_to_a_latex_table(
         command = step["command"]
         for long, short in shorter.items():
             command = command.replace(long, short)
-        capsys.readouterr()
         run(command)
     printed = capsys.readouterr().out
     assert re.search(r"My network & [\d.]+ & [\d.]+ \[[\d.]+, [\d.]+\] & [\d.]+ \[[\d.]+, [\d.]+\] \\\\", printed)
+    assert "\\cite{pintor2021}" in printed and "@misc{pintor2021," in (tmp_path / "methods.bib").read_text("utf-8")
+    assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 

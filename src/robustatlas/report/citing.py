@@ -56,7 +56,8 @@ VOLUME, BENCHMARK = "Guo et al. 2024", "Dai et al. 2023"
 INDICATORS = ("Carlini et al. 2019", "Pintor et al. 2022")
 _SOFTWARE = (
     "@software{robustatlas,\n  author = {{The robustatlas developers}},\n"
-    f"  title = {{{{robustatlas: how robust is a classifier, globally?}}}},\n  version = {{{__version__}}},\n  license = {{MIT}}\n}}"
+    f"  title = {{{{robustatlas: how robust is a classifier, globally?}}}},\n  version = {{{__version__}}},\n"
+    "  license = {MIT}\n}"
 )
 
 
@@ -155,8 +156,8 @@ def _kinds(record: AttackRecord) -> list[str]:
 
 def _legs(record: AttackRecord) -> list[dict[str, Any]]:
     plan = record.procedure.get("plan")
-    found = plan.get("legs", []) if isinstance(plan, dict) else []
-    return [leg for leg in found if isinstance(leg, dict) and "stage" in leg]
+    found = plan.get("legs") if isinstance(plan, dict) else None
+    return [leg for leg in found if isinstance(leg, dict) and "stage" in leg] if isinstance(found, list) else []
 
 
 def _of_attack(records: list[AttackRecord], papers: _Papers) -> str:
