@@ -14,7 +14,7 @@ import pytest
 from typer.main import get_command
 
 from robustatlas.cli import app, main
-from robustatlas.cli._help import SUBJECTS, parameters_of
+from robustatlas.cli._help import ALL, SUBJECTS, USUAL, parameters_of
 
 
 def commands(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -35,7 +35,7 @@ def help_of(*names: str, columns: int, capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setenv("COLUMNS", str(columns))
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
-        main([*names, "--help"])
+        main([*names, ALL if names[-1:] and names[-1] in USUAL else "--help"])
     assert not ended.value.code
     return capsys.readouterr().out
 
@@ -58,6 +58,20 @@ def test_help_is_whole_at_every_width(
             assert f" {entry.written} " in shown
             assert entry.about[:12].split("`")[0] in shown
     assert f"Usage: robustatlas {' '.join(names)}".strip() in shown
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_the_help_of_many_options_is_one_screen(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        main([name, "--help"])
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) <= 55 and max(map(len, shown.splitlines())) <= 80
+    assert len(USUAL[name]) <= 12 and all(f" {option} " in shown for option in USUAL[name])
+    assert f"robustatlas {name} {ALL}" in shown
+    assert len(get_command(app).commands[name].params) > 20  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +127,7 @@ def test_help_of_a_terminal_without_colours_or_unicode() -> None:
     environment = os.environ | {"COLUMNS": "70", "NO_COLOR": "1", "PYTHONIOENCODING": "ascii", "TERM": "dumb"}
     command = [sys.executable, "-c", "from robustatlas.cli import main; main()", "evaluate", "--help"]
     done = subprocess.run(command, capture_output=True, timeout=120, env=environment, check=True)
-    assert done.stdout.isascii() and b"\x1b" not in done.stdout
+    assert done.stdout.isascii() and b"\x1b" not in done.stdout and b"--help-all" in done.stdout
     assert b"--attacks NAMES" in done.stdout
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,33 @@ TRAIN = "Train and calibrate"
 
 CALL = "robustatlas "
 """How an example begins."""
+
+ALL = "--help-all"
+"""Shows every option, where ``--help`` shows those that most people use."""
+
+USUAL = {
+    "evaluate": (
+        "--weights", "--mean", "--std", "--data", "--samples", "--attacks", "--strengths", "--effort", "--run",
+        "--dry-run", "--batch-size", "--workers",
+    ),
+    "certify": (
+        "--weights", "--mean", "--std", "--data", "--samples", "--attacks", "--method", "--effort", "--run",
+        "--dry-run", "--workers",
+    ),
+    "field": (
+        "--data", "--samples", "--attacks", "--exclude", "--strengths", "--procedure", "--effort", "--dry-run",
+        "--workers", "--device",
+    ),
+    "train": (
+        "--data", "--out", "--recipe", "--against", "--preset", "--epochs", "--set", "--seed", "--seeds", "--device",
+        "--recipes", "--presets",
+    ),
+    "reference": (
+        "--data", "--strengths", "--out", "--recipe", "--epochs", "--steps", "--seeds", "--samples", "--device",
+        "--workers",
+    ),
+}  # fmt: skip
+"""Of commands with many options, those that most people use, in the order of help."""
 
 _WIDEST = 100
 _NARROW = 72
@@ -130,6 +157,9 @@ class Command(TyperCommand):
     """A command with help of this kind, that passes over nothing that is typed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ALL in args and not ctx.resilient_parsing:
+            _print_help(self, ctx)
+            ctx.exit()
         left = super().parse_args(ctx, settled(self.params, args))
         ctx.params = {name: _named(value) for name, value in ctx.params.items()}
         return left
@@ -138,7 +168,7 @@ class Command(TyperCommand):
         return usage_of(self)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        _print_help(self, ctx)
+        _print_help(self, ctx, USUAL.get(self.name or ""))
 
 
 class Group(TyperGroup):
@@ -176,20 +206,41 @@ def _entry(parameter: Any) -> HelpEntry:
     return HelpEntry(names, parameter.help or "", parameter.metavar or "TEXT", parameter.required, given)
 
 
-def _print_help(command: Any, context: Any) -> None:
+def _print_help(command: Any, context: Any, usual: Sequence[str] | None = None) -> None:
+    """All that help says; with ``usual``, what the command does, one example, and these options in short."""
     console = Console(highlight=False)
     console.width = min(console.width, _WIDEST)
     usage = " ".join((*_called(context), *command.collect_usage_pieces(context)))
     console.print(Padding(Text.assemble(("Usage: ", "bold"), usage), 1))
-    for is_code, text in paragraphs(command.help or ""):
+    said = list(paragraphs(command.help or ""))
+    for is_code, text in _up_to_an_example(said) if usual else said:
         lines = continued(text, console.width - 6) if is_code else []
         shown = Text("\n".join(lines), style="cyan") if is_code else _prose(text)
         console.print(Padding(shown, (0, 1, 1, 5 if is_code else 1)))
-    if isinstance(command, TyperGroup):
+    if usual:
+        _print_panels(console, _in_short(parameters_of(command), usual))
+        console.print(
+            Text.assemble("Every option, and more examples: ", (f"{' '.join(_called(context))} {ALL}", "cyan"))
+        )
+    elif isinstance(command, TyperGroup):
         _print_panels(console, commands_of(command))
         _print_panels(console, parameters_of(command, context))
     else:
         _print_panels(console, parameters_of(command))
+
+
+def _up_to_an_example(said: Sequence[tuple[bool, str]]) -> Sequence[tuple[bool, str]]:
+    """The paragraphs of a help text up to the end of its first example."""
+    codes = [is_code for is_code, _ in said]
+    begun = codes.index(True) if True in codes else len(said)
+    return said[: next((place for place in range(begun, len(said)) if not codes[place]), len(said))]
+
+
+def _in_short(panels: dict[str, list[HelpEntry]], usual: Sequence[str]) -> dict[str, list[HelpEntry]]:
+    """The arguments, and the ``usual`` options by one sentence each."""
+    every = {name: entry for entries in panels.values() for entry in entries for name in entry.name.split(", ")}
+    chosen = [replace(every[name], about=every[name].about.split(". ")[0].rstrip(".") + ".") for name in usual]
+    return {ARGUMENTS: panels.get(ARGUMENTS, []), "Options that most people use": chosen}
 
 
 def _called(context: Any) -> list[str]:
