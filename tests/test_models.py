@@ -103,6 +103,12 @@ def test_function_in_a_package(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(load_model("in_working_directory:net").net, nn.Linear)
 
 
+def test_a_folder_of_hugging_face_is_told_by_its_scheme(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"as Hugging Face saves models; its network is 'hf:"):
+        load_model(str(tmp_path))
+
+
 def test_the_folder_of_a_training_is_told_by_its_scheme(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text("{}")
     with pytest.raises(UserError, match=r"is the folder of a training; its network is 'trained:"):

@@ -40,6 +40,8 @@ def meant_by(name: str, schemes: Iterable[str]) -> str:
         return f"{name!r} is an address; a model of Hugging Face is hf:OWNER/NAME, others are files on this machine."
     if os.path.isfile(os.path.join(name, CARD)):  # noqa: PTH113, PTH118  # False for names too long to be files
         return f"{name!r} is the folder of a training; its network is {f'trained:{name}'!r}."
+    if os.path.isfile(os.path.join(name, "config.json")):  # noqa: PTH113, PTH118
+        return f"{name!r} is a folder as Hugging Face saves models; its network is {f'hf:{name}'!r}."
     if suffix in _PROGRAMS and not place:
         kind = {"onnx": "ONNX", "export": "torch.export"}[_PROGRAMS[suffix]]
         return f"A network in a file of {kind} is {f'{_PROGRAMS[suffix]}:{name}'!r}."
