@@ -439,3 +439,33 @@ def test_a_reference_is_written_whole_or_not_at_all(runs, tmp_path, monkeypatch)
 
 def full_disk(path: Path) -> None:
     raise OSError(28, "No space left on device")
+
+
+def said(arguments: list[str], capsys: Any) -> str:
+    """What a command prints."""
+    with pytest.raises(SystemExit):
+        main(arguments)
+    return "".join(capsys.readouterr())
+
+
+def test_weights_and_difficulties_from_files(tmp_path, capsys):
+    run = write_run(tmp_path / "a", "a", 0.9)
+    reference = Reference(
+        "small", "made up", AccuracyTable(95.0, {a: dict.fromkeys(GRIDS[a], 60.0) for a in GRIDS}), tuple(GRIDS)
+    )
+    reference.to_json(tmp_path / "r.json")
+    (tmp_path / "w.json").write_text('{"clean": 1, "linf": {"0.03": 2}}')
+    result = load_result(run)
+    ours = result.accuracies().restrict(["linf"], {"linf": [0.03]})
+    theirs = reference.accuracies.restrict(["linf"], {"linf": [0.03]})
+    args = ["show", str(run), "--reference", str(tmp_path / "r.json"), "--trained-on", "linf=0.03", "--json"]
+    told = json.loads(said([*args, "--weights", str(tmp_path / "w.json")], capsys))["reference"]
+    expected = competitiveness_ratio(ours, theirs, weights={"clean": 1, "linf": 2})
+    assert told["numbers"]["CR ind-avg"]["value"] == pytest.approx(expected, abs=1e-4)
+    told = json.loads(said([*args, "--difficulty", "epsilon", "--alpha", "0.006"], capsys))["reference"]
+    whole = result.accuracies().restrict(["linf"])
+    constant = stability_constant(
+        whole, reference.accuracies.restrict(["linf"]), {"linf": 0.03}, 0.006, difficulty="epsilon"
+    )
+    assert told["SC"] == {"floor 0": pytest.approx(constant.value)}
+    assert "give the largest difference with --alpha" in said([*args, "--difficulty", "epsilon"], capsys)

@@ -73,6 +73,7 @@ def compare(
         ),
     ],
     reference: _runs.Reference = None,
+    weights: _runs.Weights = None,
     explain: _runs.Explain = False,
     union: _runs.Union = None,
     save_reference: Annotated[
@@ -103,7 +104,7 @@ def compare(
     shared = what_is_shared(results)
     first = shared.on(0)
     at = union_strengths(first.table, chosen_union)
-    chosen = chosen_reference(reference, results)
+    chosen = chosen_reference(reference, results, weights)
     leading = results[0]
     held = hold_against(first.table, chosen, leading.records.values(), leading.identity).require() if chosen else None
     seen = [_Seen.of(shared.on(run), held, at) for run in range(len(runs))]

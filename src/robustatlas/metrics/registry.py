@@ -49,7 +49,7 @@ class Metric:
 
 _MRB = "Dai et al. 2023 (MultiRobustBench)"
 _KANG = "Kang et al. 2019"
-_K = "over the clean input and every (attack, strength)"
+_K = "over the clean input and every (attack, strength), by their weights (--weights; all alike otherwise)"
 
 _ALL = (
     Metric("clean accuracy", "Share of samples classified correctly without any perturbation."),
@@ -95,7 +95,7 @@ _ALL = (
     ),
     Metric(
         "CR ind-avg",
-        f"Mean of acc / acc* {_K}, in percent.",
+        f"Expectation of acc / acc* {_K}, in percent.",
         _MRB,
         heading="CR ind-avg, %",
         needs_clean=True,
@@ -103,7 +103,7 @@ _ALL = (
     ),
     Metric(
         "CR ind-worst",
-        f"Smallest acc / acc* {_K}, in percent.",
+        "Smallest acc / acc* over the clean input and every (attack, strength), in percent.",
         _MRB,
         heading="CR ind-worst, %",
         needs_clean=True,
@@ -111,7 +111,7 @@ _ALL = (
     ),
     Metric(
         "CR exp",
-        f"Sum of acc over sum of acc* {_K}, in percent.",
+        f"Expectation of acc over that of acc* {_K}, in percent.",
         _MRB,
         heading="CR exp, %",
         needs_clean=True,
@@ -119,7 +119,7 @@ _ALL = (
     ),
     Metric(
         "CR max",
-        f"Smallest acc over smallest acc* {_K}, wherever each is, in percent.",
+        "Smallest acc over smallest acc*, wherever each is, in percent.",
         _MRB,
         heading="CR max, %",
         needs_clean=True,
@@ -150,10 +150,10 @@ _ALL = (
     ),
     Metric(
         "SC",
-        "Stability constant: largest change of accuracy per change of difficulty (100 - acc*), from a point seen in "
-        "training to any other at most 3 points easier or harder; lower is steadier. Divides by differences of a few "
-        "images, so it is shown with the pair of points that decides it, and with a floor: only pairs at least so many "
-        "points apart.",
+        "Stability constant: largest change of accuracy per change of difficulty (100 - acc*, or --difficulty), from a "
+        "point seen in training to any other at most 3 points (--alpha) easier or harder; lower is steadier. Divides "
+        "by differences of a few images, so it is shown with the pair of points that decides it, and with a floor: "
+        "only pairs at least so many points apart.",
         _MRB,
     ),
     Metric(
