@@ -138,10 +138,12 @@ def mcnemar_at_strengths(first: OutcomeTable, second: OutcomeTable) -> dict[str,
 def rank_sum_test(first: ArrayLike, second: ArrayLike) -> RankTest:
     """Wilcoxon's rank-sum test of two independent sets of values [N], [M], corrected for ties.
 
-    The adversarial hypervolume paper compares models so. On shared samples `signed_rank_test` sees more.
+    Table II of the adversarial hypervolume paper is this test over trainings: robust accuracy and mean hypervolume of
+    ten seeds of each model, a value for each training. Over images, a value for each image of one training, it is not
+    the paper's, and says nothing of a new seed; on shared images `signed_rank_test` sees more.
 
     Args:
-        first: [N] finite values of one model.
+        first: [N] finite values of one model, such as one for each training.
         second: [M] finite values of the other.
 
     Returns:
@@ -149,6 +151,9 @@ def rank_sum_test(first: ArrayLike, second: ArrayLike) -> RankTest:
 
     Raises:
         UserError: a set of values is empty or not finite.
+
+    Source: Wilcoxon 1945, Biometrics Bulletin 1(6); exact up to 8 values in the smaller set without ties, by the normal
+    distribution otherwise.
 
     Example:
         >>> test = rank_sum_test([0.5, 0.6, 0.7], [0.1, 0.2, 0.3])

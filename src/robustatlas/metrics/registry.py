@@ -180,8 +180,16 @@ _ALL = (
     ),
     Metric(
         "Wilcoxon",
-        "Signed-rank test of the hypervolumes of the same samples; rank-sum, as Guo et al. 2024 do, as if the samples "
-        "were different ones. Corrected (Holm) over the attacks.",
+        "Signed-rank test of the hypervolumes of two models on the same samples; rank-sum: as if the samples were "
+        "different ones. Corrected (Holm) over the attacks. Both are over the samples of one training; the test over "
+        "seeds of Guo et al. 2024 (table II) is that of --group.",
+    ),
+    Metric(
+        "trainings",
+        "Of groups of runs (--group), one for each training: mean and standard deviation over the trainings, Student's "
+        "95 % interval over the choice of trainings, and the bootstrap interval over the choice of samples. "
+        "Wilcoxon's rank-sum test has a value for each training: do the seeds of one model reach more than those of "
+        "another?",
     ),
     Metric(
         "agreement",
