@@ -69,6 +69,14 @@ Union = Annotated[
         rich_help_panel=ATTACKS,
     ),
 ]
+About = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="JSON file on the models (name of the model: title, url, architecture, extra_data, trained_on, notes).",
+        rich_help_panel=MODEL,
+    ),
+]
 Explain = Annotated[bool, typer.Option("--explain", help="Say below what each number means.", rich_help_panel=OUTPUT)]
 Joined = Annotated[
     list[Path], typer.Argument(metavar="RUN", help="Run directories, all of the same model and data set.")

@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from robustatlas.cli import _groups, _pairs, _runs
+from robustatlas.cli import _agreement, _groups, _pairs, _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table, tables_that_fit
+from robustatlas.cli._terminal import print_definitions, safe, shown, tables_that_fit
 from robustatlas.cli.show import named_points
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import (
@@ -28,8 +28,6 @@ from robustatlas.common.wording import (
 )
 from robustatlas.metrics import (
     Interval,
-    attack_correlation,
-    average_accuracy,
 )
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import METRICS, against_reference
@@ -37,9 +35,11 @@ from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
 from robustatlas.report.facts.against import Held
+from robustatlas.report.facts.agreement import agreement_of
 from robustatlas.report.facts.comparison import Compared, volume_name
 from robustatlas.report.facts.groups import groups_of, in_a_row
 from robustatlas.report.facts.numbers import union_strengths
+from robustatlas.report.facts.rows import About, about_of, read_about
 from robustatlas.results.many import Results
 from robustatlas.results.result import Result
 
@@ -62,6 +62,7 @@ def compare(
     weights: _runs.Weights = None,
     explain: _runs.Explain = False,
     union: _runs.Union = None,
+    about: _runs.About = None,
     save_reference: Annotated[
         Path | None,
         typer.Option(
@@ -92,7 +93,7 @@ def compare(
     if group:
         _compare_groups(runs, group, reference, weights, chosen_union, explain, save_reference)
         return
-    runs = runs or []
+    runs, known = runs or [], read_about(about)
     _check(runs, save_reference)
     results = Results(runs, kept=_KEPT)
     shared = what_is_shared(results)
@@ -101,37 +102,51 @@ def compare(
     chosen = chosen_reference(reference, results, weights)
     leading = results[0]
     held = hold_against(first.table, chosen, leading.records.values(), leading.identity).require() if chosen else None
-    seen = [_Seen.of(shared.on(run), held, at) for run in range(len(runs))]
+    seen = [_Seen.of(shared.on(run), held, at, known) for run in range(len(runs))]
     volumes = [attack for attack in shared.grid if all(volume_name(attack) in run.intervals for run in seen)]
 
     console = Console(highlight=False)
     short = _introduce(console, shared, first.table.data, held)
     first = first.with_volumes_of(volumes)
     told = first.statistics(held, at)
-    for part in _side_by_side(short, told, seen, console.width):
-        console.print(part)
-    for name, run in zip(short, seen, strict=True):
-        if run.why:
-            console.print(f"{safe(name)} is {MASKED}. {safe(run.why)}", highlight=False)
-    if "union accuracy" in told:
-        console.print(f"[dim]union: {named_points(at)}[/dim]", highlight=False)
+    _print_numbers(console, short, told, seen, at)
     for other in range(1, len(runs)):
         compared = shared.on(other).with_volumes_of(volumes)
         barred = seen[0].masked.keys() | seen[other].masked.keys()
         statistics = told, compared.statistics(held, at)
         _pairs.print_pair(console, (first, compared), statistics, barred, (short[0], short[other]))
-    competing = [run.accuracies for run in seen if not run.why]
-    agreement = _agreement(competing, console.width)
-    if agreement:
-        console.print(f"\nDo the attacks agree? Correlation over {len(competing)} models:")
-        for part in agreement:
-            console.print(part)
+    agreement = _print_agreement(console, short, seen, held)
     if save_reference is not None:
         tables = {unmarked(name): run.accuracies for name, run in zip(shared.names, seen, strict=True)}
         _save(save_reference, runs, tables, leading)
         console.print(f"Reference: {safe(save_reference)}", highlight=False, soft_wrap=True)
     if explain:
-        _explain(console, told, bool(volumes), bool(agreement))
+        _explain(console, told, bool(volumes), agreement)
+
+
+def _print_numbers(
+    console: Console, names: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen], union: Mapping[str, float]
+) -> None:
+    """The numbers of all models side by side."""
+    for part in _side_by_side(names, numbers, seen, console.width):
+        console.print(part)
+    for name, run in zip(names, seen, strict=True):
+        if run.why:
+            console.print(f"{safe(name)} is {MASKED}. {safe(run.why)}", highlight=False)
+    if "union accuracy" in numbers:
+        console.print(f"[dim]union: {named_points(union)}[/dim]", highlight=False)
+
+
+def _print_agreement(console: Console, names: Sequence[str], seen: Sequence[_Seen], held: Held | None) -> bool:
+    """UAR under each attack where there is a reference, and how the attacks agree; whether that was said."""
+    competing = [(name, run) for name, run in zip(names, seen, strict=True) if not run.why]
+    if not competing:
+        return False
+    found = agreement_of([run.accuracies for _, run in competing], [run.trained_on for _, run in competing], held)
+    if found.uar:
+        _agreement.print_uar(console, [name for name, _ in competing], found)
+    _agreement.print_agreement(console, found)
+    return found.correlation is not None
 
 
 def _compare_groups(
@@ -170,12 +185,17 @@ class _Seen:
     accuracies: AccuracyTable
     masked: Mapping[str, Mapping[str, float]]
     why: str
+    trained_on: Mapping[str, float] | None
 
     @classmethod
-    def of(cls, run: Compared, held: Held | None, union: Mapping[str, float]) -> _Seen:
+    def of(
+        cls, run: Compared, held: Held | None, union: Mapping[str, float], about: Mapping[str, About] | None = None
+    ) -> _Seen:
         intervals, void = run.intervals(held, union), masked(run.table)
         why = why_masked(void) if void else ""
-        return cls(intervals, run.table.accuracies(), run.masked(intervals, held, union), why)
+        told = about_of(run.table, about or {})
+        trained = told.trained_on if told.tells_training else None
+        return cls(intervals, run.table.accuracies(), run.masked(intervals, held, union), why, trained)
 
     def shown(self, name: str) -> str:
         """A number in a cell, and below it what it is where it is masked."""
@@ -235,20 +255,3 @@ def _side_by_side(models: Sequence[str], numbers: Iterable[str], seen: Sequence[
     """These numbers of all models, in as many tables as the width asks for."""
     rows = [[safe(name), *(each.shown(name) for each in seen)] for name in numbers]
     return tables_that_fit(["95 % intervals", *map(safe, models)], rows, width)
-
-
-def _agreement(models: Sequence[AccuracyTable], width: int) -> list[Table]:
-    """Correlation of the attacks over the models; nothing for fewer than three models or two attacks."""
-    attacks = models[0].attacks
-    if len(models) < 3 or len(attacks) < 2:
-        return []
-    scores = [[average_accuracy(model, [attack]) for attack in attacks] for model in models]
-    correlation = attack_correlation(scores)
-    tables = []
-    for group in in_groups([5] * len(attacks), width - max(map(len, attacks)) - 6):
-        part = table("", *(str(column + 1) for column in group))
-        for row, attack in enumerate(attacks):
-            cells = ["" if column > row else f"{correlation[row, column]:.2f}".replace("nan", "-") for column in group]
-            part.add_row(f"{row + 1} {safe(attack)}", *cells)
-        tables.append(part)
-    return tables

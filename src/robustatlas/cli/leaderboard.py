@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from robustatlas.cli import _runs
-from robustatlas.cli._help import MODEL, OUTPUT, Command, Group
+from robustatlas.cli._help import OUTPUT, Command, Group
 from robustatlas.cli._terminal import printable
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import in_shell
@@ -50,15 +50,7 @@ def build(
     reference: _runs.Reference = None,
     weights: _runs.Weights = None,
     alpha: _runs.Alpha = None,
-    about: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="JSON file on the models (name of the model: title, url, architecture, extra_data, trained_on, "
-            "notes).",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
+    about: _runs.About = None,
     title: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Title of the site.", rich_help_panel=OUTPUT)
     ] = None,

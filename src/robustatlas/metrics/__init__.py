@@ -50,7 +50,7 @@ from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.metrics.trainings import OverTrainings, mean_over, over_trainings
 from robustatlas.metrics.ua2 import ua2
-from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
+from robustatlas.metrics.uar import mean_uar, uar_matrix, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples
 
 __all__ = [
@@ -113,6 +113,7 @@ __all__ = [
     "stability_constant",
     "success_over_queries",
     "ua2",
+    "uar_matrix",
     "unforeseen_attack_robustness",
     "union_accuracy",
 ]

@@ -229,10 +229,11 @@ def attack_correlation(
     """How attacks agree on models: correlation matrix [A, A] of scores [M, A] of M models under A attacks.
 
     Args:
-        scores: such as the UAR, or the single-attack competitiveness ratio, of each model under each attack.
+        scores: such as the UAR (:func:`uar_matrix`) of each model under each attack.
         method: `pearson` for the scores, `spearman` for their ranks.
         seen: [M, A], whether a model was trained against an attack; a pair of attacks is correlated over the models
-            that were trained against neither, as in the paper. None: over all models.
+            that were trained against neither. The paper does so, over UAR of adversarially trained defenses alone: the
+            network without a defense is no row. None: over all models.
 
     Returns:
         correlations in [-1, 1]; NaN with an attack under which all models have the same score, and for a pair that

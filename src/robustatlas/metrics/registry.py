@@ -193,9 +193,10 @@ _ALL = (
     ),
     Metric(
         "agreement",
-        "Pearson correlation over the models of their average accuracies under two attacks: near 1 they rank and space "
-        "the models alike. With few models it is rough.",
-        f"{_KANG} (Figure 6b)",
+        "Pearson correlation over models of their scores under two attacks: near 1 they rank and space models alike. "
+        "With a reference it is of UAR, over adversarially trained models, of each pair over those that were trained "
+        "against neither attack, as Figure 6b of Kang et al. 2019; without one of average accuracies over all models, "
+        "which is not in that paper. With few models it is rough.",
     ),
 )
 

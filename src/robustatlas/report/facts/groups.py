@@ -120,9 +120,18 @@ class _Training:
     @classmethod
     def of(cls, run: Compared, held: Held | None, union: Mapping[str, float]) -> _Training:
         largest = _at_the_largest(run)
-        found = run.statistics(held, union)
+        found = run.statistics(held, union) | _uars(run, held)
         void = {name for name in largest if masked(run.table, [name.rpartition("@")[0]])}
+        void |= {f"UAR {attack}" for attack in run.table.attacks if masked(run.table, [attack])}
         return cls(found | largest, frozenset(void.union(run.masked(found, held, union))))
+
+
+def _uars(run: Compared, held: Held | None) -> dict[str, SampleStatistic]:
+    """UAR under each attack of a reference: a row of the matrix."""
+    if held is None:
+        return {}
+    ours, reference = AccuracyStatistics(run.table.restrict(held.ranked)), held.table(held.ranked)
+    return {f"UAR {attack}": ours.uar(reference, [attack]) for attack in held.ranked}
 
 
 def _at_the_largest(run: Compared) -> dict[str, SampleStatistic]:
