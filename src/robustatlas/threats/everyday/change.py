@@ -55,7 +55,7 @@ class Change(ThreatModel):
         return self._joined((2 * bounded - 1 if self.signed else bounded) * epsilon[:, None], drawn)
 
     def typical(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        """A theta as it comes up: signed numbers anywhere within ``epsilon``, an amount in full, the rest at random."""
+        """Signed numbers anywhere within ``epsilon``, an amount in full, the rest at random."""
         drawn = self.start(x, epsilon, noise)
         return drawn if self.signed else self._joined(epsilon[:, None].expand(-1, self.bounded), drawn)
 
