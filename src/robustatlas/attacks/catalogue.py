@@ -33,6 +33,7 @@ ATTACKS: Registry[Attacks] = Registry(
         "published": "attacks.published:published_attacks",
         "images": "attacks.image:image_attacks",
         "imagenet-ua": "attacks.imagenet_ua:ua_attacks",
+        "everyday": "attacks.everyday:everyday_attacks",
         "carben": "attacks.composed:carben_attack",
     },
     "a robustatlas.Attack, or a function that makes one or several",

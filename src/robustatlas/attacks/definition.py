@@ -78,6 +78,7 @@ class Attack:
         unbounded: sizes above the largest strength mean something (lp).
         errors: of models that reject, what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or
             wrong.
+        typical: how often each sample is drawn at each strength, for what is typical beside the worst case (0: not).
         small: the attack that is meant on small images, where strengths and settings differ; see :meth:`on_images`.
 
     Raises:
@@ -103,6 +104,7 @@ class Attack:
     repairs: bool = False
     unbounded: bool = False
     errors: Errors = "accepted"
+    typical: int = 0
     small: Attack | None = None
 
     def __new__(cls, *given: object, **named: object) -> Attack:  # noqa: D102

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Search, Stage, grid
+from robustatlas.attacks.everyday import everyday_suite
 from robustatlas.attacks.imagenet_ua import at_levels
 from robustatlas.attacks.plans import as_published, plans
 from robustatlas.attacks.search.rules import PATIENT
@@ -163,6 +164,11 @@ SUITES: dict[str, Suite] = {
             "corruptions",
             "the common corruptions at five severities",
             lambda p: [a for n, a in catalogue(p).items() if n.startswith("corruption-")],
+        ),
+        Suite(
+            "everyday",
+            "everyday changes in three sizes, slight, clear and strong, in units that people know",
+            everyday_suite,
         ),
         Suite("uar-cifar10", "UAR's attacks at six strengths calibrated for CIFAR-10", _uar("uar-cifar10")),
         Suite("uar-imagenet100", "UAR's attacks at six strengths calibrated for ImageNet-100", _uar("uar-imagenet100")),

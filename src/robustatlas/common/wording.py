@@ -24,12 +24,14 @@ COLOUR = "Colour"
 PERCEPTION = "Perception"
 WEATHER = "Weather and texture"
 OCCLUSION = "Occlusion"
+EVERYDAY = "Everyday changes"
 UNFORESEEN = "ImageNet-UA"
 COMPOSED = "Composed"
 CORRUPTION = "Common corruptions"
 OTHER = "Other"
 
-GROUPS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, UNFORESEEN, COMPOSED, CORRUPTION, OTHER)
+_SETS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, EVERYDAY, UNFORESEEN)
+GROUPS = (*_SETS, COMPOSED, CORRUPTION, OTHER)
 
 _LABELS = {
     "linf": AttackLabel("L∞", NORMS),
@@ -53,6 +55,26 @@ _LABELS = {
     "snow": AttackLabel("Snow", WEATHER),
     "gabor": AttackLabel("Gabor", WEATHER),
     "patch": AttackLabel("Patch", OCCLUSION),
+    "rotation": AttackLabel("Rotation", EVERYDAY),
+    "translation": AttackLabel("Translation", EVERYDAY),
+    "translation-percent": AttackLabel("Translation, %", EVERYDAY),
+    "zoom": AttackLabel("Zoom", EVERYDAY),
+    "shear": AttackLabel("Shear", EVERYDAY),
+    "tilt": AttackLabel("Tilt", EVERYDAY),
+    "crop": AttackLabel("Crop", EVERYDAY),
+    "exposure": AttackLabel("Exposure", EVERYDAY),
+    "gamma": AttackLabel("Gamma", EVERYDAY),
+    "contrast-percent": AttackLabel("Contrast, %", EVERYDAY),
+    "saturation-percent": AttackLabel("Saturation, %", EVERYDAY),
+    "blur": AttackLabel("Blur", EVERYDAY),
+    "motion-blur": AttackLabel("Motion blur", EVERYDAY),
+    "noise": AttackLabel("Noise", EVERYDAY),
+    "jpeg-quality": AttackLabel("JPEG quality", EVERYDAY),
+    "resolution": AttackLabel("Resolution", EVERYDAY),
+    "occlusion": AttackLabel("Occlusion", EVERYDAY),
+    "fog-density": AttackLabel("Fog density", EVERYDAY),
+    "rain-density": AttackLabel("Rain density", EVERYDAY),
+    "snow-density": AttackLabel("Snow density", EVERYDAY),
     "carben": AttackLabel("CARBEN", COMPOSED),
 }
 

@@ -18,6 +18,7 @@ import torch
 from robustatlas.attacks.search.plan import Stage
 from robustatlas.common.bundle import join
 from robustatlas.common.host import indices, stride, to_host
+from robustatlas.engine.ahead import moved_ahead, points_at_once
 from robustatlas.engine.evidence import record_in_full, record_margins, record_queries, verify
 from robustatlas.engine.hopeless import can_skip, skip_hopeless
 from robustatlas.engine.judging import to_beat
@@ -58,7 +59,11 @@ def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
     steps = _steps_to_a_look(setting, stage) if setting.model.knowledge == "gradients" else 1
     while len(lanes.rows):
         for _ in range(steps):
-            evaluation, state = moved(setting, stage, lanes)
+            if (count := points_at_once(setting, stage, lanes)) > 1:
+                lanes, evaluation = moved_ahead(setting, stage, lanes, count)
+                state = stage.optimizer.step(lanes.problem, lanes.state, evaluation)
+            else:
+                evaluation, state = moved(setting, stage, lanes)
             record_margins(setting, stage, lanes, evaluation)
             record_queries(setting, lanes, evaluation)
             setting.ledger.finite &= evaluation.logits.isfinite().all()

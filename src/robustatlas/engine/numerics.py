@@ -48,3 +48,6 @@ CLEAN = -4
 
 SEARCH, JUDGED = -5, -6
 """From which a randomised model draws in the steps of a run, and to judge what it found."""
+
+TYPICAL = -7
+"""For the draws that say what is typical."""

@@ -53,5 +53,6 @@ class Costs:
 def weight_of(task: Task, classes: int) -> float:
     """How much work a task may be at most, in pairs of a forward and a backward pass of a sample on which every run
     comes to nothing."""
-    attack, search = task.attack, task.search
-    return most_passes(attack.plans[search], search, len(attack.strengths), classes, attack.threat.chooses) / 2
+    attack, search, strengths = task.attack, task.search, len(task.attack.strengths)
+    searched = most_passes(attack.plans[search], search, strengths, classes, attack.threat.chooses)
+    return (searched + strengths * attack.typical) / 2

@@ -311,6 +311,8 @@ def record_of(
         procedure["unbounded"] = attack.unbounded
     if model is not None and model.draws is not None:
         procedure["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
+    if attack.typical:
+        procedure["typical"] = {"draws": attack.typical}
     if attack.threat.chooses:
         procedure["chosen"] = "by each run that begins anew"
     if model is not None and model.remedy:

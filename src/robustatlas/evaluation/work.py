@@ -20,6 +20,7 @@ from robustatlas.common.bundle import take
 from robustatlas.common.noise import Noise
 from robustatlas.data import as_inputs
 from robustatlas.engine.ledger import Ledger, check_finite
+from robustatlas.engine.typical import typical_of
 from robustatlas.evaluation.identity import check_same
 from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.evaluation.plan import Task
@@ -154,6 +155,7 @@ class _Batch:
     ) -> None:
         self.model, self.task, self.x, self.labels, self.index, self.seed = model, task, x, labels, index, seed
         self.ledger: Ledger | None = None
+        self.typical: Tensor | None = None
         self.through: Tensor | None = None
 
     def run(self, lanes: int, halves: bool, report: Callable[[int], None]) -> bool:
@@ -165,6 +167,8 @@ class _Batch:
             sizes = self.task.certified_at(self.index)
             certified = None if sizes is None else torch.from_numpy(sizes).to(self.x)
             setting = engine.set_up(model, attack, search, self.x, self.labels, noise, lanes, certified)
+            if attack.typical:
+                self.typical = typical_of(model, attack.threat, setting.ledger, attack.typical, lanes)
             self.ledger, self.through = setting.ledger, setting.schedule.done
             engine.run(setting, report)
         except Exception as error:
@@ -187,6 +191,8 @@ class _Batch:
         columns = _columns(self.task.record, self.task.attack, ledger, self.index)
         if ledger.queries.shape[1]:
             columns["queries"] = _queries(columns, ledger, np.array(self.task.record.strengths))
+        if self.typical is not None:
+            columns["typical"] = self.typical.float().cpu().numpy()
         if model.draws is not None:
             columns |= _drawn(columns, ledger)
         if self.task.certified is not None:

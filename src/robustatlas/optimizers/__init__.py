@@ -29,6 +29,7 @@ OPTIMIZERS: Registry[type[Optimizer[Any]]] = Registry(
         "hop-skip-jump": "optimizers.hop_skip_jump:HopSkipJump",
         "scan": "optimizers.scan:Scan",
         "once": "optimizers.scan:Once",
+        "sweep": "optimizers.sweep:Sweep",
         "ppgd": "optimizers.ppgd:PPGD",
         "lpa": "optimizers.lpa:LPA",
         "fast-lpa": "optimizers.lpa:FastLPA",

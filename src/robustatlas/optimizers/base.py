@@ -90,6 +90,9 @@ class Optimizer(ABC, Generic[S]):
     needs_size: bool = False
     """Looks at the size of theta; where none does, training does not measure it."""
     fewest_steps: ClassVar[int] = 1
+    foresees: ClassVar[bool] = False
+    """Which points it looks at does not depend on what is said of them, but that a run ends at the first mistake; then
+    several of them fit into a batch, see :meth:`ahead`."""
 
     @property
     def needs(self) -> Knowledge:
@@ -127,6 +130,11 @@ class Optimizer(ABC, Generic[S]):
     @abstractmethod
     def init(self, problem: Problem, theta: Tree) -> S:
         """The state that begins at ``theta``."""
+
+    def ahead(self, problem: Problem, state: S, count: int) -> S:
+        """The states of the next ``count`` points, ``[B * count]`` rows, those of a sample one after the other; of an
+        optimizer that :attr:`foresees`."""
+        raise NotImplementedError
 
     @abstractmethod
     def step(self, problem: Problem, state: S, evaluation: Evaluation) -> S:

@@ -38,6 +38,10 @@ ASKED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"queries": (np.int6
 """Those that it has besides where the model could only be asked: the queries after which the first example within each
 strength was seen, -1 where none was."""
 
+TYPICAL_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"typical": (np.float32, 2)}
+"""Those that it has besides where draws say what is typical: the share of them at each strength that is classified
+correctly, NaN where none was drawn."""
+
 LATER_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"found_leg": (np.int64, 1)}
 """Those that older parts do not have: the leg of the plan that found the smallest example, -1: none, or not known."""
 
@@ -55,7 +59,7 @@ REJECTING_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"clean_rejected
 Arrays = dict[str, NDArray[Any]]
 
 
-_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **LATER_COLUMNS}))
+_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **TYPICAL_COLUMNS, **LATER_COLUMNS}))
 
 
 def unknown_columns(samples: int) -> Arrays:
@@ -64,9 +68,10 @@ def unknown_columns(samples: int) -> Arrays:
     return draws | {name: np.full(samples, -1, kind) for name, (kind, _) in LATER_COLUMNS.items()}
 
 
-def no_queries(samples: int, strengths: int) -> Arrays:
-    """What stands for the columns of models that can only be asked where a part does not have them: nothing seen."""
-    return {name: np.full((samples, strengths), -1, kind) for name, (kind, _) in ASKED_COLUMNS.items()}
+def unknown_at_strengths(samples: int, strengths: int) -> Arrays:
+    """What stands for columns by strength that a part does not have: no query seen, and nothing drawn."""
+    asked = {name: np.full((samples, strengths), -1, kind) for name, (kind, _) in ASKED_COLUMNS.items()}
+    return asked | {name: np.full((samples, strengths), np.nan, kind) for name, (kind, _) in TYPICAL_COLUMNS.items()}
 
 
 def columns_of(

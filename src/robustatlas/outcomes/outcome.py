@@ -97,6 +97,8 @@ class Outcome:
             there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
         queries: ``[N, S]``, of a model that could only be asked how often it had been when the first example within
             each strength was seen (1: the clean input is misclassified, -1: none was seen); None: not known.
+        typical: ``[N, S]``, the share of draws at each strength that are classified correctly, NaN where none was drawn;
+            None: the attack is searched alone.
         frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
             examples came across.
         without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
@@ -135,6 +137,7 @@ class Outcome:
     mistakes: Integers | None = None
     drawn: Integers | None = None
     queries: Integers | None = None
+    typical: Floats | None = None
     frontier: bool = False
     without_gradient: float | None = None
     saved: Integers | None = None
@@ -224,10 +227,21 @@ class Outcome:
         """Robust accuracy in percent at each strength, ``[S]``."""
         return percent((~self.broken()).sum(axis=0), self.samples)
 
+    def typical_accuracies(self) -> Floats:
+        """Mean share of the draws that are classified correctly, in percent, ``[S]``; NaN where not all samples were
+        drawn.
+
+        Raises:
+            UserError: nothing was drawn.
+        """
+        if self.typical is None:
+            raise UserError(f"{self.attack} was searched for the worst case alone; nothing says what is typical.")
+        return np.asarray(100.0 * np.mean(self.typical, axis=0, dtype=np.float64))
+
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
         rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of", "kind_of"]
-        rows += ["possible_size", "mistakes", "drawn", "queries", "saved"]
+        rows += ["possible_size", "mistakes", "drawn", "queries", "typical", "saved"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
 
@@ -284,4 +298,5 @@ class Outcome:
             margins=self.margins[:, kept],
             fooled=self.fooled[:, kept],
             queries=None if self.queries is None else self.queries[:, kept],
+            typical=None if self.typical is None else self.typical[:, kept],
         )

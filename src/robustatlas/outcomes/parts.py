@@ -18,7 +18,7 @@ from robustatlas.outcomes.columns import (
     Arrays,
     check_columns,
     columns_of,
-    no_queries,
+    unknown_at_strengths,
     stacked,
     unknown_columns,
 )
@@ -126,7 +126,7 @@ class Parts:
         strengths = len(record.strengths)
         filled = [
             unknown_columns(len(part["index"]))
-            | no_queries(len(part["index"]), strengths)
+            | unknown_at_strengths(len(part["index"]), strengths)
             | {"possible_size": part["minimal_size"]}
             | part
             for part in parts

@@ -54,6 +54,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         mistakes=of_best([outcome.mistakes for outcome in outcomes], 0) if drawn else None,
         drawn=of_best([outcome.drawn for outcome in outcomes], 0) if drawn else None,
         queries=_queries(outcomes, covered, strengths),
+        typical=_typical(outcomes, covered, strengths),
         frontier=any(
             outcome.frontier and len(outcome.strengths) == len(strengths) and bool(here.all())
             for outcome, here in zip(outcomes, covered, strict=True)
@@ -119,6 +120,21 @@ def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths
             seen = np.where(rows[:, None] & (outcome.queries >= 0), outcome.queries, never)
             fewest[:, columns] = np.minimum(fewest[:, columns], seen)
     return np.where(fewest == never, -1, fewest)
+
+
+def _typical(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Floats | None:
+    """The mean over all draws of any search, at the union of the strengths; NaN where there are none."""
+    known = [(one, rows) for one, rows in zip(outcomes, covered, strict=True) if one.typical is not None]
+    if not known:
+        return None
+    total, count = np.zeros((2, outcomes[0].samples, len(strengths)))
+    for outcome, rows in known:
+        assert outcome.typical is not None
+        columns = positions_of(outcome.strengths.tolist(), list(strengths))
+        drawn = rows[:, None] & ~np.isnan(outcome.typical)
+        total[:, columns] += np.where(drawn, outcome.typical, 0.0)
+        count[:, columns] += drawn
+    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
 
 
 def _without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:

@@ -24,8 +24,8 @@ NOTHING: Mapping[str, str] = {
     "samples": "run VARCHAR, index BIGINT, label BIGINT, clean_prediction BIGINT, clean_margin DOUBLE",
     "outcomes": "run VARCHAR, attack VARCHAR, index BIGINT, minimal_strength DOUBLE, minimal_size DOUBLE, "
     "certified_size DOUBLE, found_class BIGINT, forward BIGINT, backward BIGINT, mistakes DOUBLE, drawn DOUBLE, "
-    "broken BOOLEAN[], margins FLOAT[], fooled TINYINT[], queries DOUBLE[], strengths DOUBLE[]",
-    "accuracies": "run VARCHAR, attack VARCHAR, strength DOUBLE, accuracy DOUBLE",
+    "broken BOOLEAN[], margins FLOAT[], fooled TINYINT[], queries DOUBLE[], typical DOUBLE[], strengths DOUBLE[]",
+    "accuracies": "run VARCHAR, attack VARCHAR, strength DOUBLE, accuracy DOUBLE, typical DOUBLE",
     "certified": "run VARCHAR, attack VARCHAR, of VARCHAR, unit VARCHAR, index BIGINT, certified_size DOUBLE, "
     "method VARCHAR",
 }
@@ -59,7 +59,8 @@ def fill(
                 f"{outcome.monotone} AS monotone, CAST([{origins}] AS VARCHAR[]) AS origins"
             )
             views["outcomes"].append(select(begin, _outcome_columns(table, outcome), _of_all(outcome)))
-            at_each = {"strength": outcome.strengths, "accuracy": outcome.accuracies()}
+            typical = np.full(len(outcome.strengths), np.nan) if outcome.typical is None else outcome.typical_accuracies()
+            at_each = {"strength": outcome.strengths, "accuracy": outcome.accuracies(), "typical": typical}
             views["accuracies"].append(select(begin, at_each))
         for held in table.certified_sizes.values():
             views["certified"].append(select(_certified(name, held), _certified_columns(table, held)))
@@ -109,13 +110,15 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
         "margins": outcome.margins,
         "fooled": outcome.fooled,
         **({} if outcome.queries is None else {"queries": np.where(outcome.queries > 0, outcome.queries, np.nan)}),
+        **({} if outcome.typical is None else {"typical": outcome.typical}),
     }
 
 
 def _of_all(outcome: Outcome) -> str:
-    """What is the same at every sample: the strengths, and that no queries were counted."""
-    uncounted = ", CAST(NULL AS DOUBLE[]) AS queries" * (outcome.queries is None)
-    return f"{uncounted}, {_list(outcome.strengths.tolist())} AS strengths"
+    """What is the same at every sample: the strengths, and that no queries were counted, or nothing drawn."""
+    lacking = [name for name in ("queries", "typical") if getattr(outcome, name) is None]
+    nothing = "".join(f", CAST(NULL AS DOUBLE[]) AS {name}" for name in lacking)
+    return f"{nothing}, {_list(outcome.strengths.tolist())} AS strengths"
 
 
 def _certified(run: str, held: CertifiedSizes) -> str:

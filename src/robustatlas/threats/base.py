@@ -105,6 +105,10 @@ class ThreatModel(ABC):
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tree:
         """A random theta of the set of size ``epsilon``."""
 
+    def typical(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tree:
+        """A theta as it comes up where nobody looks for the worst; by default a :meth:`start`."""
+        return self.start(x, epsilon, noise)
+
     def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> Tree:
         """The :meth:`neutral` theta, with the most promising of several draws as what is never optimised in it.
 

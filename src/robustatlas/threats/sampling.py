@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
-def sample(image: Tensor, grid: Tensor, align_corners: bool) -> Tensor:
-    """``image`` [B, C, H, W] read at ``grid`` [B, H, W, 2] (x, y in [-1, 1]), bilinear, zero outside; in [0, 1]."""
-    read = F.grid_sample(image, grid, mode="bilinear", padding_mode="zeros", align_corners=align_corners)
-    return read.clamp(0, 1)  # the weights of four white pixels may add up to a little more than 1
+Padding = Literal["zeros", "reflection", "border"]
+"""What lies beyond the edges: zeros, the mirror image, or the outermost pixels."""
 
 
-def resample(image: Tensor, grid: Tensor, identity: Tensor, align_corners: bool) -> Tensor:
+def sample(image: Tensor, grid: Tensor, align_corners: bool, padding: Padding = "zeros", level: float = 0.0) -> Tensor:
+    """``image`` [B, C, H, W] read at ``grid`` [B, H, W, 2] (x, y in [-1, 1]), bilinear; in [0, 1]. ``padding``: what
+    lies outside; zeros are the pixel value ``level``."""
+    shown = image - level if level else image
+    read = F.grid_sample(shown, grid, mode="bilinear", padding_mode=padding, align_corners=align_corners)
+    return (read + level if level else read).clamp(0, 1)  # four weights may add up to a little more than 1
+
+
+def resample(
+    image: Tensor, grid: Tensor, identity: Tensor, align_corners: bool, padding: Padding = "zeros", level: float = 0.0
+) -> Tensor:
     """As :func:`sample`, but bit for bit ``image`` where ``grid`` equals ``identity`` [H, W, 2]; in [0, 1].
 
     Grid coordinates round, so plain sampling changes most images by about 1e-6 even along the identity. That error is
     taken off: s + (x - s) is exactly x because s is so near to x (Sterbenz).
     """
-    error = image - sample(image, identity.expand(len(image), -1, -1, -1), align_corners)
-    return (sample(image, grid, align_corners) + error).clamp(0, 1)
+    how = (align_corners, padding, level)
+    error = image - sample(image, identity.expand(len(image), -1, -1, -1), *how)
+    return (sample(image, grid, *how) + error).clamp(0, 1)
 
 
 def cell_centres(height: int, width: int, like: Tensor) -> Tensor:

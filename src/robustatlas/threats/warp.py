@@ -14,7 +14,7 @@ from torch import Tensor
 
 from robustatlas.common.host import constant
 from robustatlas.threats.box import BoxThreat, OneNumber, require_images
-from robustatlas.threats.sampling import pixels, resample
+from robustatlas.threats.sampling import Padding, pixels, resample
 
 _FAR = 1e4
 
@@ -47,13 +47,40 @@ class Warp(BoxThreat):
 
     def grid(self, x: Tensor, theta: Tensor) -> Tensor:
         """``[B, H, W, 2]``: where each pixel is read; -1 and 1 are the middles of the outermost pixels."""
-        return _unit(x, _sources(self.matrix(x, theta), *x.shape[2:]))
+        return units(x, _sources(self.matrix(x, theta), *x.shape[2:]))
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        return resample(x, self.grid(x, theta), _unit(x, pixels(x.shape[2], x.shape[3], theta)), True)
+        return warped(x, self.matrix(x, theta))
 
 
-def _unit(x: Tensor, places: Tensor) -> Tensor:
+def warped(x: Tensor, matrix: Tensor, padding: Padding = "zeros", level: float = 0.0) -> Tensor:
+    """``x`` moved by ``matrix`` [B, 3, 3], which maps pixels of it to pixels of the result; bit for bit ``x`` under the
+    identity. ``padding``: what lies beyond the edges; ``level``: of zeros, the pixel value there."""
+    grid, identity = units(x, _sources(matrix, *x.shape[2:])), units(x, pixels(x.shape[2], x.shape[3], matrix))
+    return resample(x, grid, identity, True, padding, level)
+
+
+def about_centre(x: Tensor, matrix: Tensor) -> Tensor:
+    """``matrix`` [B, 3, 3] of a map whose origin is the middle of the image, with the corner as origin."""
+    there = torch.eye(3, dtype=matrix.dtype, device=matrix.device)
+    there[:2, 2] = constant(((x.shape[3] - 1) / 2, (x.shape[2] - 1) / 2), matrix)
+    back = 2 * torch.eye(3, dtype=matrix.dtype, device=matrix.device) - there
+    return there @ matrix @ back
+
+
+def turned(x: Tensor, degrees: Tensor) -> Tensor:
+    """``[B, 3, 3]``: the rotation about the image's centre by ``degrees`` [B], counter-clockwise."""
+    angle = torch.deg2rad(degrees)
+    cos, sin = angle.cos(), angle.sin()
+    row, column = (x.shape[2] - 1) / 2, (x.shape[3] - 1) / 2
+    zero, one = torch.zeros_like(cos), torch.ones_like(cos)
+    top = torch.stack([cos, sin, (1 - cos) * column - sin * row], 1)
+    middle = torch.stack([-sin, cos, (1 - cos) * row + sin * column], 1)
+    return torch.stack([top, middle, torch.stack([zero, zero, one], 1)], 1)
+
+
+def units(x: Tensor, places: Tensor) -> Tensor:
+    """Columns and rows ``places`` [..., 2] where -1 and 1 are the middles of the outermost pixels."""
     last = constant((x.shape[3] - 1, x.shape[2] - 1), places)
     return 2 * places / last - 1
 
@@ -99,13 +126,7 @@ class Rotation(OneNumber, Warp):
         return 180.0
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
-        angle = torch.deg2rad(theta[:, 0])
-        cos, sin = angle.cos(), angle.sin()
-        row, column = (x.shape[2] - 1) / 2, (x.shape[3] - 1) / 2
-        zero, one = torch.zeros_like(cos), torch.ones_like(cos)
-        top = torch.stack([cos, sin, (1 - cos) * column - sin * row], 1)
-        middle = torch.stack([-sin, cos, (1 - cos) * row + sin * column], 1)
-        return torch.stack([top, middle, torch.stack([zero, zero, one], 1)], 1)
+        return turned(x, theta[:, 0])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,129 @@
+"""An exhaustive sweep over a grid of a few numbers, the smallest size first."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.common.bundle import take
+from robustatlas.common.host import cached
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.everyday.change import Change, Free
+
+
+@dataclass(frozen=True)
+class SweepState(State):
+    """``found`` [B]: the last point looked at was a mistake, and the sweep ends."""
+
+    found: Tensor
+
+
+@dataclass(frozen=True)
+class Sweep(Optimizer[SweepState]):
+    """Every point of a grid of an everyday change, in the order of size, until the first mistake.
+
+    Numbers that the strength bounds are looked at in ``sizes`` equal steps up to epsilon: of one signed number both
+    signs, of two signed numbers all points of the square grid. At each of them every combination of the numbers that no
+    strength bounds: directions and places at equal distances, and so many random patterns. What is found is the
+    smallest size of the grid at which there is a mistake.
+
+    Attributes:
+        sizes: steps up to epsilon.
+        bounded, signed, free: of the threat model.
+    """
+
+    needs_gradient: ClassVar[bool] = False
+    needs = "labels"
+    minimum_size: ClassVar[bool] = True
+    foresees: ClassVar[bool] = True
+
+    sizes: int = 10
+    bounded: int = 1
+    signed: bool = True
+    free: tuple[tuple[Free, int], ...] = ()
+
+    @classmethod
+    def of(cls, threat: Change, sizes: int) -> Sweep:
+        """The sweep of a threat model in so many sizes.
+
+        Example:
+            >>> from robustatlas.threats.everyday.geometry import Rotated, Shifted
+            >>> Sweep.of(Rotated(), 30).steps, Sweep.of(Shifted(), 3).steps
+            (60, 48)
+        """
+        return cls(sizes, threat.bounded, threat.signed, threat.free)
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]
+        """Points of the grid."""
+        held = (2 * self.sizes + 1) ** self.bounded - 1 if self.signed else self.sizes
+        return held * math.prod(count for _, count in self.free)
+
+    @property
+    def evaluations(self) -> int:
+        return self.steps
+
+    def lengthened(self, factor: float) -> Sweep:
+        """As it is: the grid is what its result is exact to."""
+        return self
+
+    def check(self, threat: ThreatModel) -> None:
+        if not isinstance(threat, Change) or (threat.bounded, threat.signed, threat.free) != (
+            self.bounded,
+            self.signed,
+            self.free,
+        ):
+            raise unsearchable(self, threat, "the everyday change that it was made for (Sweep.of)", "PGD")
+
+    def ahead(self, problem: Problem, state: SweepState, count: int) -> SweepState:
+        rows = torch.arange(len(state.step), device=state.step.device).repeat_interleave(count)
+        further = torch.arange(count, device=state.step.device).repeat(len(state.step))
+        later: SweepState = take(state, rows)
+        return self._at(take(problem, rows), replace(later, step=later.step + further))
+
+    def init(self, problem: Problem, theta: Tensor) -> SweepState:
+        state = SweepState(theta, counter(theta), torch.zeros_like(problem.epsilon, dtype=torch.bool))
+        return self._at(problem, state)
+
+    def step(self, problem: Problem, state: SweepState, evaluation: Evaluation) -> SweepState:
+        following = SweepState(state.theta, state.step + 1, state.found | evaluation.fooled)
+        return self._at(problem, following)
+
+    def finished(self, state: SweepState) -> Tensor:
+        return state.found | (state.step >= self.steps)
+
+    def _at(self, problem: Problem, state: SweepState) -> SweepState:
+        """The state with theta at the point of its step."""
+        table = cached(_grid, self.sizes, self.bounded, self.signed, self.free, like=problem.x)
+        point = table[state.step.clamp_max(len(table) - 1)]
+        bounded, free = point[:, : self.bounded] * problem.epsilon[:, None], point[:, self.bounded :]
+        for column, (kind, count) in enumerate(self.free):
+            if kind == "draw":
+                draws = problem.noise.child(column).uniform(count, dtype=point.dtype)
+                free = free.clone()
+                free[:, column] = draws.gather(1, point[:, self.bounded + column, None].long())[:, 0]
+        theta = torch.cat([bounded, free], 1)
+        return replace(state, theta=torch.where(state.found[:, None], state.theta, theta))
+
+
+def _grid(sizes: int, bounded: int, signed: bool, free: tuple[tuple[Free, int], ...]) -> Tensor:
+    """``[steps, n]``: the points in their order; bounded numbers as shares of epsilon, of draws the number."""
+    others = list(itertools.product(*(_values(kind, count) for kind, count in free)))
+    points = []
+    for size in range(1, sizes + 1):
+        along = sorted(range(-size, size + 1), key=lambda place: (-abs(place), -place)) if signed else [size]
+        shell = [place for place in itertools.product(along, repeat=bounded) if max(map(abs, place)) == size]
+        points += [(*(number / sizes for number in place), *rest) for place in shell for rest in others]
+    return torch.tensor(points, dtype=torch.float64)
+
+
+def _values(kind: Free, count: int) -> list[float]:
+    if kind == "place":
+        return [number / (count - 1) for number in range(count)]
+    return [number / (count if kind == "angle" else 1) for number in range(count)]

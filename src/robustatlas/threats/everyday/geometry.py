@@ -1,0 +1,141 @@
+"""Everyday changes of place and shape: rotation, translation, zoom, shear, tilt, crop.
+
+Each is a matrix from pixels (column, row, 1; the origin is the centre of the top left pixel) of the image to those of
+the result, which is read by bilinear sampling.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robustatlas.threats.everyday.change import Border, Bordered, Change, Free, level_of
+from robustatlas.threats.sampling import Padding, pixels, sample
+from robustatlas.threats.warp import about_centre, turned, units, warped
+
+_PADDING: dict[Border, Padding] = {"reflect": "reflection", "black": "zeros", "grey": "zeros"}
+
+
+class Moved(Bordered):
+    """A change of places by a matrix made from theta."""
+
+    signed: ClassVar[bool] = True
+
+    @abstractmethod
+    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
+        """``[B, 3, 3]``: the map from pixels of ``x`` to pixels of the result."""
+
+    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+        return warped(x, self.matrix(x, theta), _PADDING[self.border], level_of(self.border))
+
+
+@dataclass(frozen=True)
+class Rotated(Moved):
+    """Rotation about the middle of the image, counter-clockwise, by at most epsilon degrees either way."""
+
+    def most(self, x: Tensor) -> float:
+        return 180.0
+
+    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
+        return turned(x, theta[:, 0])
+
+
+@dataclass(frozen=True)
+class Shifted(Moved):
+    """A shift to the right and down, each by at most epsilon pixels, or per cent of the side, either way.
+
+    Args:
+        per_cent: of the width and of the height, instead of pixels.
+    """
+
+    bounded: ClassVar[int] = 2
+
+    per_cent: bool = False
+
+    def most(self, x: Tensor) -> float:
+        return 100.0 if self.per_cent else float(max(x.shape[2:]))
+
+    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
+        right, down = theta.unbind(1)
+        if self.per_cent:
+            right, down = right * (x.shape[3] / 100), down * (x.shape[2] / 100)
+        zero, one = torch.zeros_like(right), torch.ones_like(right)
+        return _matrix((one, zero, right), (zero, one, down), (zero, zero, one))
+
+
+@dataclass(frozen=True)
+class Zoomed(Moved):
+    """Enlarged or made smaller about the middle by at most epsilon per cent: a side becomes 1 + theta / 100 as long."""
+
+    def most(self, x: Tensor) -> float:
+        return 90.0
+
+    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
+        scale = 1 + theta[:, 0] / 100
+        zero, one = torch.zeros_like(scale), torch.ones_like(scale)
+        return about_centre(x, _matrix((scale, zero, zero), (zero, scale, zero), (zero, zero, one)))
+
+
+@dataclass(frozen=True)
+class Sheared(Moved):
+    """Upright lines leant about the middle by at most epsilon degrees either way."""
+
+    def most(self, x: Tensor) -> float:
+        return 80.0
+
+    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
+        slope = torch.deg2rad(theta[:, 0]).tan()
+        zero, one = torch.zeros_like(slope), torch.ones_like(slope)
+        return about_centre(x, _matrix((one, slope, zero), (zero, one, zero), (zero, zero, one)))
+
+
+@dataclass(frozen=True)
+class Tilted(Moved):
+    """The image as a flat picture, seen from straight ahead at a distance of its longer side, and turned about its
+    horizontal and its vertical middle line, each by at most epsilon degrees either way."""
+
+    bounded: ClassVar[int] = 2
+
+    def most(self, x: Tensor) -> float:
+        return 60.0
+
+    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
+        about_horizontal, about_vertical = torch.deg2rad(theta).unbind(1)
+        up, side = about_horizontal.sin(), about_vertical.sin()
+        high, wide = about_horizontal.cos(), about_vertical.cos()
+        distance, zero, one = max(x.shape[2:]), torch.zeros_like(up), torch.ones_like(up)
+        away = (-side * high / distance, up / distance, one)
+        return about_centre(x, _matrix((wide, zero, zero), (up * side, high, zero), away))
+
+
+@dataclass(frozen=True)
+class Cropped(Change):
+    """A part of the image, at least 100 - epsilon per cent as wide and as high, from anywhere in it, enlarged to its
+    size."""
+
+    free: ClassVar[tuple[tuple[Free, int], ...]] = (("place", 3), ("place", 3))
+
+    def most(self, x: Tensor) -> float:
+        return 95.0
+
+    def apply(self, x: Tensor, theta: Tensor) -> Tensor:
+        lost = theta[:, 0].clamp_max(99) / 100
+        scale = 1 / (1 - lost)
+        zero, one = torch.zeros_like(scale), torch.ones_like(scale)
+        left, top = lost * (theta[:, 1] * x.shape[3] - 0.5), lost * (theta[:, 2] * x.shape[2] - 0.5)
+        matrix = _matrix((scale, zero, -scale * left), (zero, scale, -scale * top), (zero, zero, one))
+        return warped(x, matrix, "border")
+
+
+def _matrix(*rows: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    return torch.stack([torch.stack(row, 1) for row in rows], 1)
+
+
+def displaced(x: Tensor, shift: Tensor, border: Border) -> Tensor:
+    """``x`` read ``shift`` [B, 2] pixels further (right, down)."""
+    places = pixels(x.shape[2], x.shape[3], x) + shift[:, None, None]
+    return sample(x, units(x, places), True, _PADDING[border], level_of(border))
