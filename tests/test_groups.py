@@ -76,7 +76,7 @@ def test_groups_are_the_numbers_of_their_runs():
         found = groups.numbers[name]
         assert found["linf@0.2"].values == pytest.approx(robust)
         assert found["linf@0.2"].std == pytest.approx(np.std(robust, ddof=1))
-        assert found["100 AH linf"].values == pytest.approx(volumes, abs=1e-4)
+        assert found["hypervolume linf, x 100"].values == pytest.approx(volumes, abs=1e-4)
     (tests,) = groups.tests().values()
     assert tests["linf@0.2"].p_value == pytest.approx(0.2)  # 2 of the 10 ways to choose two of five
     assert tests["linf@0.2"].effect == -1

@@ -2,83 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 
-from robustatlas.cli._terminal import safe, shown, table
-from robustatlas.common.wording import MASKED, UPPER_BOUND, listed, strength
+from robustatlas.cli._terminal import safe, shown, tables_that_fit
+from robustatlas.common.wording import MASKED, UPPER_BOUND, listed, pvalue, strength
 from robustatlas.metrics import (
     AdversarialHypervolume,
-    Interval,
     OutcomeTable,
     RobustnessCurve,
-    SampleStatistic,
     holm,
     mcnemar_at_strengths,
-    paired_differences,
     rank_sum_test,
     signed_rank_test,
 )
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.comparison import Compared
+from robustatlas.report.facts.pairs import Pair
 
 _SIGNIFICANT = 0.05
 
+_TABLES = 3
+"""Pairs that have a table each."""
+_SHORT = 24
+"""Letters of names that a column of a table has room for."""
+_LEADING = "average accuracy"
+_HEADINGS = ("difference", "p", "ahead")
 
-def print_pair(
-    console: Console,
-    runs: tuple[Compared, Compared],
-    statistics: tuple[dict[str, SampleStatistic], dict[str, SampleStatistic]],
-    barred: Collection[str],
-    pair: tuple[str, str],
-) -> None:
-    """The first model against another one, without the numbers that are ``barred`` as one of them is masked."""
+
+def print_pairs(console: Console, names: Sequence[str], pairs: Sequence[Pair], every: bool) -> None:
+    """Who is ahead of whom: a table for each pair, or of more than three one table of their averages."""
+    if every or len(pairs) <= _TABLES:
+        for pair in pairs:
+            _print_pair(console, names, pair)
+    else:
+        rows = [
+            [f"{safe(names[pair.first])} -\n{safe(names[pair.second])}", *_cells(pair, _LEADING, names)]
+            for pair in pairs
+            if _LEADING in pair.differences
+        ]
+        for part in tables_that_fit([_LEADING, *_HEADINGS], rows, console.width):
+            console.print(part)
+        console.print("[dim]Every number of each pair: --explain.[/dim]")
+    several = f", for all {len(pairs)} pairs at once (Bonferroni; p: Holm), for each number by itself" * (
+        len(pairs) > 1
+    )
+    console.print(
+        f"[dim]Intervals of 95 %, on the same images{several}. p: McNemar's test of shares; of other numbers the share "
+        "of swaps of the models on each image that give as much.[/dim]"
+    )
+
+
+def _print_pair(console: Console, names: Sequence[str], pair: Pair) -> None:
+    first, second = names[pair.first], names[pair.second]
+    console.print(f"\n[bold]{safe(first)}[/bold] less [bold]{safe(second)}[/bold]")
+    rows = [[safe(number), *_cells(pair, number, names)] for number in pair.differences]
+    for part in tables_that_fit(["", *_HEADINGS], rows, console.width):
+        console.print(part)
+
+
+def _cells(pair: Pair, number: str, names: Sequence[str]) -> list[str]:
+    ahead = pair.ahead(number)
+    named = max(len(names[pair.first]), len(names[pair.second])) <= _SHORT
+    who = "" if ahead is None else safe(names[ahead]) if named else "the first" if ahead == pair.first else "the second"
+    return [shown(pair.differences[number], "+z.2f"), pvalue(pair.p_values[number]), who]
+
+
+def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple[str, str], explain: bool) -> None:
+    """Where one of two models is ahead: strengths, crossings, hypervolumes; with ``explain`` the tests of these."""
     void = {**masked(runs[0].table), **masked(runs[1].table)}
     grid = {attack: runs[0].table.strengths(attack) for attack in runs[0].table.attacks if attack not in void}
     tables = (runs[0].table.restrict(grid), runs[1].table.restrict(grid))
     volumes = (runs[0].with_volumes_of(grid).volumes, runs[1].with_volumes_of(grid).volumes)
-    console.print(f"\n[bold]{safe(pair[0])}[/bold] against [bold]{safe(pair[1])}[/bold]")
-    first, second = ({name: one for name, one in each.items() if name not in barred} for each in statistics)
-    differences = paired_differences(first, second)
-    console.print(_difference_table(differences))
-    if void:
-        console.print(f"- Not held against each other under {safe(listed([*void]))}: {MASKED}.", highlight=False)
-    for sentence in [
-        *_verdicts(differences, pair),
+    said = [
         *_at_strengths(*tables, pair),
         *_crossings(*tables, pair),
-        *_hypervolume_tests(*volumes, pair),
-        *_hypervolume_bounds(tables, pair, volumes[0]),
-    ]:
+        *(_hypervolume_tests(*volumes, pair) if explain else []),
+    ]
+    if void:
+        said.insert(0, f"Not held against each other under {listed([*void])}: {MASKED}.")
+    if said:
+        console.print(f"\n[bold]{safe(pair[0])}[/bold] and [bold]{safe(pair[1])}[/bold]")
+    for sentence in said:
         console.print(f"- {safe(sentence)}", highlight=False)
-
-
-def _difference_table(differences: dict[str, Interval]) -> Table:
-    part = table("difference", "95 % interval, paired", "")
-    for name, difference in differences.items():
-        part.add_row(safe(name), shown(difference, "+z.2f"), "" if not difference.excludes(0) else "differs")
-    return part
-
-
-def _verdicts(differences: dict[str, Interval], names: tuple[str, str]) -> list[str]:
-    sentences = []
-    for name, words in (
-        ("clean accuracy", "more accurate on clean samples"),
-        ("average accuracy", "more robust on average"),
-    ):
-        difference = differences.get(name)
-        if difference is None:
-            continue
-        if difference.excludes(0):
-            better = names[0] if difference.value > 0 else names[1]
-            sentences.append(f"{better} is {words}, by {abs(difference.value):.1f} points.")
-        else:
-            sentences.append(f"Neither is shown to be {words}.")
-    return sentences
 
 
 def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
@@ -98,11 +107,6 @@ def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, s
                     f"{attack}: {name} is right more often at {won.sum()} of {total} strengths, {where} "
                     "(McNemar, corrected)."
                 )
-        if not significant.any():
-            sentences.append(
-                f"{attack}: no significant difference at any of {total} strength"
-                f"{'s' * (total > 1)} (McNemar, corrected)."
-            )
     return sentences
 
 
@@ -110,19 +114,11 @@ def _crossings(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]
     sentences = []
     for attack in first.attacks:
         curves = [RobustnessCurve.of(model.outcome(attack)) for model in (first, second)]
-        found = curves[0].crossings(curves[1])
-        significant = [crossing for crossing in found if crossing.significant]
-        for crossing in significant:
+        for crossing in (one for one in curves[0].crossings(curves[1]) if one.significant):
             before, after = names[crossing.better_before], names[crossing.better_after]
             sentences.append(
                 f"{attack}: the curves cross at {crossing.start:.3g}; {before} is more robust below, {after} above "
                 "(significant)."
-            )
-        if len(found) > len(significant):
-            rest = len(found) - len(significant)
-            sentences.append(
-                f"{attack}: {rest} {'further ' if significant else ''}crossing{'s' * (rest > 1)} of the curves, "
-                f"the first at {next(c.start for c in found if not c.significant):.3g}, not significant."
             )
     return sentences
 
@@ -154,20 +150,17 @@ def _hypervolume_tests(
     return sentences
 
 
-def _hypervolume_bounds(
-    tables: tuple[OutcomeTable, OutcomeTable], names: tuple[str, str], attacks: Iterable[str]
-) -> list[str]:
-    """Whose hypervolumes were not searched for: a sentence for the attacks of which the same is to be said."""
-    bounds: dict[tuple[str, ...], list[str]] = {}
-    for attack in attacks:
-        unsearched = (name for name, one in zip(names, tables, strict=True) if not one.outcome(attack).frontier)
-        bounds.setdefault(tuple(unsearched), []).append(attack)
-    return [
-        f"{listed(found)}: the hypervolume of {listed(of)} is an {UPPER_BOUND}, as its margins were not searched for; "
-        "evaluate with search 'frontier' before models are compared by it."
-        for of, found in bounds.items()
-        if of
-    ]
+def print_bounds(console: Console, names: Sequence[str], runs: Sequence[Compared]) -> None:
+    """Whose hypervolumes are upper bounds, in one sentence."""
+    attacks = {attack: [not run.table.outcome(attack).frontier for run in runs] for attack in runs[0].volumes}
+    unsearched = [attack for attack, lacking in attacks.items() if any(lacking)]
+    if unsearched:
+        of = [name for place, name in enumerate(names) if any(attacks[attack][place] for attack in unsearched)]
+        console.print(
+            f"The hypervolume of {safe(listed(of))} under {safe(listed(unsearched))} is an {UPPER_BOUND}, as its "
+            "margins were not searched for; evaluate with --search frontier before models are compared by it.",
+            highlight=False,
+        )
 
 
 def _range(strengths: NDArray[np.float64]) -> str:

@@ -11,7 +11,7 @@ from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import printable
 from robustatlas.cli.show import chosen_facts
-from robustatlas.metrics.figures.paper import picture_kind
+from robustatlas.common.files import picture_kind
 from robustatlas.report import card as cards
 from robustatlas.report.facts import chosen_reference
 from robustatlas.results.result import load_result

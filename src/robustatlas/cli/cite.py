@@ -11,7 +11,6 @@ from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import printable
 from robustatlas.common.files import write_text
-from robustatlas.report.citing import cite as citation
 from robustatlas.report.facts import chosen_reference
 from robustatlas.results.result import load_result
 
@@ -37,6 +36,8 @@ def cite(
 
         robustatlas cite runs/mynet-cifar10 -o methods.bib
     """
+    from robustatlas.report.citing import cite as citation
+
     result = load_result(run)
     found = citation(result, chosen_reference(reference, [result]))
     typer.echo(printable(found.text))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,30 +22,35 @@ from robustatlas.common.wording import (
     LONGEST_NAME,
     MASKED,
     counted,
+    listed,
     shortened_apart,
     some,
     unmarked,
     why_masked,
 )
-from robustatlas.metrics import (
-    Interval,
-)
+from robustatlas.metrics import Interval, SampleStatistic
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.masked import masked
+from robustatlas.report.compared import Comparison
 from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
 from robustatlas.report.facts.against import Held
 from robustatlas.report.facts.agreement import agreement_of
-from robustatlas.report.facts.comparison import Compared, volume_name
+from robustatlas.report.facts.comparison import Compared, standings_of, volume_name
 from robustatlas.report.facts.groups import groups_of, in_a_row
 from robustatlas.report.facts.numbers import union_strengths
+from robustatlas.report.facts.pairs import Pair, pairs_of
 from robustatlas.report.facts.rows import About, about_of, read_about
+from robustatlas.report.words import verdict
 from robustatlas.results.many import Results
 from robustatlas.results.result import Result
 
 _KEPT = 16
 """Runs that stay in memory; of more, each is read as often as it is looked at, three or four times."""
+
+_ENOUGH = 10
+"""Models over which a correlation of attacks says something; of fewer it is shown by --explain."""
 
 _NAMED = 20
 """Runs that a saved reference names as its source."""
@@ -53,9 +59,7 @@ _NAMED = 20
 def compare(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="RUN", help="Run directories, two or more. The first one is compared with each of the others."
-        ),
+        typer.Argument(metavar="RUN", help="Run directories, two or more. Each is compared with each."),
     ] = None,
     group: _groups.Group = None,
     reference: _runs.Reference = None,
@@ -72,6 +76,16 @@ def compare(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all numbers and differences as JSON.", rich_help_panel=OUTPUT)
+    ] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print all numbers and differences as CSV.", rich_help_panel=OUTPUT)
+    ] = False,
+    as_latex: Annotated[
+        bool,
+        typer.Option("--latex", help="Print a table for a paper, with intervals and p-values.", rich_help_panel=OUTPUT),
+    ] = False,
 ) -> None:
     """Compare runs on the samples, attacks and strengths that all of them have: intervals, differences, tests.
 
@@ -90,38 +104,88 @@ def compare(
         robustatlas show runs/mynet --reference mine.json
     """
     chosen_union = parse_strength_of(union, "--union") or None
+    form = _form(json=as_json, csv=as_csv, latex=as_latex)
     if group:
+        if form:
+            raise UserError(f"--{form} is not for --group yet; leave one of them out.")
         _compare_groups(runs, group, reference, weights, chosen_union, explain, save_reference)
         return
-    runs, known = runs or [], read_about(about)
-    _check(runs, save_reference)
-    results = Results(runs, kept=_KEPT)
-    shared = what_is_shared(results)
-    first = shared.on(0)
-    at = union_strengths(first.table, chosen_union)
-    chosen = chosen_reference(reference, results, weights)
-    leading = results[0]
-    held = hold_against(first.table, chosen, leading.records.values(), leading.identity).require() if chosen else None
-    seen = [_Seen.of(shared.on(run), held, at, known) for run in range(len(runs))]
-    volumes = [attack for attack in shared.grid if all(volume_name(attack) in run.intervals for run in seen)]
-
+    _check(runs or [], save_reference)
+    found = _Sides.of(runs or [], reference, weights, chosen_union, read_about(about))
+    if form:
+        sys.stdout.write(getattr(found.comparison(), form)())
+        return
     console = Console(highlight=False)
-    short = _introduce(console, shared, first.table.data, held)
-    first = first.with_volumes_of(volumes)
-    told = first.statistics(held, at)
-    _print_numbers(console, short, told, seen, at)
-    for other in range(1, len(runs)):
-        compared = shared.on(other).with_volumes_of(volumes)
-        barred = seen[0].masked.keys() | seen[other].masked.keys()
-        statistics = told, compared.statistics(held, at)
-        _pairs.print_pair(console, (first, compared), statistics, barred, (short[0], short[other]))
-    agreement = _print_agreement(console, short, seen, held)
+    found.print(console, explain)
     if save_reference is not None:
-        tables = {unmarked(name): run.accuracies for name, run in zip(shared.names, seen, strict=True)}
-        _save(save_reference, runs, tables, leading)
+        tables = {unmarked(name): run.accuracies for name, run in zip(found.shared.names, found.seen, strict=True)}
+        _save(save_reference, runs or [], tables, found.shared.results[0])
         console.print(f"Reference: {safe(save_reference)}", highlight=False, soft_wrap=True)
-    if explain:
-        _explain(console, told, bool(volumes), agreement)
+
+
+def _form(**asked: bool) -> str | None:
+    """The one form that is asked for instead of words."""
+    chosen = [name for name, given in asked.items() if given]
+    if len(chosen) > 1:
+        raise UserError(f"{listed([f'--{name}' for name in chosen])} are given; give one of them.")
+    return chosen[0] if chosen else None
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The runs beside one another: all that is printed or written of them."""
+
+    shared: Shared
+    held: Held | None
+    union: Mapping[str, float]
+    seen: Sequence[_Seen]
+    sides: Sequence[Compared]
+    statistics: Sequence[Mapping[str, SampleStatistic]]
+    pairs: Sequence[Pair]
+
+    @classmethod
+    def of(
+        cls,
+        runs: Sequence[Path],
+        reference: str | None,
+        weights: Path | None,
+        union: Mapping[str, float] | None,
+        known: Mapping[str, About],
+    ) -> _Sides:
+        results = Results(runs, kept=_KEPT)
+        shared = what_is_shared(results)
+        first, leading = shared.table(0), results[0]
+        at = union_strengths(first, union)
+        chosen = chosen_reference(reference, results, weights)
+        held = hold_against(first, chosen, leading.records.values(), leading.identity).require() if chosen else None
+        seen = [_Seen.of(shared.on(run), held, at, known) for run in range(len(runs))]
+        volumes = [attack for attack in shared.grid if all(volume_name(attack) in run.intervals for run in seen)]
+        sides = [shared.on(run).with_volumes_of(volumes) for run in range(len(runs))]
+        statistics = [side.statistics(held, at) for side in sides]
+        pairs = pairs_of(statistics, [run.masked.keys() for run in seen])
+        return cls(shared, held, at, seen, sides, statistics, pairs)
+
+    def comparison(self) -> Comparison:
+        """For machines and papers."""
+        numbers = [{name: run.intervals[name] for name in self.statistics[0]} for run in self.seen]
+        masked = [run.masked for run in self.seen]
+        shared, data = self.shared, self.sides[0].table.data
+        return Comparison(data, shared.samples, shared.grid, shared.names, numbers, masked, self.pairs)
+
+    def print(self, console: Console, explain: bool) -> None:
+        """For people: the verdict, the numbers, the pairs."""
+        short = _introduce(console, self.shared, self.sides[0].table.data, self.held)
+        for sentence in verdict(standings_of(replace(self.shared, names=tuple(short)))):
+            console.print(f"[bold]{safe(sentence)}[/bold]", highlight=False)
+        _print_numbers(console, short, self.statistics[0], self.seen, self.union)
+        _pairs.print_pairs(console, short, self.pairs, explain)
+        for pair in self.pairs:
+            both = self.sides[pair.first], self.sides[pair.second]
+            _pairs.print_details(console, both, (short[pair.first], short[pair.second]), explain)
+        _pairs.print_bounds(console, short, self.sides)
+        agreement = _print_agreement(console, short, self.seen, self.held, explain)
+        if explain:
+            _explain(console, self.statistics[0], bool(self.sides[0].volumes), agreement)
 
 
 def _print_numbers(
@@ -130,14 +194,13 @@ def _print_numbers(
     """The numbers of all models side by side."""
     for part in _side_by_side(names, numbers, seen, console.width):
         console.print(part)
-    for name, run in zip(names, seen, strict=True):
-        if run.why:
-            console.print(f"{safe(name)} is {MASKED}. {safe(run.why)}", highlight=False)
     if "union accuracy" in numbers:
         console.print(f"[dim]union: {named_points(union)}[/dim]", highlight=False)
 
 
-def _print_agreement(console: Console, names: Sequence[str], seen: Sequence[_Seen], held: Held | None) -> bool:
+def _print_agreement(
+    console: Console, names: Sequence[str], seen: Sequence[_Seen], held: Held | None, explain: bool
+) -> bool:
     """UAR under each attack where there is a reference, and how the attacks agree; whether that was said."""
     competing = [(name, run) for name, run in zip(names, seen, strict=True) if not run.why]
     if not competing:
@@ -145,8 +208,10 @@ def _print_agreement(console: Console, names: Sequence[str], seen: Sequence[_See
     found = agreement_of([run.accuracies for _, run in competing], [run.trained_on for _, run in competing], held)
     if found.uar:
         _agreement.print_uar(console, [name for name, _ in competing], found)
-    _agreement.print_agreement(console, found)
-    return found.correlation is not None
+    told = found.correlation is not None and (explain or len(competing) >= _ENOUGH)
+    if told:
+        _agreement.print_agreement(console, found)
+    return told
 
 
 def _compare_groups(

@@ -11,6 +11,7 @@ from robustatlas.cli._help import ATTACKS, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import printable
 from robustatlas.common.errors import UserError
+from robustatlas.common.files import picture_kind
 from robustatlas.common.wording import listed, shortened_apart
 from robustatlas.report.facts import what_is_shared
 from robustatlas.results.many import Results
@@ -45,8 +46,7 @@ def figure(
 
         robustatlas figure runs/a runs/b --attacks linf,l2,l1 -o curves.pdf
     """
-    from robustatlas.metrics.figures import plot_panels
-    from robustatlas.metrics.figures.paper import picture_kind, save_figure
+    from robustatlas.metrics.figures import plot_panels, save_figure
 
     picture_kind(output)
     shared = what_is_shared(Results(runs, kept=len(runs)))

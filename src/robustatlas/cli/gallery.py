@@ -62,7 +62,8 @@ def gallery(
 
         robustatlas gallery builtin:digits-linf --data digits --attacks linf,elastic,stadv -o gallery.png
     """
-    from robustatlas.metrics.figures.paper import picture_kind, save_figure
+    from robustatlas.common.files import picture_kind
+    from robustatlas.metrics.figures.paper import save_figure
     from robustatlas.report.sheet import plot_gallery
 
     picture_kind(output)

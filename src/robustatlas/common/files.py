@@ -191,3 +191,22 @@ def _clock_of(folder: Path) -> float:
     """The time by which files in ``folder`` are dated: on a shared file system not that of this machine."""
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock.", suffix=".tmp") as file:
         return os.fstat(file.fileno()).st_mtime
+
+
+_PICTURES = ("png", "pdf", "svg")
+
+
+def picture_kind(path: Path) -> str:
+    """The format that a picture of this name is written in.
+
+    Raises:
+        UserError: a name that ends otherwise.
+
+    Example:
+        >>> picture_kind(Path("curves.PDF"))
+        'pdf'
+    """
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in _PICTURES:
+        raise UserError(f"No picture can be written as {path.name!r}; give a name that ends in .png, .pdf or .svg.")
+    return kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,9 @@ _ALL_SWAPS = 13
 
 _DRAWN_SWAPS = 9_999
 """Ways of swapping that are drawn where there are more."""
+
+_AT_ONCE = 500
+"""Of those, so many are in memory at once."""
 
 
 def paired_differences(
@@ -71,18 +74,19 @@ def paired_differences(
         bounded = one.largest is not None and other.largest is not None
         if bounded and (len(one.columns) < FEW or interval.low == interval.high):
             interval = _between_bounds(one, other, confidence)
-        if interval.excludes(0) and chance_of_difference(one, other, seed) > 1 - confidence:
+        few = (one.columns != other.columns).any(axis=1).sum() < FEW  # resampling does as well for more
+        if interval.excludes(0) and few and chance_of_difference(one, other, seed) > 1 - confidence:
             interval = replace(interval, low=min(interval.low, 0.0), high=max(interval.high, 0.0))
         found[name] = interval
     return found
 
 
 def chance_of_difference(first: SampleStatistic, second: SampleStatistic, seed: int = 0) -> float:
-    """How probable a difference at least as large is, were the models alike: exact, two-sided.
+    """How probable a difference at least as large is, were the models alike: two-sided.
 
-    Of a proportion McNemar's test; of any other number the share of the ways of swapping the models, on each sample
-    that they judge differently, that give a difference as large. Where they judge `FEW` samples or more differently,
-    resampling does as well, and this is 0.
+    Of a proportion McNemar's exact test; of any other number the share of the ways of swapping the models, on each
+    sample that they judge differently, that give a difference as large: all ways of up to 13 samples, 9,999 that are
+    drawn of more.
 
     Args:
         first: a number of one model.
@@ -106,23 +110,28 @@ def chance_of_difference(first: SampleStatistic, second: SampleStatistic, seed: 
         right = [statistic.columns[:, statistic.proportion] > 0 for statistic in (first, second)]
         return float(mcnemar(*right).p_values[0])
     differ = (first.columns != second.columns).any(axis=1)
-    if not 0 < differ.sum() < FEW:
-        return 0.0 if differ.any() else 1.0
-    swaps = _swaps(int(differ.sum()), seed)
-    moved = swaps @ (second.columns[differ].astype(np.float64) - first.columns[differ]) / len(differ)
+    if not differ.any():
+        return 1.0
+    gaps = (second.columns[differ].astype(np.float64) - first.columns[differ]) / len(differ)
     means = [statistic.columns.mean(axis=0, dtype=np.float64) for statistic in (first, second)]
-    gaps = np.abs(first.combine(means[0] + moved) - second.combine(means[1] - moved))
-    observed = abs(first.value - second.value)
-    as_large = int((gaps >= observed * (1 - 1e-9)).sum())
-    drawn = int(len(swaps) == _DRAWN_SWAPS)  # the one that was seen counts among those that are drawn
-    return (as_large + drawn) / (len(swaps) + drawn)
+    observed = abs(first.value - second.value) * (1 - 1e-9)
+    as_large = ways = 0
+    for swaps in _swaps(int(differ.sum()), seed):
+        moved = swaps @ gaps
+        found = np.abs(first.combine(means[0] + moved) - second.combine(means[1] - moved))
+        as_large, ways = as_large + int((found >= observed).sum()), ways + len(swaps)
+    drawn = int(ways == _DRAWN_SWAPS)  # the one that was seen counts among those that are drawn
+    return (as_large + drawn) / (ways + drawn)
 
 
-def _swaps(samples: int, seed: int) -> NDArray[np.bool_]:
-    """[R, samples] whether to swap the models on each sample: all ways, or some that are drawn."""
-    if samples > _ALL_SWAPS:
-        return np.random.default_rng(seed).random((_DRAWN_SWAPS, samples)) < 0.5
-    return np.asarray(np.arange(2**samples)[:, None] >> np.arange(samples) & 1, np.bool_)
+def _swaps(samples: int, seed: int) -> Iterator[NDArray[np.bool_]]:
+    """Parts of [R, samples] whether to swap the models on each sample: all ways, or some that are drawn."""
+    if samples <= _ALL_SWAPS:
+        yield np.asarray(np.arange(2**samples)[:, None] >> np.arange(samples) & 1, np.bool_)
+        return
+    chance = np.random.default_rng(seed)
+    for start in range(0, _DRAWN_SWAPS, _AT_ONCE):
+        yield chance.random((min(_AT_ONCE, _DRAWN_SWAPS - start), samples)) < 0.5
 
 
 def _between_bounds(first: SampleStatistic, second: SampleStatistic, confidence: float) -> Interval:

@@ -59,7 +59,10 @@ REJECTING_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"clean_rejected
 Arrays = dict[str, NDArray[Any]]
 
 
-_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **TYPICAL_COLUMNS, **LATER_COLUMNS}))
+_MORE = (
+    (SAMPLE_COLUMNS, REJECTING_COLUMNS),
+    (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **TYPICAL_COLUMNS, **LATER_COLUMNS}),
+)
 
 
 def unknown_columns(samples: int) -> Arrays:

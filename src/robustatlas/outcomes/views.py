@@ -59,7 +59,9 @@ def fill(
                 f"{outcome.monotone} AS monotone, CAST([{origins}] AS VARCHAR[]) AS origins"
             )
             views["outcomes"].append(select(begin, _outcome_columns(table, outcome), _of_all(outcome)))
-            typical = np.full(len(outcome.strengths), np.nan) if outcome.typical is None else outcome.typical_accuracies()
+            typical = (
+                np.full(len(outcome.strengths), np.nan) if outcome.typical is None else outcome.typical_accuracies()
+            )
             at_each = {"strength": outcome.strengths, "accuracy": outcome.accuracies(), "typical": typical}
             views["accuracies"].append(select(begin, at_each))
         for held in table.certified_sizes.values():

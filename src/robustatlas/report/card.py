@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from robustatlas.common.files import named, write_text
+from robustatlas.common.files import named, picture_kind, write_text
 from robustatlas.common.wording import MARK, MASKED, marked
-from robustatlas.metrics.figures.paper import picture_kind, save_figure
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.facts.against import chosen_reference
@@ -61,6 +60,8 @@ class RobustnessCard:
         Raises:
             UserError: another kind of file, or one that cannot be written.
         """
+        from robustatlas.metrics.figures.paper import save_figure
+
         target = named(path)
         if picture_kind(target) == "svg":
             write_text(target, self.svg() + "\n")

@@ -10,7 +10,7 @@ from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.kinds import kinds, stages_run
 from robustatlas.common.papers import Paper, known, named_in
 from robustatlas.common.version import __version__
-from robustatlas.common.wording import counted, listed, strength
+from robustatlas.common.wording import counted, in_latex, listed, strength
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.results.result import Result
@@ -34,6 +34,7 @@ OPTIMIZERS = {
     "PPGD": ("PPGD", "Laidlaw et al. 2021"),
     "Scan": ("scan of the one parameter", ""),
     "SigmaZero": ("sigma-zero", "Cinà et al. 2025"),
+    "Sweep": ("sweep of the parameters", ""),
     "Square": ("Square", "Andriushchenko et al. 2020"),
 }
 """Of each kind of optimizer the name for readers, and the paper it is from (empty: nothing to cite)."""
@@ -133,7 +134,7 @@ def cite(result: Result, reference: Reference | None = None) -> Citation:
     """
     papers = _Papers()
     sentences = [
-        f"{_latex(result.name)} was evaluated on {counted(result.samples, 'image')} of {_latex(result.data)}"
+        f"{in_latex(result.name)} was evaluated on {counted(result.samples, 'image')} of {in_latex(result.data)}"
         f"{papers.cite(DATA.get(result.data, ''))} with robustatlas {__version__} \\cite{{robustatlas}}.",
         *(_of_attack(records, papers) for records in _alike(result.records)),
         f"Accuracies have exact 95\\,\\% intervals{papers.cite(INTERVALS)}.",
@@ -164,16 +165,16 @@ def _of_attack(records: list[AttackRecord], papers: _Papers) -> str:
     """Such as ``linf \\cite{dai2023} (20 strengths, 0.005 to 0.1) was searched ...``."""
     first = records[0]
     names = [
-        f"{_latex(one.name)} ({counted(len(one.strengths), 'strength')}, {strength(one.strengths[0])} to "
+        f"{in_latex(one.name)} ({counted(len(one.strengths), 'strength')}, {strength(one.strengths[0])} to "
         f"{strength(one.strengths[-1])})"
         for one in records
     ]
     stem = f"{listed(names)}{papers.cite(*_sources(first.source))} {'were' if len(records) > 1 else 'was'}"
     if first.finder is not None:
-        return f"{stem} judged by examples of {_latex(first.finder)}, each checked again."
+        return f"{stem} judged by examples of {in_latex(first.finder)}, each checked again."
     kicked = any(leg["stage"].get("kick") for leg in _legs(first))
-    by = [f"{_latex(name)}{papers.cite(paper)}" for name, paper in _named(_kinds(first), kicked)]
-    return f"{stem} searched by {_latex(first.origin)}{f', with {listed(by)}' if by else ''}."
+    by = [f"{in_latex(name)}{papers.cite(paper)}" for name, paper in _named(_kinds(first), kicked)]
+    return f"{stem} searched by {in_latex(first.origin)}{f', with {listed(by)}' if by else ''}."
 
 
 def _sources(source: str) -> list[str]:
@@ -189,7 +190,7 @@ def _numbers(result: Result, reference: Reference | None, papers: _Papers) -> It
         ratio, uar = (papers.cite(paper) for paper in REFERENCES.values())
         yield (
             f"Competitiveness ratios{ratio} and unforeseen attack robustness{uar} are relative to the reference "
-            f"{_latex(reference.name)}{papers.cite(*(match[0] for match in named_in(reference.source)))}."
+            f"{in_latex(reference.name)}{papers.cite(*(match[0] for match in named_in(reference.source)))}."
         )
     if any(outcome.frontier for outcome in result.outcomes.values()):
         yield f"The adversarial hypervolume{papers.cite(VOLUME)} is computed from margins searched at every strength."
@@ -197,9 +198,4 @@ def _numbers(result: Result, reference: Reference | None, papers: _Papers) -> It
         yield f"Whether the attacks failed for the wrong reasons was checked by indicators{papers.cite(*INDICATORS)}."
     certified = {record.method: record.source for held in result.certified_sizes.values() for record in held.records}
     for method, source in certified.items():
-        yield f"Certified accuracies are by {_latex(method)}{papers.cite(*(m[0] for m in named_in(source)))}."
-
-
-def _latex(text: str) -> str:
-    """``text`` with what LaTeX reads as commands made plain."""
-    return "".join(f"\\{sign}" if sign in "&%$#_{}" else sign for sign in text)
+        yield f"Certified accuracies are by {in_latex(method)}{papers.cite(*(m[0] for m in named_in(source)))}."

@@ -12,8 +12,7 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.colors import LinearSegmentedColormap
 
-from robustatlas.common.errors import UserError
-from robustatlas.common.files import write_atomically
+from robustatlas.common.files import picture_kind, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 
 COLUMN = 3.3
 """Width of a figure in inches: one column of a two-column paper."""
-
-PICTURES = ("png", "pdf", "svg")
-"""The formats that figures are written in."""
 
 _DPI = 300
 """Of figures in files that are pictures of pixels."""
@@ -53,22 +49,6 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "figure.dpi": 150,
 }
-
-
-def picture_kind(path: Path) -> str:
-    """The format that a picture of this name is written in.
-
-    Raises:
-        UserError: a name that ends otherwise.
-
-    Example:
-        >>> picture_kind(Path("curves.PDF"))
-        'pdf'
-    """
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in PICTURES:
-        raise UserError(f"No picture can be written as {path.name!r}; give a name that ends in .png, .pdf or .svg.")
-    return kind
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -104,7 +104,7 @@ class Compared:
 
 def volume_name(attack: str) -> str:
     """What the hypervolume under an attack is called among the numbers that are compared."""
-    return f"100 AH {attack}"
+    return f"hypervolume {attack}, x 100"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,114 @@
+"""A comparison of models for machines and for papers: JSON, CSV, LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from robustatlas.common.wording import MASKED, counted, in_latex, pvalue
+from robustatlas.metrics.intervals import Interval
+from robustatlas.report.facts.pairs import Pair
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is written of a comparison.
+
+    Attributes:
+        data: name of the data set.
+        samples: number of shared samples.
+        grid: attack -> the shared strengths.
+        models: their names.
+        numbers: of each model, name of a number -> its value.
+        masked: of each model, the numbers that are upper bounds only.
+        pairs: of the models.
+    """
+
+    data: str
+    samples: int
+    grid: Mapping[str, Sequence[float]]
+    models: Sequence[str]
+    numbers: Sequence[Mapping[str, Interval]]
+    masked: Sequence[Mapping[str, object]]
+    pairs: Sequence[Pair]
+
+    def json(self) -> str:
+        """One object: what is shared, the models with their numbers, the pairs with their differences."""
+        models = [
+            {
+                "name": name,
+                "numbers": {key: _plain(value) for key, value in numbers.items()},
+                "masked": [*masked],
+            }
+            for name, numbers, masked in zip(self.models, self.numbers, self.masked, strict=True)
+        ]
+        pairs = [
+            {
+                "first": self.models[pair.first],
+                "second": self.models[pair.second],
+                "differences": {
+                    name: _plain(value) | {"p": pair.p_values[name]} for name, value in pair.differences.items()
+                },
+            }
+            for pair in self.pairs
+        ]
+        told = {
+            "data": self.data,
+            "samples": self.samples,
+            "attacks": dict(self.grid),
+            "models": models,
+            "pairs": pairs,
+        }
+        return json.dumps(told, indent=1, allow_nan=False) + "\n"
+
+    def csv(self) -> str:
+        """A row for each model and number, then one for each pair and number: the difference, with its p-value."""
+        rows: list[list[Any]] = [["model", "against", "number", "value", "low", "high", "p", "note"]]
+        for name, numbers, masked in zip(self.models, self.numbers, self.masked, strict=True):
+            rows += [
+                [name, "", key, value.value, value.low, value.high, "", MASKED if key in masked else ""]
+                for key, value in numbers.items()
+            ]
+        for pair in self.pairs:
+            names = self.models[pair.first], self.models[pair.second]
+            rows += [
+                [*names, key, value.value, value.low, value.high, pair.p_values[key], ""]
+                for key, value in pair.differences.items()
+            ]
+        written = io.StringIO()
+        csv.writer(written, lineterminator="\n").writerows(rows)
+        return written.getvalue()
+
+    def latex(self) -> str:
+        """A table for a paper (package booktabs): a row for each number, a column for each model with 95 % intervals,
+        and one for the p-values of each pair."""
+        models = [f"{in_latex(name)} ({place})" for place, name in enumerate(self.models, start=1)]
+        pairs = [f"$p$ ({pair.first + 1}, {pair.second + 1})" for pair in self.pairs]
+        lines = [
+            rf"% {self.samples} images of {in_latex(self.data)}; 95 \% intervals over images in brackets; p-values are",
+            f"% corrected (Holm) for {counted(len(self.pairs), 'pair')}, for each number by itself.",
+            rf"\begin{{tabular}}{{l{'r' * (len(models) + len(pairs))}}}",
+            r"\toprule",
+            " & ".join(["", *models, *pairs]) + r" \\",
+            r"\midrule",
+        ]
+        for key in self.numbers[0]:
+            cells = [
+                f"{_ranged(numbers[key])}{' (upper bound)' if key in masked else ''}"
+                for numbers, masked in zip(self.numbers, self.masked, strict=True)
+            ]
+            chances = [f"${pvalue(pair.p_values[key])}$" if key in pair.p_values else "--" for pair in self.pairs]
+            lines.append(" & ".join([in_latex(key), *cells, *chances]) + r" \\")
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _plain(value: Interval) -> dict[str, float]:
+    return {"value": value.value, "low": value.low, "high": value.high}
+
+
+def _ranged(value: Interval) -> str:
+    return f"{value.value:.1f} [{value.low:.1f}, {value.high:.1f}]"
