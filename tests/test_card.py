@@ -142,9 +142,9 @@ def test_its_numbers_are_those_of_every_other_page() -> None:
     run = result()
     facts = facts_of(run, reference=REFERENCE)
     made = card_of(run, facts, REFERENCE)
-    assert facts.reference is not None
-    assert (made.clean, made.score) == (facts.clean, facts.reference.numbers["CR ind-avg"])
-    assert made.score_name == "CR ind-avg"
+    assert facts.headline is not None
+    assert (made.clean, made.score) == (facts.clean, facts.headline.accuracy)
+    assert made.score_name == facts.headline.words == "both attacks at once"
     words = made.words
     assert "Robustness card of mine on 100 images of made" in words and f"run {run_hash(run)}" in words
     assert "L∞: halved from 0.01" in words and "L2: more than half withstands it" in words
@@ -160,7 +160,7 @@ def test_files(kind: str, tmp_path: Path) -> None:
     if kind == "svg":
         text = content.decode()
         assert "<script" not in text and 'role="img" aria-label="Robustness card of mine' in text
-        assert text.count("CR ind-avg") >= 2 and made._repr_svg_() + "\n" == text
+        assert text.count("both attacks at once") >= 2 and made._repr_svg_() + "\n" == text
         assert re.search(r'viewBox="0 0 330 \d', text)  # 3.3 inches, of a hundred units
     elif kind == "png":
         assert imread(path).shape[1] == 990
@@ -192,7 +192,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["card", str(run), "-o", str(tmp_path / "card.svg")])
     assert not stop.value.code and "Card: " in capsys.readouterr().out
-    assert "average over 2 attacks" in (tmp_path / "card.svg").read_text()
+    assert "both attacks at once" in (tmp_path / "card.svg").read_text()
     with pytest.raises(SystemExit):
         main(["card", str(run), "-o", str(tmp_path / "card.jpg")])
     assert "give a name that ends in .png, .pdf or .svg" in " ".join(capsys.readouterr().err.split())

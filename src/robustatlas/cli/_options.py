@@ -62,7 +62,7 @@ def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None
     if given.strip() == "none":
         return found
     for item in given.split(","):
-        name, _, value = (part.strip() for part in item.partition("="))
+        name, _, value = (part.strip() for part in item.partition("@" if "@" in item else "="))
         strength = fraction(value)
         if not name or name in found or not 0 < strength < math.inf:
             raise UserError(

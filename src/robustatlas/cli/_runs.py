@@ -77,6 +77,15 @@ About = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Headline = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME@STRENGTH",
+        help="The number that comes first, such as `linf@8/255`; several with commas between them are taken at once. "
+        "By default at the usual strength for the data, where there is one, or else the worst case over all attacks.",
+        rich_help_panel=ATTACKS,
+    ),
+]
 Explain = Annotated[bool, typer.Option("--explain", help="Say below what each number means.", rich_help_panel=OUTPUT)]
 Joined = Annotated[
     list[Path], typer.Argument(metavar="RUN", help="Run directories, all of the same model and data set.")

@@ -17,11 +17,12 @@ from rich.markup import escape, render
 from rich.padding import Padding
 from rich.table import Table
 
-from robustatlas.common.wording import MARK, MASKED, in_shell, marked, strength
+from robustatlas.common.wording import MARK, MASKED, beside_masked, in_shell, marked, strength
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
 from robustatlas.outcomes.display import classes_in
 from robustatlas.outcomes.masked import masked
+from robustatlas.report.facts.headline import headline_of
 from robustatlas.report.facts.standard import NEAR, STANDARD
 from robustatlas.results.result import Result
 
@@ -168,11 +169,15 @@ class AccuracyTables:
         name = safe(marked(result.name, result.suspect))
         yield (
             f"[bold]{name}[/bold] on {result.samples} samples of {safe(result.data)} ({classes_in(result)}): "
-            f"{result.clean_accuracy:.1f} % clean accuracy. Robust accuracy in %:"
+            f"{result.clean_accuracy:.1f} % clean accuracy."
         )
+        if (first := headline_of(result.judged())) is not None:
+            number = beside_masked(f"[bold]{shown(first.accuracy)} %[/bold]", masked(result, first.at))
+            yield f"{number} withstand {safe(first.words)} ({safe(first.why)})."
         if result.diagnosis is not None:
             style = "yellow" if result.diagnosis.doubted else "dim"
             yield f"[{style}]{safe(result.diagnosis.sentence)}[/{style}]"
+        yield "Robust accuracy in %:"
         left_out = False
         audits = result.audit_sentences()
         for attack in result.attacks:

@@ -9,6 +9,7 @@ import typer
 
 from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
+from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import printable
 from robustatlas.cli.show import chosen_facts
 from robustatlas.common.files import picture_kind
@@ -26,17 +27,19 @@ def card(
         ),
     ] = Path("card.svg"),
     reference: _runs.Reference = None,
+    headline: _runs.Headline = None,
 ) -> None:
     """Draw the robustness card of runs: for each attack a strip from weak to strong, dark where images stay correct.
 
     A bar stands where half of the images are wrong, with its interval; a hollow mark where they are for the reference.
-    Clean accuracy is at the left, the competitiveness ratio (or the average accuracy) at the right.
+    Clean accuracy is at the left, the headline at the right.
 
         robustatlas card runs/mynet-cifar10 -o card.svg
     """
     picture_kind(output)
     results = [load_result(run) for run in runs]
     chosen = chosen_reference(reference, results)
-    facts = [chosen_facts(result, chosen or "none") for result in results]
+    first = parse_strength_of(headline, "--headline") or None
+    facts = [chosen_facts(result, chosen or "none", headline=first) for result in results]
     drawn = cards.card(results, chosen or "none", facts)
     typer.echo(f"Card: {printable(str(drawn.save(output)))}")

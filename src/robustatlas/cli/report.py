@@ -9,6 +9,7 @@ import typer
 
 from robustatlas.cli import _runs
 from robustatlas.cli._help import DATA, MODEL, OUTPUT
+from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import printable
 from robustatlas.report.facts import chosen_reference
 from robustatlas.report.facts.rows import read_about
@@ -26,6 +27,7 @@ def report(
         Path, typer.Option("--output", "-o", metavar="FILE", help="HTML file to write.", rich_help_panel=OUTPUT)
     ] = Path("report.html"),
     reference: _runs.Reference = None,
+    headline: _runs.Headline = None,
     about: Annotated[
         Path | None,
         typer.Option(
@@ -61,5 +63,6 @@ def report(
         reference=chosen_reference(reference, results),
         trained_on=known,
         data=None if data is None else load_dataset(data),
+        headline=parse_strength_of(headline, "--headline") or None,
     )
     typer.echo(f"Report: {printable(str(page.resolve()))}")

@@ -31,7 +31,8 @@ from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_o
 from robustatlas.report.facts.card import ResultCard, card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
 from robustatlas.report.facts.steadiness import Steadiness
-from robustatlas.report.words import findings, headline, judged_of
+from robustatlas.report.words import findings, judged_of
+from robustatlas.report.words import headline as headline_in_words
 from robustatlas.results.result import Result, load_result
 
 
@@ -44,6 +45,7 @@ def show(
     alpha: _runs.Alpha = None,
     difficulty: _runs.Difficulty = None,
     union: _runs.Union = None,
+    headline: _runs.Headline = None,
     every: Annotated[
         bool,
         typer.Option(
@@ -76,7 +78,8 @@ def show(
     attacks = parse_strength_of(union, "--union") or None
     result = load_result(run)
     chosen = chosen_reference(reference, [result], weights)
-    facts = chosen_facts(result, chosen or "none", training, attacks, _runs.steadiness(alpha, difficulty))
+    first = parse_strength_of(headline, "--headline") or None
+    facts = chosen_facts(result, chosen or "none", training, attacks, _runs.steadiness(alpha, difficulty), first)
     if as_json:
         sys.stdout.write(json.dumps(facts.to_dict(), indent=1, allow_nan=False) + "\n")
     elif as_csv:
@@ -105,6 +108,7 @@ def chosen_facts(
     trained_on: Mapping[str, float] | None = None,
     union: Mapping[str, float] | None = None,
     steadiness: Steadiness | None = None,
+    headline: Mapping[str, float] | None = None,
 ) -> RunFacts:
     """The facts of a run, held against the reference that is asked for (by default the one that fits).
 
@@ -116,12 +120,14 @@ def chosen_facts(
         _check_trained_on(trained_on, chosen)
     if chosen:
         hold_against(result, chosen).require()
-    return facts_of(result, reference=chosen, trained_on=trained_on, union=union, steadiness=steadiness)
+    return facts_of(
+        result, reference=chosen, trained_on=trained_on, union=union, steadiness=steadiness, headline=headline
+    )
 
 
 def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
     """Print the answer: a sentence, the place, a row for each attack, and what to beware of."""
-    console.print(f"[bold]{safe(facts.name)}[/bold]: {safe(headline(facts))}")
+    console.print(f"[bold]{safe(facts.name)}[/bold]: {safe(headline_in_words(facts))}")
     if facts.diagnosis is not None:
         console.print(safe(facts.diagnosis.sentence))
     for about, number, text in findings(facts):

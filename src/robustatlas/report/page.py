@@ -86,6 +86,7 @@ def build_report(
     reference: Reference | None = None,
     trained_on: Mapping[str, Mapping[str, float]] | None = None,
     data: Dataset | None = None,
+    headline: Mapping[str, float] | None = None,
 ) -> Path:
     """Write the report.
 
@@ -96,12 +97,14 @@ def build_report(
         trained_on: model name -> attack -> largest strength of its training, for the stability constant; for models
             that are not named, what their runs keep.
         data: the data set of the runs, to show the clean images next to kept adversarial examples.
+        headline: attack -> strength of the number that comes first; None: see
+            :func:`robustatlas.report.facts.headline.headline_of`.
 
     Returns:
         the path of the page.
     """
     path = _file(output, len(results))
-    distances, sides = _distances(results, data), _Sides.of(results, reference, trained_on or {})
+    distances, sides = _distances(results, data), _Sides.of(results, reference, trained_on or {}, headline)
     facts, table = sides.facts, None if sides.shared is None else standings_of(sides.shared)
     runs = [
         _run(result, own, other, sides.shared, data, distances, alone=len(results) == 1)
@@ -155,14 +158,18 @@ class _Sides:
 
     @classmethod
     def of(
-        cls, results: Sequence[Result], reference: Reference | None, trained_on: Mapping[str, Mapping[str, float]]
+        cls,
+        results: Sequence[Result],
+        reference: Reference | None,
+        trained_on: Mapping[str, Mapping[str, float]],
+        headline: Mapping[str, float] | None = None,
     ) -> _Sides:
         names, trained = distinct_names(results), [trained_on.get(result.name) for result in results]
         shared = shared_if_any(results, names)
 
         def said_of(several: Iterable[Result]) -> list[RunFacts]:
             asked = zip(several, names, trained, strict=True)
-            return [facts_of(one, name, reference, of_training) for one, name, of_training in asked]
+            return [facts_of(one, name, reference, told, headline=headline) for one, name, told in asked]
 
         facts = said_of(results)
         if len(facts) == 1 or (shared is not None and shared.whole):

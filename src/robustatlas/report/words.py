@@ -41,20 +41,24 @@ def percent(interval: Interval, why: Mapping[str, float] | None = None) -> str:
 
 
 def headline(facts: RunFacts) -> str:
-    """How robust, in one sentence: average and union with their intervals, the number of images, and clean."""
+    """How robust: the headline with its interval and why it is that one, clean accuracy, then average and union."""
     images = f"{counted(facts.samples, 'image')} of {facts.data}"
-    verb = "is" if facts.samples == 1 else "are"
-    if facts.average is None:
+    one = facts.samples == 1
+    if facts.headline is None or facts.average is None:
+        verb = "is" if one else "are"
         return (
             f"{percent(facts.clean)} of {images} {verb} classified correctly; no attack was searched at every strength."
         )
-    stays = "stays" if facts.samples == 1 else "stay"
-    union = ""
-    if facts.union is not None:
-        union = f"{percent(facts.union, masked(facts, facts.union_at))} under {_at_once(facts.union_at)}; "
+    first = facts.headline
+    number = percent(first.accuracy, masked(facts, first.at))
+    said = f"{number} of {images} {'withstands' if one else 'withstand'} {first.words} ({first.why})."
+    said += f" Without any attack {percent(facts.clean)} {'is' if one else 'are'} correct."
     average = percent(facts.average, masked(facts, judged_of(facts)))
-    over = f"On average over {_attacks_and_strengths(facts)}, {average} of {images} {stays} correct"
-    return f"{over}; {union}{percent(facts.clean)} without any."
+    said += f" On average over {_attacks_and_strengths(facts)}, {average} {'stays' if one else 'stay'} correct"
+    if facts.union is None or dict(facts.union_at) == dict(first.at):
+        return f"{said}."
+    union = percent(facts.union, masked(facts, facts.union_at))
+    return f"{said}; {union} under {_at_once(facts.union_at)}."
 
 
 def judged_of(facts: RunFacts) -> list[str]:
@@ -107,7 +111,8 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
     found = [_breaking_point(facts, distances or {})]
     if facts.reference:
         found.append(_place(facts.reference))
-    if facts.union is not None:
+    first = facts.headline.at if facts.headline else {}
+    if facts.union is not None and dict(facts.union_at) != dict(first):
         limits = [f"{wording(attack).label} {strength(most, 3)}" for attack, most in facts.union_at.items()]
         several = (
             limits[0] if len(limits) == 1 else "both attacks" if len(limits) == 2 else f"all {len(limits)} attacks"

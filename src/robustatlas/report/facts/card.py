@@ -39,7 +39,7 @@ class ResultCard:
         scope: images and data set.
         place: rank range among the published defenses, or that the score is masked; empty where there is neither.
         clean: clean accuracy.
-        score: the number at the right: CR ind-avg, or the average accuracy where no reference gives one.
+        score: the number at the right: the headline.
         score_name: what it is called.
         strips: one for each attack.
         others: number of attacks that the card has no room or no scale for.
@@ -92,16 +92,16 @@ def card_of(
     strips = [strip_of(one, scale) for one in measured if one.attack in scale.units][:MOST_STRIPS]
     against = facts.reference if facts.reference and not facts.reference.held.doubts else None  # no room to say them
     ratio = against.numbers.get("CR ind-avg") if against and against.complete else None
-    place = against.place if against else None
-    judged = [attack.attack for attack in facts.attacks if attack.average is not None]
-    why = masked(facts, judged) if ratio is None else against.masked if against else {}
+    place = against.place if against and ratio is not None else None
+    first = facts.headline
+    why = masked(facts, first.at) if first else {}
     return ResultCard(
         title=shortened(facts.name, _TITLE),
         scope=f"{counted(facts.samples, 'image')} of {facts.data}",
         place=MASKED if why else place.words(against.held.approximate) if against and place else "",
         clean=facts.clean,
-        score=facts.average if ratio is None else ratio,
-        score_name=f"average over {counted(len(judged), 'attack')}" if ratio is None else "CR ind-avg",
+        score=first.accuracy if first else None,
+        score_name=first.words if first else "",
         strips=tuple(strips),
         others=len({attack.attack for attack in facts.attacks} | {one.attack for one in measured}) - len(strips),
         axis=scale.words,

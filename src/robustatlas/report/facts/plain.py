@@ -13,6 +13,7 @@ from robustatlas.metrics.intervals import Interval
 if TYPE_CHECKING:
     from robustatlas.report.facts.best_known import BestKnown
     from robustatlas.report.facts.certified import CertifiedFacts
+    from robustatlas.report.facts.headline import Headline
     from robustatlas.report.facts.queries import QuerySuccess
     from robustatlas.report.facts.run import AttackFacts, ReferenceFacts, RunFacts
     from robustatlas.report.facts.stopped import Stopped
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 
 def plain_run(facts: RunFacts) -> dict[str, Any]:
     """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
-    breaking = facts.breaking
+    breaking, first = facts.breaking, facts.headline
     return {
         "model": unmarked(facts.name),
         "data": facts.data,
         "samples": facts.samples,
         "provenance": dict(facts.provenance),
+        "headline": None if first is None else _headline(first),
         "clean accuracy": plain(facts.clean),
         "clean rejected": plain(facts.rejected),
         "average accuracy": plain(facts.average),
@@ -45,6 +47,10 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "warnings": list(facts.warnings),
         "missing": dict(facts.missing),
     }
+
+
+def _headline(first: Headline) -> dict[str, Any]:
+    return {"at": dict(first.at), "accuracy": plain(first.accuracy), "why": first.why}
 
 
 def plain(interval: Interval | None) -> dict[str, float] | None:

@@ -33,6 +33,7 @@ from robustatlas.report.facts.certified import CertifiedFacts, certified_of
 from robustatlas.report.facts.field import Beside, beside_the_field
 from robustatlas.report.facts.frontier import Frontier
 from robustatlas.report.facts.grids import GridAdvice, grid_advice
+from robustatlas.report.facts.headline import Headline, headline_of
 from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.queries import QuerySuccess, query_successes
@@ -188,6 +189,7 @@ class RunFacts:
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
         stopped: what is known of all samples of a run that ended when enough was known; None of others.
         calibrations: a sentence on the attacks whose strengths are not those of a source.
+        headline: the number that comes first; None where no attack is known at every strength.
     """
 
     name: str
@@ -212,6 +214,7 @@ class RunFacts:
     fingerprint: str = ""
     stopped: Stopped | None = None
     calibrations: tuple[str, ...] = ()
+    headline: Headline | None = None
 
     def certified_under(self, attack: str) -> CertifiedFacts | None:
         """The other side of an attack that was run, of this very model; None where nothing is certified."""
@@ -229,6 +232,7 @@ def facts_of(
     trained_on: Mapping[str, float] | None = None,
     union: Mapping[str, float] | None = None,
     steadiness: Steadiness | None = None,
+    headline: Mapping[str, float] | None = None,
 ) -> RunFacts:
     """The facts of a run.
 
@@ -238,6 +242,7 @@ def facts_of(
         reference: acc* to compare with; None for no comparison.
         trained_on: attack -> largest strength of the model's training; None for what the run keeps.
         union: attack -> strength up to which it counts for the union accuracy; None for the middle one of each.
+        headline: attack -> strength of the number that comes first; None: see :func:`headline_of`.
         steadiness: which stability constants; None for those of the paper.
     """
     if trained_on is None and (kept := about_of(result, {})).tells_training:
@@ -270,6 +275,7 @@ def facts_of(
         fingerprint=result.fingerprint,
         stopped=stopped(result),
         calibrations=calibrations_of(result.records.values()),
+        headline=headline_of(judged, headline),
     )
 
 

@@ -1,0 +1,83 @@
+"""The number that comes first: where the field usually measures, or what is asked for; on every surface the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robustatlas.cli import main
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.intervals import proportion_interval
+from robustatlas.report.card import card
+from robustatlas.report.facts import facts_of
+from robustatlas.report.facts.headline import headline_of
+from robustatlas.report.page import build_report
+from robustatlas.report.words import percent
+from robustatlas.results.result import Result
+from run_files import write
+
+SIZES = {"linf": np.linspace(0.0, 0.08, 100), "l2": np.linspace(1.0, 0.0, 100)}
+GRID = {"linf": [0.02, 0.04], "l2": [0.25, 0.75]}
+
+
+def result(data: str = "cifar10", attacks: tuple[str, ...] = ("linf", "l2")) -> Result:
+    sizes = {name: SIZES[name] for name in attacks}
+    wrong = np.any([size == 0 for size in sizes.values()], axis=0)
+    return Result.from_arrays(
+        np.zeros(100), wrong.astype(int), sizes, {name: GRID[name] for name in attacks}, model="mine", data=data
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "attacks", "words", "why"),
+    [
+        ("cifar10", ("linf", "l2"), "L∞ at 8/255", "the usual strength for cifar10: RobustBench"),
+        ("CIFAR-10 test", ("l2",), "L2 at 0.5", "the usual strength for CIFAR-10 test: RobustBench"),
+        ("imagenet", ("linf", "l2"), "L∞ at 4/255", "the usual strength for imagenet: RobustBench"),
+        ("cifar100", ("l2",), "L2 at 0.25", "the middle of its strengths"),
+        ("mnist", ("linf", "l2"), "both attacks at once", "each at the middle"),  # 0.3 was not looked at
+        ("fashion-mnist", ("linf",), "L∞ at 0.02", "the middle of its strengths"),
+    ],
+)
+def test_where_the_field_measures(data: str, attacks: tuple[str, ...], words: str, why: str) -> None:
+    run = result(data, attacks)
+    first = headline_of(run)
+    assert first is not None and first.words == words and first.why.startswith(why)
+    standing = ~np.any([SIZES[name] <= most for name, most in first.at.items()], axis=0) & run.clean
+    assert first.accuracy == proportion_interval(int(standing.sum()), 100, 0.95)
+
+
+def test_what_is_asked_for_leads_every_surface(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write(tmp_path / "run", result("digits"))
+    standing = int(((SIZES["linf"] > 8 / 255) & result().clean).sum())
+    said = percent(proportion_interval(standing, 100, 0.95))
+    facts = facts_of(result("digits"), headline={"linf": 8 / 255})
+    assert said in card([result("digits")], "none", [facts]).svg()
+    for words in (["show", run], ["report", run, "-o", tmp_path / "report.html"]):
+        with pytest.raises(SystemExit, match="0"):
+            main([*map(str, words), "--headline", "linf@8/255"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.startswith(f"mine: {said} of 100 images of digits withstand L∞ at 8/255 (as asked).")
+    assert f'<p class="headline">{said} of 100 images' in (tmp_path / "report.html").read_text(encoding="utf-8")
+    with pytest.raises(SystemExit, match="0"):
+        main(["show", str(run), "--headline", "linf@8/255", "--json"])
+    found = json.loads(capsys.readouterr().out)["headline"]
+    assert found["at"] == {"linf": 8 / 255} and found["accuracy"]["value"] == standing
+    build_report([result("digits"), result("digits")], tmp_path / "two.html")
+    assert "Both attacks at once, %" in (tmp_path / "two.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"fog": 1.0}, "--headline names 'fog', which is not evaluated; give one of linf, l2"),
+        ({"linf": 8.0}, "for 8 of 255 give 8/255"),
+        ({"linf": 0.5}, "beyond every strength that was evaluated; the largest is 0.04"),
+    ],
+)
+def test_what_cannot_lead_is_refused(asked: dict[str, float], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        headline_of(result(), asked)
