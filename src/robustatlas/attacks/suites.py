@@ -98,26 +98,26 @@ def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) ->
     )
 
 
-def _hypervolume(procedure: Procedure) -> list[Attack]:
-    """Margins at ten levels; by the search ``every``, APGD of 20 steps on the margin of probabilities, as the paper."""
-    published = as_published(Stage(APGD(steps=20), "probability-margin"))
-    return [
-        _at_levels(attack, {"frontier": attack.plans["frontier"], **published}) for attack in map(attack_named, _LEVELS)
+def _hypervolume(procedure: Procedure, levels: Mapping[str, float] = _LEVELS, ending: str = "") -> list[Attack]:
+    """Margins at ten levels; as published, APGD-MAR: APGD of 20 steps on the margin of probabilities at each level."""
+    published = {"every": as_published(Stage(APGD(steps=20), "probability-margin"))["every"]}
+    attacks = [attack_named(norm + ending) for norm in levels]
+    plans: list[Mapping[Search, Plan]] = [
+        published if procedure == PAPER else {"frontier": attack.plans["frontier"], **published} for attack in attacks
     ]
+    return [_at_levels(attack, plan, most) for attack, plan, most in zip(attacks, plans, levels.values(), strict=True)]
 
 
 def _hypervolume_through(procedure: Procedure) -> list[Attack]:
     """The same levels behind a transformation: margins by every way back."""
+    kept: tuple[Search, ...] = ("frontier", "every", "bisection")
     attacks = map(_behind_transformation, _LEVELS)
-    return [
-        _at_levels(attack, {search: attack.plans[search] for search in ("frontier", "every", "bisection")})
-        for attack in attacks
-    ]
+    return [_at_levels(a, {search: a.plans[search] for search in kept}, _LEVELS[a.name]) for a in attacks]
 
 
-def _at_levels(attack: Attack, plans: Mapping[Search, Plan]) -> Attack:
-    """The attack at the ten levels of the hypervolume, with these plans alone."""
-    return replace(attack, strengths=grid(_LEVELS[attack.name], 10), plans=plans)
+def _at_levels(attack: Attack, plans: Mapping[Search, Plan], most: float) -> Attack:
+    """The attack at ten levels up to the largest, with these plans alone."""
+    return replace(attack, strengths=grid(most, 10), plans=plans)
 
 
 WAYS_BACK: tuple[Backward, ...] = ("identity", "surrogate", "bare")
@@ -188,6 +188,17 @@ SUITES: dict[str, Suite] = {
             "hypervolume",
             "margins at ten levels of linf (8/255) and l2 (0.5) for the adversarial hypervolume",
             _hypervolume,
+        ),
+        Suite(
+            "hypervolume-imagenet",
+            "the same at ten levels of linf (4/255), as the paper has it on ImageNet",
+            partial(_hypervolume, levels={"linf": 4 / 255}),
+        ),
+        Suite(
+            "hypervolume-cross-entropy",
+            "the normalised cross-entropy in place of the margin, at the levels of the suite hypervolume; what has no "
+            "more than the probability of a guess is an error",
+            partial(_hypervolume, ending=".improbable"),
         ),
         Suite(
             "input-transformation",
