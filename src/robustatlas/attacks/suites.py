@@ -11,6 +11,7 @@ from pathlib import Path
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Search, Stage, grid
 from robustatlas.attacks.imagenet_ua import at_levels
+from robustatlas.attacks.lp import of_norm
 from robustatlas.attacks.plans import as_published, plans
 from robustatlas.attacks.search.rules import PATIENT
 from robustatlas.common.documents import read_json
@@ -21,8 +22,10 @@ from robustatlas.models.classifier import Classifier, Knowledge
 from robustatlas.models.classifier.backward import Backward
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.carlini_wagner import CarliniWagner
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.pgd_search import PGDSearch
 from robustatlas.optimizers.square import Square
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.historical.elastic import HistoricalElasticOnPixels
@@ -106,6 +109,18 @@ def _hypervolume(procedure: Procedure, levels: Mapping[str, float] = _LEVELS, en
         published if procedure == PAPER else {"frontier": attack.plans["frontier"], **published} for attack in attacks
     ]
     return [_at_levels(attack, plan, most) for attack, plan, most in zip(attacks, plans, levels.values(), strict=True)]
+
+
+def _robustness_curves(procedure: Procedure) -> list[Attack]:
+    """Smallest sizes as foolbox 2.4 finds them: PGD with its search over epsilon in linf, Carlini and Wagner's attack
+    with ten rounds in place of five in l2."""
+    stages = {
+        "linf": Stage(PGDSearch(), "cross-entropy"),
+        "l2": Stage(CarliniWagner(inner_steps=1000, rounds=10, rate=5e-3), "margin"),
+    }
+    source = "Risse et al. 2021 (robustness curves), section C.2, with the settings of foolbox 2.4"
+    found = {norm: Plan((Leg(stage, "bound"),)) for norm, stage in stages.items()}
+    return [of_norm(norm, norm, {"minimum": plan}, source) for norm, plan in found.items()]
 
 
 def _hypervolume_through(procedure: Procedure) -> list[Attack]:
@@ -199,6 +214,11 @@ SUITES: dict[str, Suite] = {
             "the normalised cross-entropy in place of the margin, at the levels of the suite hypervolume; what has no "
             "more than the probability of a guess is an error",
             partial(_hypervolume, ending=".improbable"),
+        ),
+        Suite(
+            "robustness-curves",
+            "whole curves in linf by PGD with a search over epsilon, and in l2 by Carlini and Wagner's attack in ten rounds",
+            _robustness_curves,
         ),
         Suite(
             "input-transformation",
