@@ -217,7 +217,7 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "robustness-curves",
-            "whole curves in linf by PGD with a search over epsilon, and in l2 by Carlini and Wagner's attack in ten rounds",
+            "curves in linf by PGD with a search over epsilon, in l2 by Carlini and Wagner's attack in ten rounds",
             _robustness_curves,
         ),
         Suite(
