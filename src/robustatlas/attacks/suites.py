@@ -12,6 +12,7 @@ from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Search, Stage, grid
 from robustatlas.attacks.everyday import everyday_suite
 from robustatlas.attacks.imagenet_ua import at_levels
+from robustatlas.attacks.lp import of_norm
 from robustatlas.attacks.plans import as_published, plans
 from robustatlas.attacks.search.rules import PATIENT
 from robustatlas.common.documents import read_json
@@ -22,8 +23,10 @@ from robustatlas.models.classifier import Classifier, Knowledge
 from robustatlas.models.classifier.backward import Backward
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.carlini_wagner import CarliniWagner
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.pgd_search import PGDSearch
 from robustatlas.optimizers.square import Square
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.historical.elastic import HistoricalElasticOnPixels
@@ -53,13 +56,13 @@ def _named(*names: str) -> Callable[[Procedure], list[Attack]]:
     return lambda procedure: [attack_named(name, procedure) for name in names]
 
 
-def _uar(reference: str, only: tuple[str, ...] = ()) -> Callable[[Procedure], list[Attack]]:
+def _uar(reference: str, only: tuple[str, ...] = (), steps: int = 200) -> Callable[[Procedure], list[Attack]]:
     """The attacks of UAR at their calibrated strengths; as published: one random target, 200 steps, last iterate."""
 
     def build(procedure: Procedure) -> list[Attack]:
         table = load_reference(reference).accuracies
         names = [name for name in table.attacks if not only or name in only]
-        return [uar_attack(name, tuple(float(s) for s in table.strengths(name)), procedure) for name in names]
+        return [uar_attack(name, tuple(map(float, table.strengths(name))), procedure, steps) for name in names]
 
     return build
 
@@ -72,12 +75,12 @@ def _uar_core_cifar10(procedure: Procedure) -> list[Attack]:
     return [*_uar("uar-cifar10", UAR_CORE)(procedure), *marked]
 
 
-def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) -> Attack:
-    """An attack at UAR's strengths; as published it takes 200 steps towards a random class."""
+def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure, steps: int = 200) -> Attack:
+    """An attack at UAR's strengths; as published it takes 200 ``steps`` towards a random class, and 50 to see what they
+    are worth (appendix D.2)."""
     attack = replace(attack_named(name, procedure), strengths=strengths)
     if procedure != PAPER:
         return attack
-    steps = 200
     optimizer: Optimizer  # type: ignore[type-arg]
     if name in ("l1", "jpeg-l1"):
         optimizer = FrankWolfe(steps)
@@ -89,7 +92,7 @@ def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) ->
         "l1": L1(starts="volume"),
         "elastic": HistoricalElasticOnPixels(),
     }
-    published = as_published(Stage(optimizer, "cross-entropy", targets="random", judge="last"), nested=attack.nested)
+    published = as_published(Stage(optimizer, "cross-entropy", targets="random", judge="last"), bisected=attack.nested)
     return replace(
         attack,
         threat=threats.get(name, attack.threat),
@@ -99,26 +102,38 @@ def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure) ->
     )
 
 
-def _hypervolume(procedure: Procedure) -> list[Attack]:
-    """Margins at ten levels; by the search ``every``, APGD of 20 steps on the margin of probabilities, as the paper."""
-    published = as_published(Stage(APGD(steps=20), "probability-margin"))
-    return [
-        _at_levels(attack, {"frontier": attack.plans["frontier"], **published}) for attack in map(attack_named, _LEVELS)
+def _hypervolume(procedure: Procedure, levels: Mapping[str, float] = _LEVELS, ending: str = "") -> list[Attack]:
+    """Margins at ten levels; as published, APGD-MAR: APGD of 20 steps on the margin of probabilities at each level."""
+    published = {"every": as_published(Stage(APGD(steps=20), "probability-margin"))["every"]}
+    attacks = [attack_named(norm + ending) for norm in levels]
+    plans: list[Mapping[Search, Plan]] = [
+        published if procedure == PAPER else {"frontier": attack.plans["frontier"], **published} for attack in attacks
     ]
+    return [_at_levels(attack, plan, most) for attack, plan, most in zip(attacks, plans, levels.values(), strict=True)]
+
+
+def _robustness_curves(procedure: Procedure) -> list[Attack]:
+    """Smallest sizes as foolbox 2.4 finds them: PGD with its search over epsilon in linf, Carlini and Wagner's attack
+    with ten rounds in place of five in l2."""
+    stages = {
+        "linf": Stage(PGDSearch(), "cross-entropy"),
+        "l2": Stage(CarliniWagner(inner_steps=1000, rounds=10, rate=5e-3), "margin"),
+    }
+    source = "Risse et al. 2021 (robustness curves), section C.2, with the settings of foolbox 2.4"
+    found = {norm: Plan((Leg(stage, "bound"),)) for norm, stage in stages.items()}
+    return [of_norm(norm, norm, {"minimum": plan}, source) for norm, plan in found.items()]
 
 
 def _hypervolume_through(procedure: Procedure) -> list[Attack]:
     """The same levels behind a transformation: margins by every way back."""
+    kept: tuple[Search, ...] = ("frontier", "every", "bisection")
     attacks = map(_behind_transformation, _LEVELS)
-    return [
-        _at_levels(attack, {search: attack.plans[search] for search in ("frontier", "every", "bisection")})
-        for attack in attacks
-    ]
+    return [_at_levels(a, {search: a.plans[search] for search in kept}, _LEVELS[a.name]) for a in attacks]
 
 
-def _at_levels(attack: Attack, plans: Mapping[Search, Plan]) -> Attack:
-    """The attack at the ten levels of the hypervolume, with these plans alone."""
-    return replace(attack, strengths=grid(_LEVELS[attack.name], 10), plans=plans)
+def _at_levels(attack: Attack, plans: Mapping[Search, Plan], most: float) -> Attack:
+    """The attack at ten levels up to the largest, with these plans alone."""
+    return replace(attack, strengths=grid(most, 10), plans=plans)
 
 
 WAYS_BACK: tuple[Backward, ...] = ("identity", "surrogate", "bare")
@@ -173,6 +188,16 @@ SUITES: dict[str, Suite] = {
         Suite("uar-cifar10", "UAR's attacks at six strengths calibrated for CIFAR-10", _uar("uar-cifar10")),
         Suite("uar-imagenet100", "UAR's attacks at six strengths calibrated for ImageNet-100", _uar("uar-imagenet100")),
         Suite(
+            "uar-cifar10-50-steps",
+            "the same by 50 steps in place of 200 with --procedure paper, as UAR's appendix D.2 has it on ImageNet-100",
+            _uar("uar-cifar10", steps=50),
+        ),
+        Suite(
+            "uar-imagenet100-50-steps",
+            "UAR's attacks for ImageNet-100, by 50 steps in place of 200 with --procedure paper (its appendix D.2)",
+            _uar("uar-imagenet100", steps=50),
+        ),
+        Suite(
             "uar-core",
             "the five attacks that UAR suggests to start with, at six strengths calibrated for ImageNet-100",
             _uar("uar-imagenet100", UAR_CORE),
@@ -194,6 +219,22 @@ SUITES: dict[str, Suite] = {
             "hypervolume",
             "margins at ten levels of linf (8/255) and l2 (0.5) for the adversarial hypervolume",
             _hypervolume,
+        ),
+        Suite(
+            "hypervolume-imagenet",
+            "the same at ten levels of linf (4/255), as the paper has it on ImageNet",
+            partial(_hypervolume, levels={"linf": 4 / 255}),
+        ),
+        Suite(
+            "hypervolume-cross-entropy",
+            "the normalised cross-entropy in place of the margin, at the levels of the suite hypervolume; what has no "
+            "more than the probability of a guess is an error",
+            partial(_hypervolume, ending=".improbable"),
+        ),
+        Suite(
+            "robustness-curves",
+            "curves in linf by PGD with a search over epsilon, in l2 by Carlini and Wagner's attack in ten rounds",
+            _robustness_curves,
         ),
         Suite(
             "input-transformation",
