@@ -8,6 +8,7 @@ from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Stage, grid
 from robustatlas.attacks.search import Search
+from robustatlas.common.wording import FALLEN
 from robustatlas.optimizers.sweep import Sweep
 from robustatlas.threats.everyday.change import BORDERS, Bordered, Change, with_border
 from robustatlas.threats.everyday.geometry import Cropped, Rotated, Sheared, Shifted, Tilted, Zoomed
@@ -97,11 +98,11 @@ def _noise(strengths: tuple[float, ...], step: float, suite: tuple[float, ...], 
 
 def _jpeg(suite: tuple[float, ...], source: str) -> Everyday:
     beside = "jpeg-linf, changes coefficients at will"
-    return Everyday("jpeg-quality", Compressed(), grid(95, 19), 5, "quality, of 100", suite, source, beside)
+    return Everyday("jpeg-quality", Compressed(), grid(95, 19), 5, f"{FALLEN}quality", suite, source, beside)
 
 
 def _coarse(suite: tuple[float, ...], source: str) -> Everyday:
-    return Everyday("resolution", Coarse(), grid(90, 18), 5, "per cent of the side", suite, source)
+    return Everyday("resolution", Coarse(), grid(90, 18), 5, f"{FALLEN}per cent of the side", suite, source)
 
 
 CHANGES: tuple[Everyday, ...] = (

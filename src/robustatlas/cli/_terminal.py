@@ -195,7 +195,7 @@ class AccuracyTables:
         self, attack: str, name: str, strengths: Sequence[float], lines: Mapping[str, Sequence[float]], room: int
     ) -> tuple[list[list[int]], list[RenderableType]]:
         """Which strengths stand together, and a table for each such group."""
-        headings = [strength(each, 3) for each in strengths]
+        headings = [strength(each, 3, of=attack) for each in strengths]
         groups = in_groups([max(5, len(heading)) for heading in headings], room)
         if not self.every:
             groups = [_spread(len(headings), len(groups[0]), _usual(attack, strengths))]
@@ -212,12 +212,17 @@ class AccuracyTables:
 
     def _of(self, attack: str, width: int) -> tuple[list[RenderableType], bool]:
         outcome, certified = self.result.outcome(attack), self.result.certified_sizes.get(attack)
-        headings = [strength(each, 3) for each in outcome.strengths.tolist()]
+        headings = [strength(each, 3, of=attack) for each in outcome.strengths.tolist()]
         room = width - max(10, len(attack) + len(MARK) + 1) - _GAP
         if outcome.judged:
             lines = {"": outcome.accuracies().tolist()}
+            if outcome.typical is not None:
+                lines = {"worst case": lines[""], "typical": outcome.typical_accuracies().tolist()}
             if certified is not None:
-                lines = {"certified": certified.accuracies(outcome.strengths).tolist(), "at most": lines[""]}
+                lines = {
+                    "certified": certified.accuracies(outcome.strengths).tolist(),
+                    "at most": outcome.accuracies().tolist(),
+                }
             name = marked(attack, attack in self.result.void)
             groups, parts = self._grids(attack, name, outcome.strengths.tolist(), lines, room)
         else:

@@ -13,15 +13,15 @@ from robustatlas.threats.base import ThreatModel
 
 
 def typical_of(model: Classifier, threat: ThreatModel, ledger: Ledger, draws: int, lanes: int) -> Tensor:
-    """``[N, S]``: the share of ``draws`` of each sample at each strength that are classified correctly, those of samples
-    that are misclassified clean among them; ``lanes`` draws at once. Passes are charged.
+    """``[N, S]``: the share of ``draws`` of each sample at each strength that are classified correctly, also of samples
+    that are misclassified clean; ``lanes`` draws at once. Passes are charged.
 
     A draw depends on the sample, its strength and its number, and on no other strength.
     """
     samples, levels = ledger.forward.shape[0], len(ledger.strengths)
     strength_bits = ledger.strengths.float().view(torch.int32).long()
-    right = ledger.x.new_zeros(samples * levels)
-    for part in torch.arange(samples * levels * draws, device=ledger.x.device).split(lanes):
+    right = torch.zeros(samples * levels, dtype=torch.float64, device=ledger.x.device)
+    for part in torch.split(torch.arange(samples * levels * draws, device=ledger.x.device), lanes):
         cell, draw = part // draws, part % draws
         row, level = cell // levels, cell % levels
         noise: Noise = ledger.noise.take(row).child(TYPICAL).child(strength_bits[level]).child(draw)

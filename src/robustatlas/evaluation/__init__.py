@@ -67,7 +67,8 @@ def evaluate(
             ``"minimum"`` (smallest sizes, for curves without a grid), for all attacks; default: what each attack asks
             for.
         procedure: ``"default"`` (sound sets, strong search) or ``"paper"`` (each attack exactly as its source ran it).
-        strengths: increasing strengths per attack; default: the catalogue's grid.
+        strengths: increasing strengths per attack (falling ones of ``jpeg-quality`` and ``resolution``, as people type
+            them); default: the catalogue's grid.
         samples: how many, their positions, or a mask; default: all. So many are the first ones; of data that are sorted
             by class they are drawn by ``seed`` with the classes in their proportions, unless ``run`` was begun with the
             first ones.

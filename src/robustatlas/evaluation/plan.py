@@ -24,7 +24,7 @@ from robustatlas.checks.sanity import NOT_KNOWN, ClassesHeld, check_inputs
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.host import check_default_device
 from robustatlas.common.scalars import real, whole
-from robustatlas.common.wording import instead
+from robustatlas.common.wording import FALLING, instead, typed
 from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
 from robustatlas.data.arrays import array_of, tensor_of
 from robustatlas.data.sampling import is_sorted, some_of
@@ -248,13 +248,12 @@ def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
     wanted = {}
     for name, values in given.items():
         try:
-            grid = tuple(map(real, np.atleast_1d(array_of(values)).tolist()))
+            grid = tuple(typed(name, real(value)) for value in np.atleast_1d(array_of(values)).tolist())
         except UserError:
             grid = ()
         if not grid or not all(0 < value < np.inf for value in grid) or any(a >= b for a, b in pairwise(grid)):
-            raise UserError(
-                f"The strengths of {name!r} are {brief(repr(values))}; expected positive, increasing numbers."
-            )
+            expected = f"falling numbers below {FALLING[name]:g}" if name in FALLING else "positive, increasing numbers"
+            raise UserError(f"The strengths of {name!r} are {brief(repr(values))}; expected {expected}.")
         check_strengths(grid, name)
         wanted[name] = grid
     return wanted

@@ -192,7 +192,7 @@ class _Batch:
         if ledger.queries.shape[1]:
             columns["queries"] = _queries(columns, ledger, np.array(self.task.record.strengths))
         if self.typical is not None:
-            columns["typical"] = self.typical.float().cpu().numpy()
+            columns["typical"] = self.typical.double().cpu().numpy()
         if model.draws is not None:
             columns |= _drawn(columns, ledger)
         if self.task.certified is not None:

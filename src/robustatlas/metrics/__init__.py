@@ -48,6 +48,7 @@ from robustatlas.metrics.queries import success_over_queries
 from robustatlas.metrics.sequences import ConfidenceSequence, known_accuracies, mean_sequence, share_sequence
 from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
+from robustatlas.metrics.typical import typical_accuracies
 from robustatlas.metrics.ua2 import ua2
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples
@@ -108,6 +109,7 @@ __all__ = [
     "signed_rank_test",
     "stability_constant",
     "success_over_queries",
+    "typical_accuracies",
     "ua2",
     "unforeseen_attack_robustness",
     "union_accuracy",

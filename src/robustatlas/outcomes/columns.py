@@ -38,7 +38,7 @@ ASKED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"queries": (np.int6
 """Those that it has besides where the model could only be asked: the queries after which the first example within each
 strength was seen, -1 where none was."""
 
-TYPICAL_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"typical": (np.float32, 2)}
+TYPICAL_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"typical": (np.float64, 2)}
 """Those that it has besides where draws say what is typical: the share of them at each strength that is classified
 correctly, NaN where none was drawn."""
 
@@ -59,7 +59,10 @@ REJECTING_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"clean_rejected
 Arrays = dict[str, NDArray[Any]]
 
 
-_MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **TYPICAL_COLUMNS, **LATER_COLUMNS}))
+_MORE = (
+    (SAMPLE_COLUMNS, REJECTING_COLUMNS),
+    (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **TYPICAL_COLUMNS, **LATER_COLUMNS}),
+)
 
 
 def unknown_columns(samples: int) -> Arrays:

@@ -97,8 +97,8 @@ class Outcome:
             there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
         queries: ``[N, S]``, of a model that could only be asked how often it had been when the first example within
             each strength was seen (1: the clean input is misclassified, -1: none was seen); None: not known.
-        typical: ``[N, S]``, the share of draws at each strength that are classified correctly, NaN where none was drawn;
-            None: the attack is searched alone.
+        typical: ``[N, S]``, the share of draws at each strength that are classified correctly, NaN where none was
+            drawn; None: the worst case alone was searched.
         frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
             examples came across.
         without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
@@ -290,7 +290,9 @@ class Outcome:
         grid, wanted = self.strengths.tolist(), np.atleast_1d(reals(strengths, f"strengths of {self.attack}")).tolist()
         found = [position_of(strength, grid) for strength in wanted]
         if None in found:
-            raise UserError(f"{self.attack} was not evaluated at strength {strength(wanted[found.index(None)])}.")
+            raise UserError(
+                f"{self.attack} was not evaluated at strength {strength(wanted[found.index(None)], of=self.attack)}."
+            )
         kept = np.asarray(found, np.int64)
         return replace(
             self,

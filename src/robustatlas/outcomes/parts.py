@@ -18,8 +18,8 @@ from robustatlas.outcomes.columns import (
     Arrays,
     check_columns,
     columns_of,
-    unknown_at_strengths,
     stacked,
+    unknown_at_strengths,
     unknown_columns,
 )
 from robustatlas.outcomes.identity import Identity

@@ -120,7 +120,9 @@ class Repair(Tabular):
         title = [self.sentence]
         for attack in self.before:
             told = zip(self.strengths[attack].tolist(), self.before[attack], self.after[attack], strict=True)
-            title.append(f"{attack}: " + ", ".join(f"{strength(s, 3)} {b:.1f} -> {a:.1f} %" for s, b, a in told))
+            title.append(
+                f"{attack}: " + ", ".join(f"{strength(s, 3, of=attack)} {b:.1f} -> {a:.1f} %" for s, b, a in told)
+            )
         return Grid("\n".join(title), ("remedy", "attack", "samples", "lowered", "passes"), rows, (2, 3, 4))
 
     def _columns(self) -> dict[str, NDArray[np.generic]]:
