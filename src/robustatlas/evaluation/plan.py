@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.everyday import with_edges
 from robustatlas.attacks.search import search_named
 from robustatlas.attacks.search.plan import MINIMUM_SIZE
 from robustatlas.attacks.suites import SUITES, attacks_of
@@ -37,7 +38,11 @@ from robustatlas.outcomes.records import BY_ITSELF
 from robustatlas.outcomes.storage import is_run
 from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of
 from robustatlas.threats.base import UnsupportedInputError, beyond_images
+from robustatlas.threats.everyday.change import Border
 
+Pixels = Literal["any", "8bit"]
+"""Which inputs count as found: any, or those alone that an 8-bit file can hold."""
+EIGHT_BIT: Pixels = "8bit"
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
 Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
 Attacks = str | Attack | Sequence[str | Attack]
@@ -197,9 +202,11 @@ def chosen_attacks(
     model: Classifier,
     first: Tensor,
     effort: Effort = "default",
+    pixels: Pixels = "any",
+    border: Border | None = None,
 ) -> list[Attack]:
-    """The attacks asked for, at the strengths and effort asked for, bound to the model and to data that begin with
-    ``first`` [M, ...].
+    """The attacks asked for, at the strengths and effort, of the pixels and with the border asked for, bound to the
+    model and to data that begin with ``first`` [M, ...].
 
     Raises:
         UserError: an unknown name, an attack named twice, strengths that do not increase or of no attack, an effort of
@@ -214,6 +221,8 @@ def chosen_attacks(
         there = instead(unknown[0], names, f"there are {', '.join(names)}")
         raise UserError(f"{unknown[0]!r} is to be left out, but is not among the attacks{there}")
     attacks = [attack for attack in attacks if attack.name not in exclude]
+    if border is not None:
+        attacks = with_edges(attacks, border)
     if not attacks:
         raise UserError(f"Every attack of {', '.join(names)} is left out; keep at least one.")
     if len(set(names)) < len(names):
@@ -227,6 +236,7 @@ def chosen_attacks(
         replace(
             attack,
             threat=attack.threat.for_data(first),
+            eight_bit=pixels == EIGHT_BIT,
             strengths=wanted.get(attack.name, attack.strengths),
             about=replace(attack.about, calibrated="") if attack.name in wanted else attack.about,
         ).bound_to(model)
@@ -322,7 +332,7 @@ def record_of(
         name=attack.name,
         strengths=attack.strengths,
         monotone=attack.monotone(search),
-        threat=plain(attack.threat),
+        threat=plain(attack.threat) | ({"pixels": EIGHT_BIT} if attack.eight_bit else {}),
         procedure=procedure,
         gradient=gradient,
         unit=attack.about.unit,

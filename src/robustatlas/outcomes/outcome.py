@@ -105,6 +105,8 @@ class Outcome:
             takes none, or it is not known.
         saved: ``[N]``, passes at most of runs that were left out, since a certificate says that nothing can be found;
             None: nothing was certified before.
+        as_file: ``[N]``, 1 where the smallest example still is one as an 8-bit file holds it, -1 where it is not, 0:
+            there is none, or nobody looked; None: of no sample.
 
     Raises:
         UserError: strengths do not increase, a size is negative or NaN, or arrays do not fit together.
@@ -141,6 +143,7 @@ class Outcome:
     frontier: bool = False
     without_gradient: float | None = None
     saved: Integers | None = None
+    as_file: Integers | None = None
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -227,6 +230,12 @@ class Outcome:
         """Robust accuracy in percent at each strength, ``[S]``."""
         return percent((~self.broken()).sum(axis=0), self.samples)
 
+    def surviving_files(self) -> tuple[int, int] | None:
+        """How many of how many examples still are examples as an 8-bit file holds them; None where nobody looked."""
+        if self.as_file is None or not (self.as_file != 0).any():
+            return None
+        return int((self.as_file > 0).sum()), int((self.as_file != 0).sum())
+
     def typical_accuracies(self) -> Floats:
         """Mean share of the draws that are classified correctly, in percent, ``[S]``; NaN where not all samples were
         drawn.
@@ -241,7 +250,7 @@ class Outcome:
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
         rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of", "kind_of"]
-        rows += ["possible_size", "mistakes", "drawn", "queries", "typical", "saved"]
+        rows += ["possible_size", "mistakes", "drawn", "queries", "typical", "saved", "as_file"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
 
