@@ -232,7 +232,9 @@ class AccuracyTables:
         cost = f"{forward:.0f} forward + {backward:.0f} backward passes a sample, {outcome.seconds:.1f} s"
         certified_by = [f"certified by {', '.join(certified.methods)}"] if certified is not None else []
         mark = [MASKED] if masked(self.result, [attack]) else []
-        said = "; ".join([*mark, cost, *outcome.origins, *certified_by])
+        files = outcome.surviving_files()
+        kept = [] if files is None else [f"{files[0]} of {files[1]} examples stay ones in an 8-bit file"]
+        said = "; ".join([*mark, cost, *kept, *outcome.origins, *certified_by])
         return [*parts, Padding(f"[dim]{safe(said)}[/dim]", (0, 0, 0, 2))], sum(map(len, groups)) < len(headings)
 
 

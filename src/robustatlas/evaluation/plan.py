@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
@@ -43,6 +44,8 @@ from robustatlas.threats.everyday.change import Border
 Pixels = Literal["any", "8bit"]
 """Which inputs count as found: any, or those alone that an 8-bit file can hold."""
 EIGHT_BIT: Pixels = "8bit"
+PIXELS = "pixels"
+"""In the recorded set of an attack: which inputs it holds, where these are not any."""
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
 Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
 Attacks = str | Attack | Sequence[str | Attack]
@@ -236,12 +239,21 @@ def chosen_attacks(
         replace(
             attack,
             threat=attack.threat.for_data(first),
-            eight_bit=pixels == EIGHT_BIT,
+            eight_bit=attack.eight_bit or pixels == EIGHT_BIT,
             strengths=wanted.get(attack.name, attack.strengths),
             about=replace(attack.about, calibrated="") if attack.name in wanted else attack.about,
         ).bound_to(model)
         for attack in attacks
     ]
+
+
+def attack_as_recorded(name: str, records: Iterable[AttackRecord]) -> Attack:
+    """The attack of the catalogue in the sets that a run searched: of its pixels, with its border."""
+    attack = attack_named(name)
+    recorded = next((record.threat for record in records if record.name == name), {})
+    if (border := recorded.get("border")) is not None:
+        (attack,) = with_edges([attack], str(border))
+    return replace(attack, eight_bit=recorded.get(PIXELS) == EIGHT_BIT)
 
 
 def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
@@ -332,7 +344,7 @@ def record_of(
         name=attack.name,
         strengths=attack.strengths,
         monotone=attack.monotone(search),
-        threat=plain(attack.threat) | ({"pixels": EIGHT_BIT} if attack.eight_bit else {}),
+        threat=plain(attack.threat) | ({PIXELS: EIGHT_BIT} if attack.eight_bit else {}),
         procedure=procedure,
         gradient=gradient,
         unit=attack.about.unit,
